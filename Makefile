@@ -1,0 +1,63 @@
+# Everything a newcomer and CI need. Prerequisites on Debian: apt-get install make git python3-venv
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONSAFEPATH := 1
+
+.PHONY: help demo test check bench soak engine image venv dev clean distclean format lock
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: venv engine image ## the main job on a real old package: a batch without a model, then a fan-out with one
+	@$(BIN)/python examples/demo/demo.py
+
+test: dev engine image ## the whole suite: real Redis, real Docker, the real loopback model server
+	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest
+
+check: dev ## format, lint, types, architecture
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+	@$(BIN)/python -m pytest tests/test_architecture.py
+
+bench: dev engine image ## measure queue, sandbox and command line beside named peers
+	@$(BIN)/python benchmarks/queue.py
+	@$(BIN)/python benchmarks/sandbox.py
+	@$(BIN)/python benchmarks/cli.py
+
+venv: .venv/.runtime ## the virtual environment, from the hashed lock file
+
+dev: .venv/.dev
+
+.venv/.runtime: requirements/runtime.lock pyproject.toml
+	@echo "muster: making .venv from requirements/runtime.lock" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: .venv/.runtime requirements/dev.lock
+	@echo "muster: adding the development tools from requirements/dev.lock" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+engine:
+	@scripts/docker-engine.sh
+
+image: venv
+	@$(BIN)/muster sandbox build
+
+format: dev
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock:
+	@scripts/lock.sh
+
+clean: ## stop what the demo started and remove what was made; keeps .venv and the sandbox image
+	@test ! -x $(BIN)/muster || MUSTER_STATE_DIR=.demo/state $(BIN)/muster down >/dev/null 2>&1 || true
+	@rm -rf .demo .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	@rm -rf .venv

@@ -1,0 +1,248 @@
+"""What happens in a task, as a closed union; what a newer sender adds arrives as `UnknownEvent`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Discriminator, Field, Tag, model_serializer, model_validator
+
+from .budget import Usage
+from .lifecycle import State
+from .plan import Plan
+from .wire import Tagged, Wire
+
+
+class StateChanged(Tagged):
+    kind: Literal["state"] = "state"
+    state: State
+    reason: str = ""
+    worker: str = ""
+
+
+class TurnStarted(Tagged):
+    kind: Literal["turn_started"] = "turn_started"
+    turn: int
+    model: str = ""
+
+
+class TextDelta(Tagged):
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class ReasoningDelta(Tagged):
+    kind: Literal["reasoning"] = "reasoning"
+    text: str
+
+
+class CallState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    ERROR = "error"
+
+
+class ToolCallChanged(Tagged):
+    """`output` is a short look for people; the model got the whole."""
+
+    kind: Literal["tool_call"] = "tool_call"
+    call_id: str
+    tool: str
+    state: CallState
+    title: str = ""
+    input: dict[str, Any] | None = None
+    output: str = ""
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+
+
+class ToolInputDelta(Tagged):
+    kind: Literal["tool_input"] = "tool_input"
+    call_id: str
+    text: str
+
+
+class TurnFinished(Tagged):
+    kind: Literal["turn_finished"] = "turn_finished"
+    turn: int
+    finish_reason: str
+    usage: Usage = Usage()
+    cost_microusd: int = 0
+
+
+class MessageAdded(Tagged):
+    """`synthetic`: put there by Muster, not by a person or a model."""
+
+    kind: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str
+    synthetic: bool = False
+
+
+class FileChanged(Tagged):
+    kind: Literal["file"] = "file"
+    path: str
+    status: Literal["A", "M", "D"] = "M"
+
+
+class AskOpened(Tagged):
+    kind: Literal["ask_opened"] = "ask_opened"
+    ask_id: str
+    permission: str
+    patterns: tuple[str, ...] = ()
+    question: str = ""
+    detail: str = ""  # the exact command or diff
+
+
+class AskAnswered(Tagged):
+    kind: Literal["ask_answered"] = "ask_answered"
+    ask_id: str
+    answer: str
+    by: str = ""
+    comment: str = ""
+
+
+class Todo(Wire):
+    content: str
+    status: Literal["pending", "in_progress", "completed", "cancelled"] = "pending"
+    priority: Literal["high", "medium", "low"] = "medium"
+
+
+class TodoUpdated(Tagged):
+    kind: Literal["todo"] = "todo"
+    todos: tuple[Todo, ...]
+
+
+class PlanChanged(Tagged):
+    kind: Literal["plan"] = "plan"
+    plan: Plan
+
+
+class TitleSet(Tagged):
+    kind: Literal["title"] = "title"
+    title: str
+
+
+class RetryScheduled(Tagged):
+    kind: Literal["retry"] = "retry"
+    attempt: int
+    wait_ms: int
+    reason: str
+
+
+class Compacted(Tagged):
+    kind: Literal["compaction"] = "compaction"
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class ChildSpawned(Tagged):
+    kind: Literal["child_spawned"] = "child_spawned"
+    child_task_id: str
+    agent: str
+    title: str = ""
+    trace_id: str = ""  # given when the child is a trace of its own (a batch's shard)
+
+
+class ChildEnded(Tagged):
+    kind: Literal["child_ended"] = "child_ended"
+    child_task_id: str
+    state: State
+    reused: bool = False  # the result of an earlier run stood for the same work
+    cost_microusd: int = 0
+    error: str = ""
+
+
+class BudgetReached(Tagged):
+    kind: Literal["budget"] = "budget"
+    limit: Literal["cost", "tokens", "turns", "tool_calls"]
+    spent: int
+    allowed: int
+
+
+class MergeStep(Tagged):
+    kind: Literal["merge"] = "merge"
+    key: str
+    outcome: Literal["applied", "empty", "collision", "set_aside"]
+    paths: tuple[str, ...] = ()
+    with_keys: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class GateVerdict(Tagged):
+    """What the platform saw when it ran the project's own commands. `tests` is None when they could not be counted."""
+
+    kind: Literal["gate"] = "gate"
+    phase: Literal["before", "after"]
+    passed: bool
+    tests: int | None = None
+    failed: int = 0
+    skipped: int = 0
+    detail: str = ""
+
+
+class WarningRaised(Tagged):
+    kind: Literal["warning"] = "warning"
+    message: str
+    hint: str = ""
+
+
+class UnknownEvent(Wire):
+    """An event of a newer sender: kept whole, and written again as it came."""
+
+    kind: str
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "data" not in value:
+            fields: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+            return {"kind": fields.pop("kind", ""), "data": fields}
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+    @model_serializer
+    def _spread(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.data}
+
+
+KNOWN: tuple[type[Wire], ...] = (
+    StateChanged, TurnStarted, TextDelta, ReasoningDelta, ToolCallChanged, ToolInputDelta, TurnFinished, MessageAdded,
+    FileChanged, AskOpened, AskAnswered, TodoUpdated, PlanChanged, TitleSet, RetryScheduled, Compacted, ChildSpawned,
+    ChildEnded, BudgetReached, MergeStep, GateVerdict, WarningRaised,
+)  # fmt: skip
+KINDS: dict[str, type[Wire]] = {event.model_fields["kind"].default: event for event in KNOWN}
+
+
+def _tag(value: Any) -> str:
+    kind = cast(dict[str, Any], value).get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return kind if isinstance(kind, str) and kind in KINDS else "unknown"
+
+
+Event = Annotated[
+    Annotated[StateChanged, Tag("state")]
+    | Annotated[TurnStarted, Tag("turn_started")]
+    | Annotated[TextDelta, Tag("text")]
+    | Annotated[ReasoningDelta, Tag("reasoning")]
+    | Annotated[ToolCallChanged, Tag("tool_call")]
+    | Annotated[ToolInputDelta, Tag("tool_input")]
+    | Annotated[TurnFinished, Tag("turn_finished")]
+    | Annotated[MessageAdded, Tag("message")]
+    | Annotated[FileChanged, Tag("file")]
+    | Annotated[AskOpened, Tag("ask_opened")]
+    | Annotated[AskAnswered, Tag("ask_answered")]
+    | Annotated[TodoUpdated, Tag("todo")]
+    | Annotated[PlanChanged, Tag("plan")]
+    | Annotated[TitleSet, Tag("title")]
+    | Annotated[RetryScheduled, Tag("retry")]
+    | Annotated[Compacted, Tag("compaction")]
+    | Annotated[ChildSpawned, Tag("child_spawned")]
+    | Annotated[ChildEnded, Tag("child_ended")]
+    | Annotated[BudgetReached, Tag("budget")]
+    | Annotated[MergeStep, Tag("merge")]
+    | Annotated[GateVerdict, Tag("gate")]
+    | Annotated[WarningRaised, Tag("warning")]
+    | Annotated[UnknownEvent, Tag("unknown")],
+    Discriminator(_tag),
+]

@@ -1,0 +1,203 @@
+"""The messages: TaskRequest down, TaskProgress and one TaskResult back. (Plan is in `plan.py`.)"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from .budget import Budget, Metrics
+from .errors import CODES, ErrorCode, Turn
+from .events import Event
+from .ids import BlobRef, TaskId, TraceId
+from .lifecycle import TERMINAL, State
+from .scope import Scope
+from .wire import Tagged, Wire
+
+# A day: the longest that a task may ask for. What takes longer is several tasks.
+MAX_DEADLINE_MS = 24 * 3600 * 1000
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")]
+
+
+class Priority(StrEnum):
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class TaskInput(Wire):
+    prompt: str = ""
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class ContextRef(Wire):
+    """A reference, never the text: fetched on demand, within scope. `range` is (first line, last line), from 1."""
+
+    type: Literal["file", "symbol", "doc", "task", "memory", "blob"]
+    id: str
+    range: tuple[int, int] | None = None
+
+
+class Attachment(Wire):
+    blob: BlobRef
+    name: str
+    media_type: str = "application/octet-stream"
+    size_bytes: int = 0
+
+
+class Workspace(Wire):
+    """Where the code is: exactly one of `url`, `bundle` and `path`, and the commit that work starts from.
+
+    `credentials` is a name that the operator configured, never a secret. `changes` is a diff that goes onto the base
+    first. `setup` are the commands that make the project's dependencies available.
+    """
+
+    url: str | None = None
+    bundle: BlobRef | None = None
+    path: str | None = None
+    credentials: str = ""
+    base: str
+    subpath: str = ""
+    changes: BlobRef | None = None
+    setup: tuple[str, ...] = ()
+
+    @field_validator("url")
+    @classmethod
+    def _no_secret_in_url(cls, url: str | None) -> str | None:
+        if url and "@" in url.partition("://")[2].partition("/")[0].partition(":")[2]:
+            raise ValueError("the URL carries a password; name it in `credentials`")
+        return url
+
+
+class Signature(Wire):
+    key_id: str
+    mac: bytes
+
+
+class TaskRequest(Tagged):
+    kind: Literal["request"] = "request"
+    schema_version: int = 1
+    task_id: TaskId
+    trace_id: TraceId
+    parent_task_id: TaskId | None = None
+    traceparent: str = ""
+    sender: str
+    recipient: Name
+    agent: Name
+    intent: str = ""
+    input: TaskInput = TaskInput()
+    context_refs: tuple[ContextRef, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    workspace: Workspace | None = None
+    auth_scope: Scope = ()
+    capabilities: tuple[str, ...] | None = None
+    budget: Budget = Budget()
+    deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
+    idempotency_key: Annotated[str, Field(max_length=200)] = ""
+    priority: Priority = Priority.NORMAL
+    tenant: Name = "default"
+    resume_token: str = ""
+    model: str = ""
+    output_schema: dict[str, Any] | None = None
+    batch_id: str = ""
+    retry_of: TaskId | None = None
+    created_at_ms: int
+    signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py
+
+
+class TaskProgress(Tagged):
+    """What happened in a task since the last one. `seq` is 0, 1, 2 … within one attempt."""
+
+    kind: Literal["progress"] = "progress"
+    trace_id: TraceId
+    task_id: TaskId
+    attempt: int
+    seq: int
+    at_ms: int
+    status: State
+    events: tuple[Event, ...] = ()
+    metrics: Metrics | None = None
+    partial_output: str | None = None
+
+
+class Output(Wire):
+    text: str = ""
+    structured: Any = None
+
+
+class FileStat(Wire):
+    path: str
+    status: Literal["A", "M", "D", "R", "T"]
+    old_path: str | None = None
+    added: int | None = None  # None: a binary file
+    removed: int | None = None
+
+
+class PatchRef(Wire):
+    """A change as it travels. `tree` is git's id of the base with the diff applied, so that anyone can check it."""
+
+    base: str
+    diff: BlobRef
+    files: tuple[FileStat, ...] = ()
+    added: int = 0
+    removed: int = 0
+    tree: str
+
+
+class ErrorInfo(Wire):
+    code: ErrorCode
+    message: str
+    hint: str = ""
+    retryable: bool
+    turn: Turn
+
+    @classmethod
+    def of(cls, code: ErrorCode, message: str, hint: str = "") -> ErrorInfo:
+        info = CODES[code]
+        return cls(code=code, message=message, hint=hint, retryable=info.retryable, turn=info.turn)
+
+
+class Provenance(Wire):
+    """What supports a statement: a file with its lines at the base, a task, or a URL."""
+
+    claim: str = ""
+    path: str = ""
+    line: int = 0
+    end_line: int = 0
+    task_id: str = ""
+    url: str = ""
+
+
+class ToolCallSummary(Wire):
+    tool: str
+    title: str = ""
+    is_error: bool = False
+    duration_ms: int = 0
+
+
+class TaskResult(Tagged):
+    kind: Literal["result"] = "result"
+    trace_id: TraceId
+    task_id: TaskId
+    attempt: int
+    status: State
+    output: Output = Output()
+    attachments: tuple[Attachment, ...] = ()
+    patch: PatchRef | None = None
+    errors: tuple[ErrorInfo, ...] = ()
+    provenance: tuple[Provenance, ...] = ()
+    tool_calls: tuple[ToolCallSummary, ...] = ()
+    metrics: Metrics = Metrics()
+    resume_token: str = ""
+
+    @field_validator("status")
+    @classmethod
+    def _ends(cls, status: State) -> State:
+        if status not in TERMINAL:
+            raise ValueError(f"a result ends a task; {status} does not")
+        return status
+
+
+Message = TaskRequest | TaskProgress | TaskResult

@@ -1,0 +1,105 @@
+"""The one wildcard language of Muster: scopes, permission rules and the tools' switches all use it.
+
+`*` is any run of characters, `/` and newline included; `?` is exactly one; everything else stands for itself. A
+pattern is anchored at both ends, and one that ends in space-star also matches without arguments: `ls *` matches `ls`
+and `ls -l`, not `lsof`. A backslash reads as a slash. Paths must be normalised before they come here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+MAX_PATTERN_CHARS = 512
+# Product states that `covers` may visit. Real grants need under a hundred; what needs more is refused, not guessed.
+MAX_COVER_STATES = 20_000
+
+Position = tuple[int, int]  # which pattern, and how far into it
+
+_OTHER = "\0other"  # stands for every character that no pattern at hand names
+
+
+@lru_cache(maxsize=4096)
+def _regex(pattern: str) -> re.Pattern[str]:
+    table = {"*": ".*", "?": "."}
+    body = "".join(table.get(char) or re.escape(char) for char in pattern)
+    if pattern.endswith(" *"):
+        body = body.removesuffix(re.escape(" ") + ".*") + "(?: .*)?"
+    return re.compile(body, re.DOTALL)
+
+
+def match(pattern: str, text: str) -> bool:
+    """Does the pattern match the whole text?
+
+    >>> match("ls *", "ls"), match("ls *", "lsof"), match("src/**", "src/a/b.py")
+    (True, False, True)
+    """
+    return _regex(pattern.replace("\\", "/")).fullmatch(text.replace("\\", "/")) is not None
+
+
+def covers(parents: Iterable[str], child: str) -> bool:
+    """Does every text that `child` matches also match one of `parents`? Exact; False when it would be too costly.
+
+    Walks the product of the child's automaton with the determinised union of the parents', looking for a word that
+    the child accepts and the parents do not.
+    """
+    parent_forms = [form for parent in parents for form in _forms(parent)]
+    if len(child) > MAX_PATTERN_CHARS or any(len(form) > MAX_PATTERN_CHARS for form in parent_forms):
+        return False
+    return all(_covers(parent_forms, form) for form in _forms(child))
+
+
+def _forms(pattern: str) -> list[str]:
+    pattern = pattern.replace("\\", "/")
+    return [pattern, pattern.removesuffix(" *")] if pattern.endswith(" *") else [pattern]
+
+
+def _covers(parents: Sequence[str], child: str) -> bool:
+    alphabet = {*child, *"".join(parents), _OTHER}
+    start: tuple[int, frozenset[Position]] = (0, _closed(parents, {(index, 0) for index in range(len(parents))}))
+    seen: set[tuple[int, frozenset[Position]]] = {start}
+    queue: list[tuple[int, frozenset[Position]]] = [start]
+    while queue:
+        at, states = queue.pop()
+        if at == len(child) and not any(position == len(parents[index]) for index, position in states):
+            return False
+        for char in alphabet:
+            after = _closed(parents, _step(parents, states, char))
+            for _, position in _step([child], {(0, at)}, char):
+                pair = (position, after)
+                if pair not in seen:
+                    seen.add(pair)
+                    queue.append(pair)
+        at_star = at < len(child) and child[at] == "*"
+        if at_star and (skipped := (at + 1, states)) not in seen:
+            seen.add(skipped)
+            queue.append(skipped)
+        if len(seen) > MAX_COVER_STATES:
+            return False
+    return True
+
+
+def _closed(patterns: Sequence[str], states: Iterable[Position]) -> frozenset[Position]:
+    """States and all that a star lets one reach without reading."""
+    closed: set[Position] = set()
+    for index, position in states:
+        closed.add((index, position))
+        while position < len(patterns[index]) and patterns[index][position] == "*":
+            position += 1
+            closed.add((index, position))
+    return frozenset(closed)
+
+
+def _step(patterns: Sequence[str], states: Iterable[Position], char: str) -> set[Position]:
+    """Where one may be after reading `char` (literal stars and question marks are characters here, too)."""
+    after: set[Position] = set()
+    for index, position in states:
+        if position == len(patterns[index]):
+            continue
+        element = patterns[index][position]
+        if element == "*":
+            after.add((index, position))
+        elif element in ("?", char):
+            after.add((index, position + 1))
+    return after

@@ -1,0 +1,62 @@
+"""What a task may do: grants `tool:pattern`, a ceiling that only narrows down the tree.
+
+No grant, no tool. Rules (workers/permissions) decide how freely a tool is used below this ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from .errors import ScopeExceeded
+from .pattern import covers, match
+
+# A tool's name, which may carry wildcards (`mcp_*`), then what it may touch: a path, a command, a URL, an agent.
+Grant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$", max_length=600)]
+Scope = tuple[Grant, ...]
+
+# One grant governs the tools that do the same thing.
+GOVERNED_BY = {"write": "edit", "apply_patch": "edit"}
+
+
+def split(grant: str) -> tuple[str, str]:
+    """`edit:src/**` → (`edit`, `src/**`)."""
+    tool, _, pattern = grant.partition(":")
+    return tool, pattern
+
+
+def allows(scope: Iterable[str], tool: str, target: str) -> bool:
+    """Is this tool on this target within the scope?
+
+    >>> allows(("edit:src/**",), "write", "src/a.py"), allows(("read:**",), "edit", "src/a.py")
+    (True, False)
+    """
+    tool = GOVERNED_BY.get(tool, tool)
+    return any(match(name, tool) and match(pattern, target) for name, pattern in map(split, scope))
+
+
+def offers(scope: Iterable[str], tool: str) -> bool:
+    """Does the scope hold any grant for this tool?"""
+    tool = GOVERNED_BY.get(tool, tool)
+    return any(match(name, tool) for name, _ in map(split, scope))
+
+
+def narrow(parent: Scope, wanted: Scope | None) -> Scope:
+    """The scope of a child: what it wants when its parent holds all of it, else `ScopeExceeded` with the grant named.
+
+    None wants all that the parent has. Never widens: every pair of tool and target that the result allows, the
+    parent allows. (Sound but not complete over unions of tool names: `*:x` is covered only by grants on `*`.)
+    """
+    if wanted is None:
+        return parent
+    for grant in wanted:
+        tool, pattern = split(grant)
+        patterns = [held for name, held in map(split, parent) if covers([name], tool)]
+        if not covers(patterns, pattern):
+            raise ScopeExceeded(
+                f"the grant {grant!r} is not within the caller's scope",
+                hint=f"ask for no more than: {', '.join(parent) or 'nothing'}",
+            )
+    return wanted

@@ -1,0 +1,100 @@
+"""Batch files: TOML or YAML, by suffix. What is wrong is said with the file, the line and the field."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ..errors import BadBatchFile, near_miss
+from .spec import BatchSpec
+
+MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
+
+
+def load_batch(path: Path) -> BatchSpec:
+    """The batch in a file; `BadBatchFile` says what is wrong with it, and where."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        text = content.decode()
+    except OSError as e:
+        hint = "give the path of a batch file (.toml, .yaml)"
+        raise BadBatchFile(f"{path} cannot be read: {e.strerror}", hint=hint) from e
+    except UnicodeDecodeError as e:
+        raise BadBatchFile(f"{path} is not UTF-8 text") from e
+    if len(content) > MAX_FILE_BYTES:
+        raise BadBatchFile(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+    return parse_batch(text, name=str(path))
+
+
+def parse_batch(text: str, *, name: str) -> BatchSpec:
+    """As `load_batch`, from text; `name` is the file's, whose suffix says which language it is in."""
+    values = _values(text, name)
+    try:
+        return BatchSpec.model_validate(values)
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_context=False)[0]
+        location = fault["loc"]
+        where = f"{name}{_line_of(text, location)}"
+        if fault["type"] == "extra_forbidden":
+            hint = near_miss(str(location[-1]), _fields_at(location[:-1]))
+            raise BadBatchFile(f"{where}: unknown key {_dotted(location)!r}", hint=hint) from e
+        message = fault["msg"].removeprefix("Value error, ")
+        raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}") from e
+
+
+def _values(text: str, name: str) -> Any:
+    match Path(name).suffix.lower():
+        case ".toml":
+            try:
+                return tomllib.loads(text)
+            except tomllib.TOMLDecodeError as e:
+                raise BadBatchFile(f"{name} is not TOML: {e}") from e
+        case ".yaml" | ".yml":
+            try:
+                return yaml.safe_load(text)
+            except (yaml.YAMLError, RecursionError) as e:
+                raise BadBatchFile(f"{name} is not YAML: {_one_line(e)}") from e
+        case suffix:
+            hint = "batch files end in .toml, .yaml or .yml"
+            raise BadBatchFile(f"{name} has the unknown suffix {suffix!r}", hint=hint)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def _line_of(text: str, location: tuple[int | str, ...]) -> str:
+    """`:7` when exactly one line sets the last key or opens its table; parsers of TOML keep no positions."""
+    key = next((part for part in reversed(location) if isinstance(part, str)), None)
+    if key is None:
+        return ""
+    sets_key = re.compile(rf"""\s*(-\s*)?(\[+\s*)?["']?{re.escape(key)}["']?\s*[]=:]""")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if sets_key.match(line)]
+    return f":{lines[0]}" if len(lines) == 1 else ""
+
+
+def _fields_at(location: tuple[int | str, ...]) -> list[str]:
+    """The names that the model at this place knows."""
+    model: type[BaseModel] = BatchSpec
+    for part in location:
+        if isinstance(part, str):
+            model = _model_in(model.model_fields[part].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation, also inside a tuple, an optional or an annotated type."""
+    if isinstance(annotation, type) and issubclass(cast(type[Any], annotation), BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

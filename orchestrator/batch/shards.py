@@ -1,0 +1,119 @@
+"""From the files of a repository to shards: what each one may edit, and the task that does it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from envelope.budget import Budget
+from envelope.ids import content_key
+from envelope.messages import TaskRequest, Workspace
+from envelope.scope import Scope
+
+from ..errors import BadInput
+from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
+from .spec import BatchSpec, Shards, Step
+
+WHOLE = "."  # the key of a shard that is a whole repository
+# A grant holds at most 600 characters; git's own limit on names is far above what anybody uses.
+MAX_PATH_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One shard before it is a task. `key` sorts, and is unique in its repository."""
+
+    key: str
+    path: str
+
+    @property
+    def edits(self) -> str:
+        return "edit:**" if self.key == WHOLE else f"edit:{self.path}"
+
+
+def pieces_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: str) -> list[Piece]:
+    """The shards of one repository, sorted by key. `BadInput` when there are none, or too many."""
+    if shards.whole:
+        return [Piece(WHOLE, WHOLE)]
+    wanted = _glob(shards.glob or "")
+    unwanted = [_glob(pattern) for pattern in shards.exclude]
+    found = sorted(path for path in files if wanted.fullmatch(path) and not any(p.fullmatch(path) for p in unwanted))
+    if not found:
+        raise BadInput(
+            f"the glob {shards.glob!r} matches no file of {name} at its base commit",
+            hint="globs are relative to the repository's root; only committed files count",
+        )
+    if len(found) > max_shards:
+        raise BadInput(
+            f"the glob {shards.glob!r} makes {len(found)} shards of {name}, over the limit of {max_shards}",
+            hint="narrow the glob, or raise limits.max_shards",
+        )
+    if long := next((path for path in found if len(path) > MAX_PATH_CHARS), None):
+        raise BadInput(f"the path {long[:60]}… is too long for a shard")
+    return [Piece(path, path) for path in found]
+
+
+def shard_request(
+    piece: Piece, spec: BatchSpec, repository: RepositoryInput, *, driver: TaskRequest, budget: Budget, deadline_ms: int
+) -> TaskRequest:
+    """A shard is a root in a trace of its own, so that thousands of them do not share one stream and one budget."""
+    step = spec.steps[0]
+    agent = step.agent or RECIPE
+    return task_request(
+        agent=agent,
+        pool=BUILD,
+        prompt=step.prompt.replace("{path}", piece.path) if step.prompt else "",
+        params=_recipe_params(spec.steps, piece) if step.recipe else {},
+        workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands),
+        auth_scope=_scope_of(step, piece),
+        budget=budget,
+        deadline_ms=deadline_ms,
+        intent=f"shard {repository.name}:{piece.key}"[:200],
+        idempotency_key=shard_key(piece, spec, repository, model=driver.model),
+        model=driver.model,
+        priority=driver.priority,
+        tenant=driver.tenant,
+        batch_id=driver.task_id,
+        sender="batch",
+    )
+
+
+def shard_key(piece: Piece, spec: BatchSpec, repository: RepositoryInput, *, model: str) -> str:
+    """Made of what the shard's work is: the same steps on the same file at the same commit are done once."""
+    steps = json.dumps([[step.model_dump(mode="json") for step in spec.steps], spec.setup.commands, model])
+    return content_key("shard", steps, repository.name, repository.base, piece.key)
+
+
+def _recipe_params(steps: Sequence[Step], piece: Piece) -> dict[str, Any]:
+    path = shlex.quote(piece.path)
+    commands = [command.replace("{path}", path) for step in steps for command in step.recipe or ()]
+    timeout_s = {} if steps[0].timeout_s is None else {"timeout_s": steps[0].timeout_s}
+    return {"commands": commands, "ok_exit_codes": list(steps[0].ok_exit_codes), **timeout_s}
+
+
+def _scope_of(step: Step, piece: Piece) -> Scope:
+    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), piece.edits)
+
+
+@lru_cache(maxsize=256)
+def _glob(pattern: str) -> re.Pattern[str]:
+    """As in a shell: `*` and `?` stay within a folder, `**/` is any number of folders, `[…]` is a set."""
+    table = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts: list[str] = []
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", pattern.removeprefix("./"), re.DOTALL):
+        if token in table:
+            parts.append(table[token])
+        elif len(token) > 2:
+            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^' + body[1:] if body.startswith('!') else body.replace('^', chr(92) + '^', 1)}]")
+        else:
+            parts.append(re.escape(token))
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as e:
+        raise BadInput(f"{pattern!r} is not a glob: {e}") from e

@@ -1,0 +1,187 @@
+"""`muster batch`: one change over many files or repositories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envelope.errors import ExitCode
+from envelope.messages import TaskResult
+from transport.base import Handle
+
+from ..batch.file import load_batch
+from ..batch.report import BatchReport
+from ..batch.spec import BatchSpec
+from ..client import Muster
+from ..errors import BadInput
+from ..session import Session, new_session
+from ..settings import load_settings
+from ..submit import BATCH, RepositoryInput, batch_request
+from .attend import attend
+from .console import data, note
+from .find import find_task
+from .fleet import open_fleet, open_records
+from .listing import print_tasks
+from .options import AllowDirty, Detach, Json, NoInput, TaskId
+from .outcome import exit_code_after
+from .places import recall, remember, repositories_of
+from .publish import publish_bundle
+from .repository import starting_point
+from .summary import summary_of_batch, summary_of_run
+
+app = typer.Typer()
+
+LATEST = 1000  # how many of the latest roots are searched for batches
+
+
+@app.command("run")
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")],
+    detach: Detach = False,
+    as_json: Json = False,
+    no_input: NoInput = False,
+    allow_dirty: AllowDirty = False,
+) -> None:
+    """Run the batch in FILE, and set its branch to what was merged.
+
+    Killing this command stops nothing. Running it again joins the batch, or shows what came of it.
+    """
+    raise typer.Exit(asyncio.run(_run(file, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
+
+
+@app.command("attach")
+def attach(
+    task: TaskId,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Its batch file, if it was moved.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Follow a batch that runs or ran, and set its branch once it is done."""
+    raise typer.Exit(asyncio.run(_attach(task, file, as_json)))
+
+
+@app.command("list")
+def list_batches(as_json: Json = False) -> None:
+    """List the latest batches."""
+    asyncio.run(_list(as_json))
+
+
+@app.command("show")
+def show(task: TaskId, as_json: Json = False) -> None:
+    """Show what a batch came to; with --json its whole report."""
+    asyncio.run(_show(task, as_json))
+
+
+async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+    settings = load_settings()
+    spec = load_batch(file)
+    folders = repositories_of(spec, file)
+    bases = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
+    async with open_fleet(settings) as muster:
+        inputs = [await _packed(muster, name, local.root, local.head) for name, local in bases.items()]
+        handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings))
+        remember(settings, handle.task_id, file)
+        if handle.existing:
+            note(f"{spec.name}: the same batch is known as {handle.task_id}; nothing is submitted again")
+        if detach:
+            note(f"it runs; join it with: muster batch attach {handle.task_id}")
+            data(handle.task_id)
+            return ExitCode.OK
+        return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=may_ask, owner=True)
+
+
+async def _attach(words: str, file: Path | None, as_json: bool) -> int:
+    settings = load_settings()
+    async with open_fleet(settings) as muster:
+        record = await find_task(muster, words)
+        if record.agent != BATCH:
+            raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task watch {record.task_id}")
+        source = file or recall(settings, record.task_id)
+        spec = load_batch(source)
+        handle = Handle(record.task_id, record.trace_id)
+        folders = repositories_of(spec, source)
+        return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=False, owner=False)
+
+
+async def _packed(muster: Muster, name: str, root: Path, head: str) -> RepositoryInput:
+    workspace = await muster.pack(root, commit=head)
+    return RepositoryInput(name=name, bundle=workspace.bundle or "", base=workspace.base)
+
+
+async def _follow(
+    muster: Muster,
+    handle: Handle,
+    spec: BatchSpec,
+    folders: Mapping[str, Path],
+    *,
+    as_json: bool,
+    may_ask: bool,
+    owner: bool,
+) -> int:
+    """To the end: the live tree, then the branches, then the summary."""
+    session = new_session(handle.task_id, handle.trace_id, agent=BATCH, title=spec.name)
+    attended = await attend(muster, session, as_json=as_json, may_ask=may_ask, owner=owner)
+    if attended.result is not None:
+        await _conclude(muster, attended.session, attended.result, spec, folders)
+    return exit_code_after(attended)
+
+
+async def _conclude(
+    muster: Muster, session: Session, result: TaskResult, spec: BatchSpec, folders: Mapping[str, Path]
+) -> None:
+    cap = spec.limits.budget_microusd(muster.settings.budget_microusd)
+    report = _report_of(result)
+    if report is None:
+        summary_of_run(session, result, cap_microusd=cap).print()
+        return
+    published = await _publish(muster, result, report, spec, folders)
+    summary_of_batch(session, result, report, cap_microusd=cap, published=published).print()
+
+
+async def _publish(
+    muster: Muster, result: TaskResult, report: BatchReport, spec: BatchSpec, folders: Mapping[str, Path]
+) -> frozenset[str]:
+    """Set the branches of those repositories whose change may be used: proved, or with nothing to prove it by."""
+    ready = [
+        repository
+        for repository in report.repositories
+        if spec.publish and repository.changed and repository.bundle and (repository.verified or spec.gate is None)
+    ]
+    for repository in ready:
+        await publish_bundle(
+            muster,
+            result,
+            name=repository.bundle,
+            repository=folders[repository.name],
+            branch=report.branch,
+            commit=repository.commit,
+        )
+    return frozenset(repository.name for repository in ready)
+
+
+def _report_of(result: TaskResult) -> BatchReport | None:
+    """None when the batch ended before there was anything to report."""
+    return BatchReport.model_validate(result.output.structured) if result.output.structured else None
+
+
+async def _list(as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        batches = [task for task in await muster.tasks(limit=LATEST) if task.agent == BATCH]
+        print_tasks(batches, now_ms=await muster.transport.now_ms(), as_json=as_json)
+
+
+async def _show(words: str, as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        result = await muster.result(record.task_id)
+        report = _report_of(result) if result else None
+        if as_json and report:
+            data(report.model_dump_json())
+        elif result and report:
+            session = new_session(record.task_id, record.trace_id, agent=BATCH)
+            summary_of_batch(session, result, report, cap_microusd=None, published=frozenset()).print()
+        else:
+            print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=as_json)

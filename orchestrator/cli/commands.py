@@ -1,0 +1,97 @@
+"""Which commands there are, and where. Only the module of the command that is called is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Annotated, Any
+
+import typer
+
+# Packages that the orchestrator must not import bring their commands along under this name (`pyproject.toml`).
+PLUGINS = "muster.commands"
+COMPLETION = "_MUSTER_COMPLETE"  # set by the shell while it completes a line
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`where` is `module:name` of a function, or of a typer application with commands of its own."""
+
+    where: str
+    help: str
+
+    def load(self) -> Any:
+        module, _, name = self.where.partition(":")
+        return getattr(import_module(module, __package__), name)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
+    "batch": Command(".batch:app", "Change many files or repositories at once."),
+    "task": Command(".task:app", "See, stop and use tasks."),
+    "up": Command(".up:up", "Start the fleet of this machine."),
+    "down": Command(".up:down", "Stop the fleet of this machine."),
+    "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
+    "config": Command(".config:app", "See the settings, and where each comes from."),
+    "schema": Command(".schema:schema", "Print the JSON Schema of the messages."),
+}
+
+
+def build_app(words: Sequence[str]) -> typer.Typer:
+    """The application for one command line: the command that it names is real, the others are only listed."""
+    app = typer.Typer(
+        name="muster",
+        help="Run coding agents as a fleet: durable queues, sandboxed tools, merged and verified patches.",
+        epilog="--verbose, anywhere, shows the whole traceback of an error.",
+        rich_markup_mode=None,  # plain help: importing rich would take longer than everything else
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    called = next((word for word in words if not word.startswith("-")), None)
+    completing = COMPLETION in os.environ
+    for name, command in ({**COMMANDS, **_plugins()}).items():
+        if name == called or completing:
+            _add(app, name, command.load(), command.help)
+        else:
+            app.command(name, help=command.help)(_listed)
+    return app
+
+
+def _add(app: typer.Typer, name: str, loaded: Any, help_text: str) -> None:
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=name, help=help_text)
+    else:
+        app.command(name)(loaded)
+
+
+def _plugins() -> dict[str, Command]:
+    return {point.name: Command(point.value, _plugin_help(point)) for point in entry_points(group=PLUGINS)}
+
+
+def _plugin_help(point: EntryPoint) -> str:
+    package = point.value.partition(".")[0]
+    return PLUGIN_HELP.get(point.name, f"Commands of the package {package}.")
+
+
+# Asking a plugin for its help would import it, and what it needs (Docker's client, say).
+PLUGIN_HELP = {"sandbox": "Build the sandbox image, and clean up what sandboxes left."}
+
+
+def _listed() -> None:
+    """Stands for a command that this command line does not call."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"muster {version('muster')}")
+        raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None: ...

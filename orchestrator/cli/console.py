@@ -1,0 +1,46 @@
+"""Where words go: people's text to stderr, data to stdout. Colours and width are rich's business (`NO_COLOR`, …)."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+
+@cache
+def people() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    """One plain line for people."""
+    people().print(Text(plain(text)), style="dim")
+
+
+def warn(text: str, hint: str = "") -> None:
+    people().print(f"[yellow]warning:[/] {escape(plain(text))}")
+    if hint:
+        people().print(f"hint: {escape(plain(hint))}")
+
+
+def data(text: str) -> None:
+    """One line for programs."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def interactive() -> bool:
+    """Can a person be asked?"""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def plain(text: str) -> str:
+    """What a terminal shows as it stands: a title or a message of a model must not move the cursor or colour a line.
+
+    >>> plain("a\\x1b[2Jb\\n")
+    'a?[2Jb?'
+    """
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,70 @@
+"""How a command reaches the fleet: the one at `MUSTER_REDIS_URL`, else this machine's own, started when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+
+from transport.embedded import embedded_redis
+
+from ..client import Muster
+from ..settings import Settings
+from ..submit import DRIVERS
+from ..supervisor.attach import attached, is_running
+from ..supervisor.errors import AlreadyRuns, FleetError
+from ..supervisor.lock import state_lock
+from .console import note
+
+# A worker that is just starting announces itself within this time; whoever has none at all must not wait for long.
+WORKERS_WAIT_S = 5.0
+LOOK_S = 0.25
+
+
+@asynccontextmanager
+async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
+    """A fleet that does what it is given; kept alive meanwhile, if it is this machine's own.
+
+    `FleetError` when it cannot start, or when nobody serves the given Redis.
+    """
+    if settings.redis_url:
+        async with Muster.connect(settings) as muster:
+            await _require_workers(muster, {DRIVERS, *settings.pools})
+            yield muster
+        return
+    if not await is_running(settings):
+        note("starting the fleet of this machine …")
+    async with attached(settings) as here:
+        if not here.same_settings:
+            note("the fleet that runs was started with other settings; `muster down` makes the next start use yours")
+        async with Muster.connect(settings) as muster:
+            yield muster
+
+
+@asynccontextmanager
+async def open_records(settings: Settings) -> AsyncGenerator[Muster]:
+    """A fleet's records, to read only: for a fleet of this machine that is not running, its Redis alone is started."""
+    if settings.redis_url:
+        async with Muster.connect(settings) as muster:
+            yield muster
+        return
+    try:
+        with state_lock(settings.state_dir):
+            async with embedded_redis(settings.state_dir), Muster.connect(settings) as muster:
+                yield muster
+    except AlreadyRuns:
+        async with attached(settings), Muster.connect(settings) as muster:
+            yield muster
+
+
+async def _require_workers(muster: Muster, pools: Iterable[str]) -> None:
+    """Wait for the last pool to be served; Redis has no event for an announcement."""
+    missing = set(pools)
+    try:
+        async with asyncio.timeout(WORKERS_WAIT_S):
+            while missing := set(pools) - {card.pool for card in await muster.workers()}:
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError as e:
+        starts = ("python -m orchestrator.service" if pool == DRIVERS else f"muster-worker {pool}" for pool in missing)
+        message = f"no live worker serves {' or '.join(sorted(missing))} on this Redis"
+        raise FleetError(message, hint=f"start: {', '.join(sorted(starts))}") from e

@@ -1,0 +1,52 @@
+"""`muster`: the entry point. Errors of every command end here, as one sentence, a hint and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from envelope.errors import ExitCode
+
+from .commands import build_app
+from .failure import Failure, failure_of
+
+# What is asked before the command's name, and by completion, which needs every command's options.
+VERBOSE = "--verbose"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verbose = VERBOSE in words
+    sys.exit(run([word for word in words if word != VERBOSE], verbose=verbose))
+
+
+def run(words: list[str], *, verbose: bool) -> int:
+    """One command; never raises, unless `verbose` asks for the traceback of something unforeseen."""
+    try:
+        return build_app(words)(args=words or ["--help"], prog_name="muster", standalone_mode=False) or ExitCode.OK
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough (`muster task diff … | head`): not an error. The interpreter's own
+        # flush at the end must not complain either.
+        sys.stdout = None
+        return ExitCode.OK
+    except Exception as error:  # the last net: whatever it is, a person gets a sentence and a script an exit code
+        failure = failure_of(error)
+        _tell(failure)
+        if verbose:
+            raise
+        return failure.exit_code
+
+
+def _tell(failure: Failure) -> None:
+    sys.stderr.write(f"error: {failure.message}\n")
+    if failure.hint:
+        sys.stderr.write(f"hint: {failure.hint}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What several commands ask for in the same way, and how their words become values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .units import MICROUSD_PER_USD, parse_duration_s
+
+
+def _seconds(text: str) -> int:
+    try:
+        seconds = parse_duration_s(text)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from e
+    if seconds < 1:
+        raise typer.BadParameter("it must be at least one second")
+    return seconds
+
+
+Deadline = Annotated[
+    int | None, typer.Option("--deadline", parser=_seconds, metavar="TIME", help="End after this long: 90s, 5m, 1h30m.")
+]
+Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", help="Spend no more than this.")]
+Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the task's id and leave.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing; an interrupt cancels.")]
+AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit although files changed since.")]
+Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or its end as `task list` shows it.")]
+
+
+def microusd(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * MICROUSD_PER_USD)

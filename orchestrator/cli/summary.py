@@ -1,0 +1,151 @@
+"""What a run came to, for people: what changed, what proves it, what it cost, what was not done, what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from rich.markup import escape
+
+from envelope.events import GateVerdict, WarningRaised
+from envelope.lifecycle import State
+from envelope.messages import PatchRef, TaskResult
+
+from ..batch.report import BatchReport, RepositoryReport
+from ..session import Session
+from .console import people, plain
+from .lines import verdict_text
+from .units import dollars, duration, tokens
+
+# A screenful; the rest is in the patch, which the last lines tell how to see.
+MAX_FILES = 12
+MAX_TROUBLES = 10
+
+Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`headline` is the one line that says how it ended, `good` its colour."""
+
+    headline: str
+    good: bool
+    lines: tuple[Line, ...]
+    commands: tuple[str, ...]
+
+    def print(self) -> None:
+        console = people()
+        console.print(f"\n[bold {'green' if self.good else 'red'}]{escape(self.headline)}[/]", soft_wrap=True)
+        for about, text in self.lines:
+            console.print(f"  [dim]{about:<9}[/] {escape(plain(text))}", soft_wrap=True)
+        for command in self.commands:
+            console.print(f"  {escape(command)}", soft_wrap=True)
+
+
+def summary_of_run(session: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
+    told = result.output.structured if isinstance(result.output.structured, dict) else {}
+    verified = told.get("verified") is True
+    reason = str(told.get("reason") or "")
+    lines = [
+        *_changes(result.patch),
+        *_tests(session.gates),
+        *_troubles(result, [reason] if reason and not result.errors else []),
+        *_warnings(session.warnings),
+        *_spent(session, result, cap_microusd),
+        *([("branch", branch)] if branch else []),
+    ]
+    return Summary(_headline(result, verified), verified or _is_done(result), tuple(lines), _next(result))
+
+
+def summary_of_batch(
+    session: Session, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
+) -> Summary:
+    """`published` are the names of the repositories whose branch was set."""
+    lines: list[Line] = []
+    for repository in report.repositories:
+        lines += _repository(repository)
+        if repository.name in published:
+            lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
+    lines += [*_troubles(result, []), *_warnings(session.warnings), *_spent(session, result, cap_microusd)]
+    return Summary(_headline(result, report.verified), _is_done(result), tuple(lines), _next(result))
+
+
+def _is_done(result: TaskResult) -> bool:
+    return result.status is State.COMPLETED
+
+
+def _headline(result: TaskResult, verified: bool) -> str:
+    """*Done* and *verified* are different words: only the gate says the second."""
+    if _is_done(result):
+        return "✔ done and verified" if verified else "✔ done, not verified"
+    return f"✘ {result.errors[0].message}" if result.errors else f"✘ {result.status}"
+
+
+def _changes(patch: PatchRef | None) -> Iterator[Line]:
+    if patch is None or not patch.files:
+        yield "changed", "nothing"
+        return
+    files = f"{len(patch.files)} file{'s' if len(patch.files) > 1 else ''}"
+    yield "changed", f"{files}, +{patch.added} −{patch.removed}"
+    for file in patch.files[:MAX_FILES]:
+        counts = "binary" if file.added is None else f"+{file.added} −{file.removed}"
+        name = f"{file.old_path} → {file.path}" if file.old_path else file.path
+        yield "", f"{file.status} {name}  {counts}"
+    if more := max(0, len(patch.files) - MAX_FILES):
+        yield "", f"… {more} more"
+
+
+def _tests(gates: tuple[GateVerdict, ...]) -> Iterator[Line]:
+    for gate in gates:
+        yield "gate", f"{gate.phase}: {verdict_text(gate)}"
+
+
+def _troubles(result: TaskResult, reasons: list[str]) -> Iterator[Line]:
+    """The first error is the headline; its hint and the others follow."""
+    told = [*reasons, *(error.message for error in result.errors[1:])]
+    yield from (("not done" if index == 0 else "", text) for index, text in enumerate(told[:MAX_TROUBLES]))
+    if result.errors and result.errors[0].hint:
+        yield "hint", result.errors[0].hint
+
+
+def _warnings(warnings: tuple[WarningRaised, ...]) -> Iterator[Line]:
+    yield from (("warning", warning.message) for warning in warnings[:MAX_TROUBLES])
+
+
+def _spent(session: Session, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
+    cost = max(session.cost_microusd, result.metrics.cost_microusd)
+    cap = f" of {dollars(cap_microusd)}" if cap_microusd is not None else ""
+    used = session.usage.total_tokens
+    yield "cost", f"{dollars(cost)}{cap}{f', {tokens(used)}' if used else ''}"
+    yield "time", duration(result.metrics.latency_ms)
+
+
+def _repository(repository: RepositoryReport) -> Iterator[Line]:
+    counts = [
+        (repository.count("applied"), "merged"),
+        (repository.count("empty"), "unchanged"),
+        (repository.count("collision"), "in collision"),
+        (repository.count("failed", "set_aside"), "not done"),
+    ]
+    reused = sum(shard.reused for shard in repository.shards)
+    told = ", ".join(f"{count} {name}" for count, name in counts if count) + (f" ({reused} as before)" if reused else "")
+    yield "shards", f"{repository.name}: {told or 'none'}"
+    yield from _changes(repository.patch)
+    yield from _tests(tuple(gate for gate in (repository.before, repository.after) if gate is not None))
+    for collision in repository.collisions[:MAX_TROUBLES]:
+        others = ", ".join(collision.with_keys) or "the base"
+        yield "collision", f"{collision.key} with {others} in {', '.join(collision.paths)}"
+    undone = [shard for shard in repository.shards if shard.outcome in ("failed", "set_aside")]
+    for shard in undone[:MAX_TROUBLES]:
+        yield "not done", f"{shard.key}: {shard.detail}  (muster task logs {shard.task_id})"
+    if more := max(0, len(undone) - MAX_TROUBLES):
+        yield "", f"… {more} more"
+    if not repository.verified and repository.reason:
+        yield "not proved", f"{repository.name}: {repository.reason}"
+
+
+def _next(result: TaskResult) -> tuple[str, ...]:
+    changed = result.patch is not None and bool(result.patch.files)
+    words = ("diff", "apply", "logs") if changed else ("logs",)
+    about = {"diff": "see the change", "apply": "apply it here", "logs": "how it went"}
+    return tuple(f"muster task {word} {result.task_id}   # {about[word]}" for word in words)

@@ -1,0 +1,105 @@
+"""A session as rows of text. Pure: what is seen at one moment, in one width and height."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from envelope.lifecycle import State
+
+from ..session import Session, TaskView
+from .console import plain
+from .units import dollars, duration, tokens
+
+GLYPHS: dict[State, tuple[str, str]] = {
+    State.PENDING: ("·", "dim"),
+    State.RUNNING: ("●", "cyan"),
+    State.WAITING: ("◌", "yellow"),
+    State.COMPLETED: ("✔", "green"),
+    State.ERROR: ("✘", "red"),
+    State.CANCELLED: ("⊘", "yellow"),
+    State.EXPIRED: ("⌛", "red"),
+}
+# Where there is no room for all: what moves first, then what went wrong, then what waits, then what is done.
+INTEREST = [State.RUNNING, State.WAITING, State.ERROR, State.EXPIRED, State.CANCELLED, State.PENDING, State.COMPLETED]
+INDENT = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task, or a line that stands for several that are not shown (`task` is None)."""
+
+    depth: int
+    task: TaskView | None
+    hidden: str = ""
+
+
+def rows(session: Session, *, max_rows: int) -> list[Row]:
+    """The tree from its root, at most `max_rows` (but at least 3) lines; siblings in the order of their interest
+    where some must be left out, else in the order in which they were started."""
+    return list(_rows(session, session.root_task, 0, max(3, max_rows)))
+
+
+def _rows(session: Session, task: TaskView, depth: int, room: int) -> Iterator[Row]:
+    yield Row(depth, task)
+    room -= 1
+    children = [session.tasks[child] for child in task.children]
+    shown = children
+    if len(children) > room:
+        shown = sorted(children, key=lambda child: INTEREST.index(child.state))[: max(0, room - 1)]
+    hidden = [child for child in children if child not in shown]
+    room -= len(shown) + bool(hidden)
+    for child in shown:
+        below = list(_rows(session, child, depth + 1, 1 + max(0, room)))
+        room -= len(below) - 1
+        yield from below
+    if hidden:
+        states = Counter(child.state for child in hidden)
+        counted = ", ".join(f"{states[state]} {state}" for state in INTEREST if states[state])
+        yield Row(depth + 1, None, f"… {len(hidden)} more ({counted})")
+
+
+def tree(session: Session, *, now_ms: int, max_rows: int) -> Table:
+    """Columns: state, agent and title; what it does now; turns, tokens, cost and time."""
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
+    table.add_column(ratio=2, no_wrap=True, overflow="ellipsis", style="dim")
+    for _ in range(4):
+        table.add_column(justify="right", no_wrap=True)
+    for row in rows(session, max_rows=max_rows):
+        if row.task is None:
+            table.add_row(Text(INDENT * row.depth + row.hidden, style="dim"))
+        else:
+            table.add_row(_name(row.task, row.depth), Text(doing(row.task)), *_figures(row.task, now_ms))
+    return table
+
+
+def _name(task: TaskView, depth: int) -> Text:
+    glyph, style = GLYPHS[task.state]
+    return Text.assemble(INDENT * depth, (glyph, style), " ", (task.agent or "task", "bold"), " ", plain(task.title))
+
+
+def doing(task: TaskView) -> str:
+    """What a task is at, or how it ended when that says more than its state."""
+    if task.ended:
+        return plain(task.error) or ("as before" if task.reused else "")
+    if task.asks:
+        return "asks: " + plain(next(iter(task.asks.values())))
+    if tool := task.current_tool:
+        return plain(f"{tool.tool} {tool.title}".strip())
+    return "thinking" if task.turn else ""
+
+
+def _figures(task: TaskView, now_ms: int) -> tuple[str, str, str, str]:
+    used = task.usage.total_tokens
+    started, ended = task.started_at_ms, task.ended_at_ms
+    return (
+        f"{task.turn} turns" if task.turn > 1 else "1 turn" if task.turn else "",
+        tokens(used) if used else "",
+        dollars(task.cost_microusd) if task.cost_microusd else "",
+        duration((ended or now_ms) - started) if started is not None else "",
+    )

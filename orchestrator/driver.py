@@ -1,0 +1,222 @@
+"""What the driver of a goal or a batch stands on: its events, the tasks that it submits, its time.
+
+A driver is itself a task. It keeps nothing that it could not find again: when its process is killed, another one runs
+it from the start, and the content keys of what it submits lead it to the same tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from envelope.budget import Metrics
+from envelope.events import ChildEnded, ChildSpawned, Event
+from envelope.ids import content_key, new_task_id
+from envelope.lifecycle import State
+from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
+from transport.base import Handle, Transport
+from transport.consumer import Delivery
+from transport.errors import QueueFull
+
+from .metrics import OrchestratorMetrics
+
+# About 150 bytes each: far from the size limit of a message.
+EVENTS_PER_MESSAGE = 500
+
+
+def completed(result: TaskResult) -> bool:
+    return result.status is State.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A task to be, and whether the result of an earlier one under the same key may stand for it."""
+
+    key: str  # what the driver knows it by
+    request: TaskRequest
+    title: str
+    reusable: Callable[[TaskResult], bool] = completed
+
+    def after(self, dead_task_id: str) -> Work:
+        """The same work once more. Derived from the task that failed, so that a repeated driver finds it again."""
+        again = {
+            "task_id": new_task_id(),
+            "idempotency_key": content_key(self.request.idempotency_key, dead_task_id),
+            "retry_of": dead_task_id,
+        }
+        return replace(self, request=self.request.model_copy(update=again))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    work: Work
+    result: TaskResult
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What all drivers of a process share."""
+
+    transport: Transport
+    cache_dir: Path
+    metrics: OrchestratorMetrics
+
+
+@dataclass(slots=True)
+class Driver:
+    """One claimed goal or batch. `skew_ms` is the queue's clock less this process's monotonic one."""
+
+    office: Office
+    delivery: Delivery
+    skew_ms: int
+    _seq: int = 0
+    _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _own_roots: set[str] = field(default_factory=set[str])  # live tasks that no parent's end would stop
+
+    @property
+    def request(self) -> TaskRequest:
+        return self.delivery.request
+
+    @property
+    def transport(self) -> Transport:
+        return self.office.transport
+
+    @property
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000 + self.skew_ms
+
+    @property
+    def remaining_ms(self) -> int:
+        """Time left of the deadline; at least a second, since a request cannot ask for nothing."""
+        return max(1_000, self.delivery.claim.expires_at_ms - self.now_ms)
+
+    async def report(self, *events: Event) -> None:
+        """Append to the trace's stream; readers see the events in the order of the calls."""
+        async with self._emitting:
+            for start in range(0, len(events), EVENTS_PER_MESSAGE):
+                lease = self.delivery.claim.lease
+                progress = TaskProgress(
+                    trace_id=lease.trace_id,
+                    task_id=lease.task_id,
+                    attempt=lease.attempt,
+                    seq=self._seq,
+                    at_ms=self.now_ms,
+                    status=State.RUNNING,
+                    events=events[start : start + EVENTS_PER_MESSAGE],
+                )
+                self._seq += 1
+                await self.transport.emit(lease, progress)
+
+    async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
+        """Do all works at once; each ends exactly once, in the order in which they end."""
+        waiting: list[Work] = list(works)
+        while waiting:
+            placed: dict[str, list[_Placed]] = {}
+            for place in await self._submit(waiting):
+                placed.setdefault(place.handle.task_id, []).append(place)
+            waiting = []
+            async for result in self.transport.results(placed):
+                await self._tell_ended(result, placed[result.task_id][0])
+                for place in placed[result.task_id]:
+                    if place.foreign and not place.work.reusable(result):
+                        waiting.append(place.work.after(result.task_id))  # somebody else's, and it came to nothing
+                    else:
+                        yield Ended(place.work, result, reused=place.foreign)
+
+    async def stop_roots(self, reason: str) -> None:
+        """Cancel the live tasks that this driver started in traces of their own; its children end with it anyway."""
+        for task_id in sorted(self._own_roots):
+            await self.transport.cancel(task_id, by=self.request.task_id, reason=reason)
+
+    async def _submit(self, works: Sequence[Work]) -> list[_Placed]:
+        handles = await self._accepted([work.request for work in works])
+        placed = [await self._place(work, handle) for work, handle in zip(works, handles, strict=True)]
+        own_trace = self.request.trace_id
+        roots = {place.handle.task_id for place in placed if place.handle.trace_id != own_trace and not place.foreign}
+        self._own_roots |= roots
+        await self.report(*(_spawned(place, own_trace) for place in placed))
+        return placed
+
+    async def _accepted(self, requests: Sequence[TaskRequest]) -> list[Handle]:
+        while True:
+            try:
+                return await self.transport.submit(requests)
+            except QueueFull as e:  # back-pressure: a batch has time
+                await asyncio.sleep(e.retry_after_s)
+
+    async def _place(self, work: Work, handle: Handle) -> _Placed:
+        """What was done before for somebody else, without success, is submitted once more."""
+        while handle.existing and await self._is_foreign(handle):
+            result = await self.transport.result(handle.task_id)
+            if result is None or work.reusable(result):
+                return _Placed(work, handle, foreign=True)
+            work = work.after(handle.task_id)
+            [handle] = await self._accepted([work.request])
+        if not handle.existing:
+            self.office.metrics.count_submitted(work.request.recipient)
+        return _Placed(work, handle, foreign=False)
+
+    async def _is_foreign(self, handle: Handle) -> bool:
+        """An existing task may be our own: this driver was killed and runs again."""
+        if handle.trace_id == self.request.trace_id:
+            return False
+        return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
+
+    async def _tell_ended(self, result: TaskResult, place: _Placed) -> None:
+        self._own_roots.discard(result.task_id)
+        if not place.foreign:
+            self.office.metrics.count_result(place.work.request.recipient, result)
+        ended = ChildEnded(
+            child_task_id=result.task_id,
+            state=result.status,
+            reused=place.foreign,
+            cost_microusd=0 if place.foreign else result.metrics.cost_microusd,
+            error=result.errors[0].message if result.errors else "",
+        )
+        await self.report(ended)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """`foreign`: the task was submitted by somebody else, earlier, for the same work."""
+
+    work: Work
+    handle: Handle
+    foreign: bool
+
+
+def _spawned(place: _Placed, own_trace_id: str) -> ChildSpawned:
+    handle = place.handle
+    return ChildSpawned(
+        child_task_id=handle.task_id,
+        agent=place.work.request.agent,
+        title=place.work.title,
+        trace_id="" if handle.trace_id == own_trace_id else handle.trace_id,
+    )
+
+
+async def open_driver(delivery: Delivery, office: Office) -> Driver:
+    now_ms = await office.transport.now_ms()
+    return Driver(office, delivery, skew_ms=now_ms - time.monotonic_ns() // 1_000_000)
+
+
+def ended_with(driver: Driver, *errors: ErrorInfo, **fields: Any) -> TaskResult:
+    """The driver's result: completed without errors, else `error`. Its metrics are its own; children have theirs."""
+    claim = driver.delivery.claim
+    return TaskResult(
+        trace_id=claim.lease.trace_id,
+        task_id=claim.lease.task_id,
+        attempt=claim.lease.attempt,
+        status=State.ERROR if errors else State.COMPLETED,
+        errors=errors,
+        metrics=Metrics(
+            latency_ms=max(0, driver.now_ms - claim.started_at_ms),
+            queue_ms=max(0, claim.started_at_ms - claim.accepted_at_ms),
+        ),
+        **fields,
+    )

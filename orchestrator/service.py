@@ -1,0 +1,171 @@
+"""The orchestrator process: claims goals and batches, announces itself, runs the jobs.
+
+    python -m orchestrator.service
+
+SIGTERM and SIGINT drain: what is under way is given back, and the next orchestrator goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from pydantic import ValidationError
+
+from envelope import logs
+from envelope.agents import AgentCard, WorkerCard
+from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded
+from envelope.messages import ErrorInfo, TaskResult
+from repo.errors import RepoError
+from transport.base import Transport
+from transport.consumer import Consumer, Delivery, StopReason
+from transport.errors import NotFound, Refused
+from transport.settings import connect
+
+from .batch.run import drive_batch
+from .driver import Driver, Office, ended_with, open_driver
+from .errors import BadInput, TaskFailed
+from .goal import drive_goal
+from .jobs import run_jobs
+from .metrics import OrchestratorMetrics
+from .settings import Settings, load_settings
+from .submit import BATCH, DRIVERS, RUN
+
+log = logs.get_logger("orchestrator")
+
+DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {RUN: drive_goal, BATCH: drive_batch}
+
+# Forgotten after two missed announcements, so that a dead process is not shown for long.
+ANNOUNCE_EVERY_S, ANNOUNCE_TTL_S = 10.0, 25.0
+HELPER_PAUSE_S = 5.0
+
+# What can stop a driver, as codes that travel. Anything else is a fault of ours: the consumer reports it as internal.
+CODE_OF: dict[type[Exception], ErrorCode] = {
+    BadInput: ErrorCode.BAD_INPUT,
+    ValidationError: ErrorCode.BAD_INPUT,  # params that no client of ours writes
+    ScopeExceeded: ErrorCode.OUT_OF_SCOPE,
+    Refused: ErrorCode.REFUSED,
+    NotFound: ErrorCode.REPOSITORY,
+    RepoError: ErrorCode.REPOSITORY,
+}
+
+
+def handler_of(office: Office) -> Callable[[Delivery], Awaitable[TaskResult]]:
+    async def handle(delivery: Delivery) -> TaskResult:
+        logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
+        driver = await open_driver(delivery, office)
+        pool = delivery.request.recipient
+        with office.metrics.drivers.labels(pool).track_inprogress():
+            result = await _drive(driver)
+        office.metrics.count_result(pool, result)
+        return result
+
+    return handle
+
+
+async def _drive(driver: Driver) -> TaskResult:
+    """What escapes is the consumer's: a lost lease, a lost connection, a fault of ours."""
+    try:
+        result = await _outcome(driver)
+    except asyncio.CancelledError:
+        # Given back or lost, the driver runs again elsewhere and finds its tasks; else nobody would want them.
+        if driver.delivery.stop_reason in (StopReason.CANCELLED, StopReason.EXPIRED):
+            await asyncio.shield(driver.stop_roots(driver.delivery.stop_detail or "its batch has expired"))
+        raise
+    await driver.stop_roots("its batch has ended")
+    return result
+
+
+async def _outcome(driver: Driver) -> TaskResult:
+    agent = driver.request.agent
+    try:
+        drive = DRIVES.get(agent)
+        if drive is None:
+            raise BadInput(f"the orchestrator has no agent {agent!r}", hint=f"it has: {', '.join(DRIVES)}")
+        return await drive(driver)
+    except TaskFailed as e:
+        return ended_with(driver, e.error)
+    except tuple(CODE_OF) as e:
+        code = next(code for kind, code in CODE_OF.items() if isinstance(e, kind))
+        return ended_with(driver, ErrorInfo.of(code, str(e), getattr(e, "hint", "")))
+
+
+async def serve(settings: Settings, stop: asyncio.Event) -> None:
+    """Work until `stop` is set, then drain."""
+    metrics = OrchestratorMetrics()
+    async with AsyncExitStack() as stack:
+        transport = await connect(settings)
+        stack.push_async_callback(transport.close)
+        port = stack.enter_context(metrics.serve(settings.metrics_port))
+        card = _card(settings, port)
+        handle = handler_of(Office(transport, settings.cache_dir, metrics))
+        consumer = Consumer(transport, pool=DRIVERS, worker=card.worker, slots=card.slots, handle=handle)
+        log.info("orchestrator_started", worker=card.worker, metrics_port=port)
+        helpers = (lambda: _beat(transport, card, metrics, settings), lambda: run_jobs(transport, settings))
+        async with asyncio.TaskGroup() as group:
+            helping = [group.create_task(_keep_up(helper)) for helper in helpers]
+            await consumer.run(stop)
+            for task in helping:
+                task.cancel()
+        log.info("orchestrator_drained", worker=card.worker)
+
+
+async def _keep_up(helper: Callable[[], Awaitable[None]]) -> None:
+    """A helper that fails starts again: goals and batches must not end for want of a heartbeat or a sweep."""
+    while True:
+        try:
+            await helper()
+        except Exception as e:  # whatever it is, the drivers beside it go on; arq raises Redis's own errors
+            log.warning("helper_failed", error=str(e), again_in_s=HELPER_PAUSE_S)
+        await asyncio.sleep(HELPER_PAUSE_S)
+
+
+async def _beat(transport: Transport, card: WorkerCard, metrics: OrchestratorMetrics, settings: Settings) -> None:
+    """Announce this process and show the queues. Every process measures for itself: a gauge must not be stale."""
+    pools = sorted({DRIVERS, *settings.pools})
+    while True:
+        await transport.announce(card, ttl_s=ANNOUNCE_TTL_S)
+        metrics.show_queues(await transport.stats(pools))
+        await asyncio.sleep(ANNOUNCE_EVERY_S)
+
+
+def _card(settings: Settings, metrics_port: int) -> WorkerCard:
+    host, pid = socket.gethostname(), os.getpid()
+    return WorkerCard(
+        worker=f"{DRIVERS}-{host}-{pid}-{os.urandom(3).hex()}",  # containers share host names and pids
+        pool=DRIVERS,
+        slots=settings.driver_slots,
+        agents=tuple(AgentCard(name=name, mode="recipe", pool=DRIVERS, hidden=True) for name in DRIVES),
+        host=host,
+        pid=pid,
+        metrics_port=metrics_port,
+    )
+
+
+async def _main() -> None:
+    settings = load_settings()
+    logs.configure(level=settings.log_level)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, stop)
+
+
+def main() -> int:
+    """The process's exit code; what stopped it is one sentence on stderr."""
+    try:
+        asyncio.run(_main())
+    except MusterError as e:
+        sys.stderr.write(f"error: {e}\n" + (f"hint: {e.hint}\n" if e.hint else ""))
+        return getattr(e, "exit_code", ExitCode.INFRASTRUCTURE)
+    return ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Settings of the orchestrator and of the command line: `MUSTER_*`, then the user's file, then these defaults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tomllib import TOMLDecodeError
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from envelope.messages import MAX_DEADLINE_MS
+from transport.settings import FleetSettings
+
+from .errors import BadSettings, near_miss
+
+HOUR_MS = 3600 * 1000
+
+
+def user_file() -> Path:
+    """`$MUSTER_CONFIG`, else `muster/config.toml` in the user's configuration folder; it need not exist."""
+    configured = os.environ.get("MUSTER_CONFIG")
+    if configured:
+        return Path(configured)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "muster" / "config.toml"
+
+
+class Settings(FleetSettings):
+    """The user's file may hold these names and no others."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True)
+
+    image: str = ""  # the sandbox image; empty: the workers' own default
+    model: str = ""  # what answers when a task names none; handed on to the workers
+    pools: dict[str, Annotated[int, Field(gt=0)]] = Field(
+        # Explorers mostly wait for a model; builders also run tests, so a laptop's cores bound them.
+        default_factory=lambda: {"explore": 4, "general": 2, "build": 4}
+    )
+    deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] = HOUR_MS
+    budget_microusd: Annotated[int, Field(ge=0)] = 5_000_000
+    tenant: str = "default"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: a free one, announced with the process's card
+    # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
+    driver_slots: Annotated[int, Field(gt=0)] = 64
+
+    @property
+    def cache_dir(self) -> Path:
+        """Mirrors of the repositories that batches work on."""
+        return self.state_dir / "orchestrator"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=user_file())
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The settings of this process; `BadSettings` names the first setting that is wrong."""
+    try:
+        return Settings(**overrides)
+    except TOMLDecodeError as e:
+        raise BadSettings(f"{user_file()} is not TOML: {e}") from e
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, fault["loc"]))
+        if fault["type"] == "extra_forbidden":
+            hint = near_miss(name, Settings.model_fields)
+            raise BadSettings(f"{user_file()} has an unknown setting {name!r}", hint=hint) from e
+        hint = f"set it in {user_file()} or as MUSTER_{name.split('.')[0].upper()}"
+        raise BadSettings(f"the setting {name!r} is wrong: {fault['msg']}", hint=hint) from e

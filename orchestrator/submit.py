@@ -1,0 +1,154 @@
+"""Requests from what people mean. Pure builders: nothing is sent here."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict, Unpack
+
+from envelope.agents import AgentCard
+from envelope.budget import Budget
+from envelope.ids import content_key, new_task_id, new_trace_id
+from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
+from envelope.scope import Scope
+from envelope.wire import Wire
+
+from .batch.spec import BatchSpec
+from .settings import Settings
+
+DRIVERS = "orchestrator"  # the queue of goals and batches
+RUN, BATCH = "run", "batch"  # its agents
+RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
+
+# What a recipe or a gate needs to look around and run its commands; what it may edit comes on top.
+RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
+FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**")
+
+
+class TaskFields(TypedDict):
+    """What a caller says of a task; the rest has defaults. `pool` is the queue, usually the agent's own."""
+
+    agent: str
+    pool: str
+    deadline_ms: int
+    prompt: NotRequired[str]
+    params: NotRequired[dict[str, Any]]
+    workspace: NotRequired[Workspace | None]
+    auth_scope: NotRequired[Scope]
+    budget: NotRequired[Budget]
+    intent: NotRequired[str]
+    idempotency_key: NotRequired[str]
+    model: NotRequired[str]
+    output_schema: NotRequired[dict[str, Any] | None]
+    context_refs: NotRequired[tuple[ContextRef, ...]]
+    attachments: NotRequired[tuple[Attachment, ...]]
+    priority: NotRequired[Priority]
+    tenant: NotRequired[str]
+    batch_id: NotRequired[str]
+    retry_of: NotRequired[str | None]
+
+
+class RepositoryInput(Wire):
+    """A repository of a batch: its name in reports, a bundle blob with the full history of `base`."""
+
+    name: str
+    bundle: str
+    base: str
+
+
+class GoalParams(Wire):
+    """`input.params` of a goal's driver. `auth_scope` is the agent's; the driver's own also covers its gate."""
+
+    agent: str
+    pool: str
+    auth_scope: Scope
+    gate: tuple[str, ...] = ()
+    min_tests: int = 1
+
+
+class BatchParams(Wire):
+    """`input.params` of a batch's driver."""
+
+    spec: BatchSpec
+    repositories: tuple[RepositoryInput, ...]
+
+
+def task_request(
+    *, parent: TaskRequest | None = None, sender: str = "api", **fields: Unpack[TaskFields]
+) -> TaskRequest:
+    """One task: a root in a trace of its own, or a child of `parent` in the parent's."""
+    values: dict[str, Any] = {
+        "task_id": new_task_id(),
+        "trace_id": parent.trace_id if parent else new_trace_id(),
+        "parent_task_id": parent.task_id if parent else None,
+        "tenant": parent.tenant if parent else "default",
+        "intent": fields["agent"],
+        "sender": sender,
+        "created_at_ms": time.time_ns() // 1_000_000,
+        **fields,
+    }
+    given = TaskInput(prompt=values.pop("prompt", ""), params=values.pop("params", {}))
+    return TaskRequest(recipient=values.pop("pool"), input=given, **values)
+
+
+def goal_request(
+    goal: str,
+    *,
+    agent: AgentCard,
+    settings: Settings,
+    workspace: Workspace | None = None,
+    gate: Sequence[str] = (),
+    min_tests: int = 1,
+    auth_scope: Scope | None = None,
+    budget: Budget | None = None,
+    deadline_ms: int | None = None,
+    model: str = "",
+    idempotency_key: str = "",
+    sender: str = "cli",
+) -> TaskRequest:
+    """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved)."""
+    scope = agent.auth_scope or FULL_SCOPE if auth_scope is None else auth_scope
+    params = GoalParams(agent=agent.name, pool=agent.pool, auth_scope=scope, gate=tuple(gate), min_tests=min_tests)
+    return task_request(
+        agent=RUN,
+        pool=DRIVERS,
+        prompt=goal,
+        params=params.model_dump(mode="json"),
+        workspace=workspace,
+        auth_scope=tuple(dict.fromkeys((*scope, *(RECIPE_SCOPE if gate else ())))),
+        budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
+        deadline_ms=deadline_ms or settings.deadline_ms,
+        model=model,
+        idempotency_key=idempotency_key,
+        tenant=settings.tenant,
+        sender=sender,
+    )
+
+
+def batch_request(
+    spec: BatchSpec,
+    repositories: Sequence[RepositoryInput],
+    *,
+    settings: Settings,
+    retry_of: str | None = None,
+    sender: str = "cli",
+) -> TaskRequest:
+    """A batch. The same file on the same commits has the same key; to repeat one that failed, name it in `retry_of`."""
+    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    places = [f"{repository.name}\n{repository.base}" for repository in repositories]
+    params = BatchParams(spec=spec, repositories=tuple(repositories))
+    limits = spec.limits
+    return task_request(
+        agent=BATCH,
+        pool=DRIVERS,
+        prompt=spec.name,
+        params=params.model_dump(mode="json"),
+        auth_scope=FULL_SCOPE,
+        budget=Budget(max_cost_microusd=limits.budget_microusd(settings.budget_microusd)),
+        deadline_ms=limits.deadline_ms(settings.deadline_ms),
+        idempotency_key=content_key("batch", content, *places, *([retry_of] if retry_of else [])),
+        retry_of=retry_of,
+        tenant=settings.tenant,
+        sender=sender,
+    )

@@ -1,0 +1,38 @@
+"""`python -m orchestrator.supervisor`: what the command line starts in the background."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+
+from envelope.errors import ExitCode
+from envelope.logs import configure
+
+from ..settings import load_settings
+from .errors import AlreadyRuns, FleetError
+from .fleet import IDLE_S, supervise
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m orchestrator.supervisor", description=__doc__)
+    parser.add_argument("--idle-s", type=float, default=IDLE_S, help="stop after this long without guests and tasks")
+    parser.add_argument("--stay", action="store_true", help="do not stop when idle")
+    parser.add_argument("--guest-fd", type=int, help="an open connection of whoever starts this process")
+    options = parser.parse_args()
+    settings = load_settings()
+    configure(level=settings.log_level)
+    guest = None if options.guest_fd is None else socket.socket(fileno=options.guest_fd)
+    try:
+        asyncio.run(supervise(settings, idle_s=options.idle_s, stay=options.stay, guest=guest))
+    except AlreadyRuns:
+        return ExitCode.OK  # the guest sees the end of its connection and goes to the other's door
+    except FleetError as error:
+        sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
+        return error.exit_code
+    return ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""How a process on this machine gets a fleet: from the supervisor that runs, else from one that it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from envelope.errors import ExitCode
+
+from ..settings import Settings
+from .errors import FleetError, StartFailed
+from .keep import MAX_LINE_BYTES, keep_path
+from .surroundings import environment_of, fingerprint
+
+# Two people may start a fleet at once: the loser of the lock goes to the winner's socket, which is there in an instant.
+ATTEMPTS = 40
+ATTEMPT_PAUSE_S = 0.1
+STOP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """`same_settings` is False when the fleet was started under other `MUSTER_*` variables than the caller's."""
+
+    pid: int
+    started: bool
+    same_settings: bool
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def wish(self, what: str) -> None:
+        self.writer.write(json.dumps({"do": what}).encode() + b"\n")
+        await self.writer.drain()
+
+
+@asynccontextmanager
+async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[Attached]:
+    """The fleet of this state folder, kept alive as long as this context is open.
+
+    `StartFailed` when it cannot start; `FleetError` when none runs and `start` is False.
+    """
+    for _ in range(ATTEMPTS):
+        met = await _knock(settings) or (await _start(settings) if start else None)
+        if met is None:
+            raise FleetError("no fleet runs here", hint="start one with `muster up --detach`")
+        reader, writer, started = met
+        try:
+            if line := await reader.readline():
+                yield _attached(settings, json.loads(line), (reader, writer, started))
+                return
+        finally:
+            writer.close()
+        await asyncio.sleep(ATTEMPT_PAUSE_S)  # it was just stopping, or lost the lock to another
+    raise FleetError("the fleet starts and stops again", hint=f"look into {settings.state_dir / 'logs'}")
+
+
+async def is_running(settings: Settings) -> bool:
+    """Does anybody listen at this state folder's door?"""
+    met = await _knock(settings)
+    if met is not None:
+        met[1].close()
+    return met is not None
+
+
+async def stop_fleet(settings: Settings) -> bool:
+    """Stop the fleet of this state folder and wait until it is gone; False when none ran."""
+    met = await _knock(settings)
+    if met is None:
+        return False
+    reader, writer, _ = met
+    try:
+        writer.write(b'{"do": "stop"}\n')
+        await asyncio.wait_for(reader.read(), STOP_TIMEOUT_S)
+    except TimeoutError as e:
+        hint = f"look into {settings.state_dir / 'logs'}"
+        raise FleetError(f"the fleet did not stop within {STOP_TIMEOUT_S:.0f} s", hint=hint) from e
+    finally:
+        writer.close()
+    return True
+
+
+Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bool]
+
+
+async def _knock(settings: Settings) -> Met | None:
+    try:
+        reader, writer = await asyncio.open_unix_connection(keep_path(settings.state_dir), limit=MAX_LINE_BYTES)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    return reader, writer, False
+
+
+async def _start(settings: Settings) -> Met:
+    reader, writer = await asyncio.open_unix_connection(sock=_spawn(settings), limit=MAX_LINE_BYTES)
+    return reader, writer, True
+
+
+def _spawn(settings: Settings) -> socket.socket:
+    """A supervisor in a session of its own, which outlives this process; what comes back is our end of the first
+    guest's connection, so that nobody has to wait for a socket to appear."""
+    ours, theirs = socket.socketpair()
+    log_folder = settings.state_dir / "logs"
+    log_folder.mkdir(parents=True, exist_ok=True)
+    with theirs, (log_folder / "supervisor.log").open("ab") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.supervisor", "--guest-fd", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**environment_of(settings, os.environ), "PYTHONSAFEPATH": "1"},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    return ours
+
+
+def _attached(settings: Settings, greeting: dict[str, Any], met: Met) -> Attached:
+    if "error" in greeting:
+        exit_code = ExitCode(greeting.get("exit", ExitCode.INFRASTRUCTURE))
+        raise StartFailed(greeting["error"], hint=greeting.get("hint", ""), exit_code=exit_code)
+    reader, writer, started = met
+    return Attached(
+        pid=greeting["pid"],
+        started=started,
+        same_settings=greeting["fingerprint"] == fingerprint(settings, os.environ),
+        reader=reader,
+        writer=writer,
+    )

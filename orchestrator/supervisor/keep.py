@@ -1,0 +1,120 @@
+"""The socket that keeps a fleet alive: as long as anybody is connected to it, the fleet is wanted.
+
+Each guest is greeted with one JSON line as soon as there is something to say: where Redis is, or why the start failed.
+A guest may send one JSON line: `{"do": "stay"}` (live on without guests) or `{"do": "stop"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transport.embedded import socket_path
+
+from .errors import FleetError
+
+MAX_LINE_BYTES = 64 * 1024
+Greeting = dict[str, Any]
+
+
+def keep_path(state_dir: Path) -> Path:
+    """Beside the embedded server's socket, in a folder that only this user may enter."""
+    path = socket_path(state_dir).with_name("keep.sock")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # In a folder for all, somebody else may have been first.
+    for folder in (path.parent, path.parent.parent):
+        if folder.stat().st_uid != os.getuid():
+            raise FleetError(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
+    return path
+
+
+class Keepers:
+    """The guests of one fleet and their wishes. `changed` is set whenever one comes, goes or wishes something."""
+
+    def __init__(self, *, stay: bool = False) -> None:
+        self.changed = asyncio.Event()
+        self.guests = 0
+        self.stay = stay
+        self.stopping = False
+        self._server: asyncio.Server | None = None
+        self._greeting: asyncio.Future[Greeting] = asyncio.get_running_loop().create_future()
+        self._talks: set[asyncio.Task[None]] = set()
+
+    @property
+    def wanted(self) -> bool:
+        return self.stay or self.guests > 0
+
+    async def listen(self, path: Path) -> None:
+        """Take the address over: the caller holds the lock of the state folder, so whatever is there is dead."""
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - one call to the kernel
+        self._server = await asyncio.start_unix_server(self._receive, path, limit=MAX_LINE_BYTES)
+
+    async def adopt(self, connection: socket.socket) -> None:
+        """Receive a guest who brought its connection along: whoever started this fleet."""
+        self._receive(*await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE_BYTES))
+
+    def greet(self, greeting: Greeting) -> None:
+        """Say it to those who are here and to all who come; only the first counts."""
+        if not self._greeting.done():
+            self._greeting.set_result(greeting)
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.changed.set()
+
+    async def until_stopped(self) -> None:
+        while not self.stopping:
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def close(self) -> None:
+        """Receive no more guests; those here get the greeting, if there is one, and the end of their connection."""
+        if self._server is not None:
+            self._server.close()
+        for talk in self._talks:
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+
+    def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Counted here and not in the task: between the two, the fleet would look unwanted.
+        self.guests += 1
+        self.changed.set()
+        talk = asyncio.create_task(self._talk(reader, writer))
+        self._talks.add(talk)
+        talk.add_done_callback(self._talks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._greeting.add_done_callback(greet := _greeter(writer))
+        try:
+            while line := await reader.readline():
+                self._obey(json.loads(line))
+        except (ConnectionError, ValueError):
+            pass  # it vanished, or talks nonsense: either way it is no guest any more
+        finally:
+            self._greeting.remove_done_callback(greet)
+            writer.close()
+            self.guests -= 1
+            self.changed.set()
+
+    def _obey(self, wish: Any) -> None:
+        match wish:
+            case {"do": "stay"}:
+                self.stay = True
+            case {"do": "stop"}:
+                self.stopping = True
+            case _:
+                return  # a newer guest's wish
+        self.changed.set()
+
+
+def _greeter(writer: asyncio.StreamWriter) -> Callable[[asyncio.Future[Greeting]], None]:
+    def greet(greeting: asyncio.Future[Greeting]) -> None:
+        if not writer.is_closing():
+            writer.write(json.dumps(greeting.result()).encode() + b"\n")
+
+    return greet

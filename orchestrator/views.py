@@ -1,0 +1,107 @@
+"""One task as people see it, put together from what it says itself and from what its parent says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from envelope.budget import Usage
+from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, WarningRaised
+from envelope.lifecycle import TERMINAL, State
+from envelope.messages import TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """A tool call that is under way."""
+
+    tool: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """Times are the queue's, in ms; None: not yet, or not known. Cost, usage and counts are the task's own only.
+
+    The two accounts are kept apart, so that it does not matter which one comes first.
+    """
+
+    task_id: str
+    own_trace_id: str = ""
+    parent: str | None = None
+    own_title: str = ""
+    live_state: State = State.PENDING
+    attempt: int = 0
+    worker: str = ""
+    turn: int = 0
+    running_tools: dict[str, ToolView] = field(default_factory=dict[str, ToolView])  # by call id, oldest first
+    tool_calls: int = 0
+    live_usage: Usage = field(default_factory=Usage)
+    live_cost_microusd: int = 0
+    started_at_ms: int | None = None
+    children: tuple[str, ...] = ()
+    merges: tuple[MergeStep, ...] = ()
+    gates: tuple[GateVerdict, ...] = ()
+    warnings: tuple[WarningRaised, ...] = ()
+    asks: dict[str, str] = field(default_factory=dict[str, str])  # open questions by their ids
+    partial_output: str = ""
+    result: TaskResult | None = None
+    spawned: ChildSpawned | None = None  # what the parent said when it made the task
+    parent_saw: ChildEnded | None = None  # and when it ended
+    parent_saw_at_ms: int | None = None
+
+    @property
+    def trace_id(self) -> str:
+        return self.own_trace_id or (self.spawned.trace_id if self.spawned else "")
+
+    @property
+    def agent(self) -> str:
+        return self.spawned.agent if self.spawned else ""
+
+    @property
+    def title(self) -> str:
+        return self.own_title or (self.spawned.title if self.spawned else "")
+
+    @property
+    def state(self) -> State:
+        if self.result is not None:
+            return self.result.status
+        return self.parent_saw.state if self.parent_saw else self.live_state
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def current_tool(self) -> ToolView | None:
+        return None if self.ended else next(reversed(self.running_tools.values()), None)
+
+    @property
+    def usage(self) -> Usage:
+        return self.result.metrics.usage if self.result is not None else self.live_usage
+
+    @property
+    def cost_microusd(self) -> int:
+        if self.result is not None:
+            return self.result.metrics.cost_microusd
+        return self.parent_saw.cost_microusd if self.parent_saw else self.live_cost_microusd
+
+    @property
+    def ended_at_ms(self) -> int | None:
+        if self.result is not None and self.started_at_ms is not None:
+            return self.started_at_ms + self.result.metrics.latency_ms
+        return self.parent_saw_at_ms
+
+    @property
+    def reused(self) -> bool:
+        """The result of an earlier run stood for the same work."""
+        return self.parent_saw is not None and self.parent_saw.reused
+
+    @property
+    def error(self) -> str:
+        if self.result is not None:
+            return self.result.errors[0].message if self.result.errors else ""
+        return self.parent_saw.error if self.parent_saw else ""
+
+    @property
+    def hint(self) -> str:
+        return self.result.errors[0].hint if self.result is not None and self.result.errors else ""

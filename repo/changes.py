@@ -1,0 +1,84 @@
+"""What differs between two trees, file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .scratch import Scratch
+
+NO_MODE = "000000"
+SYMLINK_MODE = "120000"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One changed file. `added` and `removed` count lines, and are None for a binary file.
+
+    `status` is one of A M D R T (T: the kind of file changed). `old_path` is set for a rename alone. `mode` is git's
+    six octal digits after the change, `000000` for a deleted file. Paths are relative to the tree and valid UTF-8.
+    """
+
+    path: str
+    status: str
+    old_path: str | None
+    added: int | None
+    removed: int | None
+    mode: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that the change touches: both sides of a rename."""
+        return (self.path,) if self.old_path is None else (self.old_path, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """A change as the trees hold it: modes, object ids and the names' bytes (`old_path` is `path` but for renames)."""
+
+    status: str
+    old_mode: str
+    old_id: str
+    old_path: bytes
+    mode: str
+    id: str
+    path: bytes
+    added: int | None
+    removed: int | None
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        return frozenset((self.old_path, self.path))
+
+    def as_file_change(self) -> FileChange:
+        old_path = self.old_path.decode() if self.status == "R" else None
+        return FileChange(self.path.decode(), self.status, old_path, self.added, self.removed, self.mode)
+
+
+async def changes_between(own: Scratch, base: str, tree: str) -> tuple[TreeChange, ...]:
+    """Changes from `base` to `tree` in the order of their paths, with renames found."""
+    compare = ("diff-tree", "-r", "-z", "-M", "--no-ext-diff", "--no-textconv", "--end-of-options", base, tree)
+    raw = await own.git(*compare[:4], "--raw", *compare[4:])
+    counted = await own.git(*compare[:4], "--numstat", *compare[4:])
+    counts = dict(_parse_counts(iter(counted.fields)))
+    return tuple(_parse_changes(iter(raw.fields), counts))
+
+
+def _parse_counts(fields: Iterator[bytes]) -> Iterator[tuple[bytes, tuple[int | None, int | None]]]:
+    """`added TAB removed TAB path`; for a rename the path is empty, and old and new path follow."""
+    for field in fields:
+        added, removed, path = field.split(b"\t", 2)
+        if not path:
+            next(fields)
+            path = next(fields)
+        yield path, (None, None) if added == b"-" else (int(added), int(removed))
+
+
+def _parse_changes(fields: Iterator[bytes], counts: dict[bytes, tuple[int | None, int | None]]) -> Iterator[TreeChange]:
+    """`:old-mode new-mode old-id new-id status`, then the path, or the old and the new path of a rename."""
+    for field in fields:
+        old_mode, mode, old_id, new_id, status = field.decode().removeprefix(":").split(" ")
+        old_path = next(fields)
+        path = next(fields) if status[0] == "R" else old_path
+        added, removed = counts.get(path, (None, None))
+        yield TreeChange(status[0], old_mode, old_id, old_path, mode, new_id, path, added, removed)

@@ -1,0 +1,75 @@
+"""From an untrusted work tree into an index of ours. The tree's own `.git` is never read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import GitFailed
+from .scratch import Scratch
+from .survey import Survey, survey_tree
+from .wording import capped, each, readable
+
+GITLINK_MODE = b"160000"
+
+
+async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tuple[str, ...]:
+    """Bring the index of `own` to the state of `work_tree`; the answer says, in sentences, what could not come along.
+
+    Files that the tree's own .gitignore files name stay out, unless the index already has them.
+    """
+    seen = await asyncio.to_thread(survey_tree, os.fsencode(work_tree), max_file_bytes=max_file_bytes)
+    seen.oversized[:] = await _not_ignored(own, work_tree, seen.oversized)
+    complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized])
+    nested = await _add_nested(own, work_tree, seen) if seen.nested else ()
+    return (*_warnings(seen, max_file_bytes), *nested, *complaints)
+
+
+def _warnings(seen: Survey, max_file_bytes: int) -> Sequence[str]:
+    return [
+        *each(seen.oversized, f"is larger than {max_file_bytes} bytes and was left out"),
+        *each(seen.special, "is not a regular file and was left out"),
+        *each(seen.unreadable, "cannot be read and was left out"),
+    ]
+
+
+async def _add_all(own: Scratch, work_tree: Path, *, left_out: list[bytes]) -> list[str]:
+    specs = [b".", *(b":(exclude,literal)" + path for path in left_out)]
+    arguments = ("add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+    # Exit code 1 means that some files were not added; git names them.
+    added = await own.git(*arguments, work_tree=work_tree, stdin=_nul_ended(specs), ok=(0, 1))
+    return capped([f"git: {readable(line.encode())}" for line in added.stderr.splitlines()]) if added.exit_code else []
+
+
+async def _add_nested(own: Scratch, work_tree: Path, seen: Survey) -> list[str]:
+    """Files of a repository inside the work tree: git itself would store a link to a commit that nobody has."""
+    listed = (await own.git("ls-files", "--stage", "-z")).fields
+    links = {path for entry, path in (field.split(b"\t", 1) for field in listed) if entry.startswith(GITLINK_MODE)}
+    submodules = [folder for folder in seen.nested if folder in links]
+    folders = [folder for folder in seen.nested if folder not in links]
+    warnings = each(submodules, "is a submodule: what changed in it was left out")
+    for folder in folders:
+        inside = folder + b"/"
+        tracked = [path for path in (field.split(b"\t", 1)[1] for field in listed) if path.startswith(inside)]
+        new = await _not_ignored(own, work_tree, [path for path in seen.nested_files if path.startswith(inside)])
+        update = ("update-index", "--add", "--remove", "-z", "--stdin")
+        try:
+            await own.git(*update, work_tree=work_tree, stdin=_nul_ended(sorted({*tracked, *new})))
+            warnings += each([folder], "is a repository of its own: its files were collected, its history not")
+        except GitFailed as e:
+            warnings += each([folder], f"is a repository of its own and was left out: {e}")
+    return warnings
+
+
+async def _not_ignored(own: Scratch, work_tree: Path, paths: list[bytes]) -> list[bytes]:
+    if not paths:
+        return []
+    ask = ("check-ignore", "--no-index", "-z", "--stdin")
+    ignored = await own.git(*ask, work_tree=work_tree, stdin=_nul_ended(paths), ok=(0, 1))
+    return [path for path in paths if path not in set(ignored.fields)]
+
+
+def _nul_ended(paths: Sequence[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)

@@ -1,0 +1,76 @@
+"""What can go wrong with a repository.
+
+RepoError
+├── GitMissing          no git program on this machine
+├── GitFailed           git ended with an exit code that the caller did not expect
+├── GitTimedOut         git was killed at its time limit
+├── OutputTooLarge      git wrote more than the caller wanted to hold
+├── FolderMissing       git cannot be started in the folder that it was given
+├── RepositoryMissing   the path or address holds no repository
+├── CommitMissing       the repository has no such commit
+├── SourceRefused       an address or a protocol that the operator does not allow
+├── PatchRefused        a patch that does not apply, or is not what it says
+└── BranchRefused       a branch that must not be moved
+
+A collision of two patches is no error: `repo.merge` returns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+STDERR_TAIL_CHARS = 2_000  # git's last words say what failed; the first are progress
+
+
+class RepoError(Exception):
+    """One sentence that says what, and a `hint` that says what to try next (empty when there is nothing)."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class GitMissing(RepoError):
+    pass
+
+
+class GitFailed(RepoError):
+    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str) -> None:
+        tail = stderr.strip()[-STDERR_TAIL_CHARS:]
+        last_line = tail.splitlines()[-1] if tail else "no message"
+        super().__init__(f"git {arguments[0]} ended with exit code {exit_code}: {last_line}")
+        self.arguments = tuple(arguments)
+        self.exit_code = exit_code
+        self.stderr = tail
+
+
+class GitTimedOut(RepoError):
+    pass
+
+
+class OutputTooLarge(RepoError):
+    pass
+
+
+class FolderMissing(RepoError):
+    pass
+
+
+class RepositoryMissing(RepoError):
+    pass
+
+
+class CommitMissing(RepoError):
+    pass
+
+
+class SourceRefused(RepoError):
+    pass
+
+
+class PatchRefused(RepoError):
+    pass
+
+
+class BranchRefused(RepoError):
+    pass

@@ -1,0 +1,94 @@
+"""The user's own repository: where it is, what state it is in, and one branch that we may set."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import CommitMissing, FolderMissing, GitFailed, RepositoryMissing
+from .git import Completed, git
+from .scratch import scratch
+from .wording import readable
+
+# Settings that only change how bytes are compared; those which name programs stay behind.
+HARMLESS_SETTINGS = r"^core\.(autocrlf|eol|filemode|symlinks|ignorecase|trustctime|checkstat)$"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a repository's parts are. `common_dir` differs from `git_dir` in a linked work tree."""
+
+    root: Path
+    git_dir: Path
+    common_dir: Path
+    bare: bool
+
+    @property
+    def objects(self) -> Path:
+        return self.common_dir / "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRepository:
+    """`dirty` are tracked paths that differ from `head`; `untracked` are new ones (folders end in a slash)."""
+
+    root: Path
+    git_dir: Path
+    head: str
+    branch: str | None
+    dirty: tuple[str, ...]
+    untracked: tuple[str, ...]
+
+
+async def locate(path: Path) -> Place:
+    """Find the repository that holds `path`; `RepositoryMissing` when there is none."""
+    asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--is-bare-repository")
+    try:
+        git_dir, common_dir, bare = (await git(*asked, git_dir=None, cwd=path)).line.split("\n")
+        top = git_dir if bare == "true" else (await git("rev-parse", "--show-toplevel", git_dir=None, cwd=path)).line
+    except GitFailed as e:
+        raise RepositoryMissing(f"{path} is not in a git repository", hint="run `git init` there and commit") from e
+    except FolderMissing as e:
+        raise RepositoryMissing(f"There is no folder {path}") from e
+    return Place(Path(top), Path(git_dir), Path(common_dir), bare == "true")
+
+
+async def describe(path: Path) -> LocalRepository:
+    """Read the state of the repository around `path` without running anything that it configures."""
+    place = await locate(path)
+    head = await git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", git_dir=place.git_dir, ok=(0, 1, 128))
+    if head.exit_code:
+        raise CommitMissing(f"The repository {place.root} has no commit yet", hint="commit something first")
+    branch = await git("symbolic-ref", "--quiet", "--short", "HEAD", git_dir=place.git_dir, ok=(0, 1))
+    dirty, untracked = await _status(place, head.line)
+    return LocalRepository(place.root, place.git_dir, head.line, branch.line or None, dirty, untracked)
+
+
+async def _status(place: Place, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A copy of the index in a git directory of our own, so that no filter of the repository's runs.
+
+    The copy keeps its time stamp: git tells by it which entries are too young to be trusted unread.
+    """
+    if place.bare:
+        return (), ()
+    settings = await git("config", "-z", "--get-regexp", HARMLESS_SETTINGS, git_dir=place.git_dir, ok=(0, 1))
+    with scratch(place.objects) as own:
+        for source in (*place.git_dir.glob("index"), *place.git_dir.glob("sharedindex.*")):
+            shutil.copy2(source, own.git_dir / source.name)
+        (own.git_dir / "HEAD").write_text(f"{head}\n")
+        status = await own.git(
+            *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"),
+            work_tree=place.root,
+            configuration=(
+                f"core.excludesFile={place.common_dir / 'info/exclude'}",
+                *(field.decode().replace("\n", "=", 1) for field in settings.fields),
+            ),
+        )
+    return _split_status(status)
+
+
+def _split_status(status: Completed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    entries = [(field[:2], readable(field[3:])) for field in status.fields]
+    dirty = tuple(path for code, path in entries if code != b"??")
+    return dirty, tuple(path for code, path in entries if code == b"??")

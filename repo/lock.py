@@ -1,0 +1,42 @@
+"""A lock that other processes see."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+
+@asynccontextmanager
+async def file_lock(path: Path) -> AsyncGenerator[None]:
+    """Hold `path` locked against every other holder, in this process or another. The kernel frees a dead one's lock."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    waiting = _lock_in_thread(descriptor)
+    try:
+        await asyncio.shield(waiting)
+        yield
+    finally:
+        # A thread inside flock cannot be called back: a cancelled waiter's descriptor is closed once it is through.
+        if waiting.done():
+            os.close(descriptor)
+        else:
+            waiting.add_done_callback(lambda _: os.close(descriptor))
+
+
+def _lock_in_thread(descriptor: int) -> asyncio.Future[None]:
+    """A thread of its own: waiters in the shared pool could take every thread that the holder needs to finish."""
+    loop = asyncio.get_running_loop()
+    locked: asyncio.Future[None] = loop.create_future()
+
+    def wait() -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(RuntimeError):  # the loop has ended meanwhile, and this process with it
+            loop.call_soon_threadsafe(locked.set_result, None)
+
+    threading.Thread(target=wait, name="file-lock", daemon=True).start()
+    return locked

@@ -1,0 +1,116 @@
+"""One bare mirror per repository, shared by every process on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from .bundle import unbundle
+from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
+from .git import git
+from .lock import file_lock
+from .scratch import make_git_dir
+
+FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
+DEFAULT_PROTOCOLS = ("https", "ssh")
+FULL_ID = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A bare repository whose objects stay for ever: nothing here collects garbage."""
+
+    git_dir: Path
+
+    @property
+    def key(self) -> str:
+        return self.git_dir.stem
+
+    @property
+    def objects(self) -> Path:
+        return self.git_dir / "objects"
+
+    async def has(self, commit: str) -> bool:
+        found = await git("cat-file", "-e", f"{commit}^{{commit}}", git_dir=self.git_dir, ok=(0, 1, 128))
+        return found.exit_code == 0
+
+    async def resolve(self, ref: str) -> str:
+        """The commit id of a branch, tag or abbreviated id; `CommitMissing` when there is none."""
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        found = await git(*asked, git_dir=self.git_dir, ok=(0, 1, 128))
+        if found.exit_code:
+            raise CommitMissing(f"The repository has no commit {ref!r}")
+        return found.line.splitlines()[-1]
+
+
+async def mirror_of(
+    cache_dir: Path,
+    *,
+    url: str | None = None,
+    bundle: Path | None = None,
+    commit: str,
+    key: str | None = None,
+    protocols: Collection[str] = DEFAULT_PROTOCOLS,
+) -> Mirror:
+    """The mirror that holds `commit`, from exactly one of `url` and `bundle`; both are read only when it is missing.
+
+    `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. `key`
+    lets several bundles of one repository share a mirror. Without it, a bundle's mirror belongs to its commit.
+    """
+    if (url is None) == (bundle is None):
+        raise SourceRefused("A mirror needs either an address or a bundle")
+    name = hashlib.sha256((key or url or commit).encode()).hexdigest()[:32]
+    mirror = _mirror_named(cache_dir, name)
+    if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has(commit):
+        return mirror
+    async with file_lock(mirror.git_dir.with_suffix(".lock")):
+        _create(mirror.git_dir)
+        if not (FULL_ID.fullmatch(commit) and await mirror.has(commit)):
+            if bundle is not None:
+                await unbundle(mirror.git_dir, bundle)
+            if url is not None:
+                await _fetch(mirror, url, commit, protocols)
+        await mirror.resolve(commit)
+    return mirror
+
+
+def _mirror_named(cache_dir: Path, name: str) -> Mirror:
+    return Mirror(cache_dir.absolute() / "mirrors" / f"{name}.git")
+
+
+def _create(git_dir: Path) -> None:
+    if git_dir.exists():
+        return
+    part = git_dir.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)  # what a killed process left; the lock is ours
+    make_git_dir(part)
+    part.rename(git_dir)
+
+
+async def _fetch(mirror: Mirror, url: str, commit: str, protocols: Collection[str]) -> None:
+    if url.startswith("-"):
+        raise SourceRefused(f"{url!r} is not a repository's address")
+    everything = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+    exact = (f"{commit}:refs/muster/{commit}",)
+    # Many servers hand out any commit by id, which is the smallest answer; the others hand out their refs only.
+    attempts = [exact, everything] if FULL_ID.fullmatch(commit) else [everything]
+    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--end-of-options", url)
+    for refs in attempts:
+        try:
+            await git("fetch", *options, *refs, git_dir=mirror.git_dir, protocols=protocols, timeout_s=FETCH_TIMEOUT_S)
+            return
+        except GitFailed as e:
+            if refs is attempts[-1]:
+                raise _not_fetched(e, protocols) from e
+
+
+def _not_fetched(failure: GitFailed, protocols: Collection[str]) -> SourceRefused | RepositoryMissing:
+    if "not allowed" in failure.stderr:
+        hint = f"allowed: {', '.join(protocols)}"
+        return SourceRefused("The address uses a protocol that is not allowed here", hint=hint)
+    hint = "check the address, and that this machine may read it"
+    return RepositoryMissing(f"The repository cannot be fetched: {failure}", hint=hint)

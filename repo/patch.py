@@ -1,0 +1,172 @@
+"""A patch as a value: taken from an untrusted work tree, applied to a tree."""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .changes import NO_MODE, SYMLINK_MODE, FileChange, TreeChange, changes_between
+from .collect import collect
+from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused
+from .git import Completed
+from .scratch import Scratch, scratch
+from .wording import capped, each, readable
+
+__all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch"]
+
+MIB = 1024 * 1024
+UNNAMED = "has a name that is not UTF-8 and was left out"  # it would fit into no message
+NO_OBJECT = "0" * 40
+DIFF_OPTIONS = ("-r", "-p", "-M", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
+APPLY = ("apply", "--cached", "--whitespace=nowarn", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """The difference from `base` to `tree`, as `git apply` reads it (binary, full index, renames).
+
+    `warnings` are sentences for a person. `refused` are the paths that changed where the caller does not allow it:
+    `diff`, `files` and `tree` are without them, and `refused_diff` (on top of `diff`) keeps them to be looked at.
+    """
+
+    base: str
+    diff: bytes
+    files: tuple[FileChange, ...]
+    tree: str
+    warnings: tuple[str, ...]
+    refused: tuple[str, ...]
+    refused_diff: bytes = b""
+
+    @property
+    def empty(self) -> bool:
+        return not self.files
+
+
+async def extract_patch(
+    *,
+    git_dir: Path,
+    base: str,
+    work_tree: Path,
+    index_seed: Path | None = None,
+    allowed: Callable[[str], bool] | None = None,
+    max_bytes: int = 64 * MIB,
+) -> Patch:
+    """What `work_tree` holds beyond `base` (a commit or tree id in the bare repository `git_dir`).
+
+    Nothing of the work tree runs (stop its own processes first), and nothing is written to it or to `git_dir`.
+    `index_seed` (`checkout.index_of`) saves reading unchanged files. A rename needs `allowed` for both of its paths.
+    A file over `max_bytes` is left out with a warning; a patch over it raises `PatchRefused`.
+    """
+    with scratch(git_dir / "objects") as own:
+        base_tree = await _tree_of(own, base)
+        await _seed_index(own, base_tree, index_seed)
+        warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
+        found = (await own.git("write-tree")).line
+        changes = await changes_between(own, base_tree, found)
+        unnamed = [change for change in changes if not _is_text(change)]
+        barred = [change for change in changes if _is_text(change) and not _is_allowed(change, allowed)]
+        named = await _restore(own, unnamed, found)
+        tree = await _restore(own, barred, named)
+        kept = await changes_between(own, base_tree, tree) if tree != found else changes
+        return Patch(
+            base=base,
+            diff=await _diff(own, base_tree, tree, max_bytes),
+            files=tuple(change.as_file_change() for change in kept),
+            tree=tree,
+            warnings=(*warnings, *each((c.path for c in unnamed), UNNAMED), *await _link_warnings(own, kept)),
+            refused=_lost(changes, kept, unnamed),
+            refused_diff=await _diff(own, tree, named, max_bytes) if barred else b"",
+        )
+
+
+async def apply_to_tree(git_dir: Path, base: str, diff: bytes, *, three_way: bool = False) -> str:
+    """The id of the tree that `diff` makes of `base` (a commit or tree id); its objects stay in `git_dir`.
+
+    With `three_way` a diff whose context moved is merged by way of the blobs that it names, if `git_dir` has them.
+    `PatchRefused` when it does not apply, or reaches outside of the tree.
+    """
+    with scratch(write_to=git_dir / "objects") as own:
+        await own.git("read-tree", await _tree_of(own, base))
+        if diff:
+            await apply_to_index(own, diff, three_way=three_way)
+        return (await own.git("write-tree")).line
+
+
+async def apply_to_index(own: Scratch, diff: bytes, *, three_way: bool = False) -> Completed:
+    """Change the index of `own` by `diff`, wholly or not at all."""
+    try:
+        return await own.git(*APPLY[:2], *(["--3way"] if three_way else []), *APPLY[2:], stdin=diff)
+    except GitFailed as e:
+        raise PatchRefused(f"The patch does not apply: {e.stderr or e}") from e
+
+
+async def _tree_of(own: Scratch, base: str) -> str:
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{tree}}")
+    found = await own.git(*asked, ok=(0, 1, 128))
+    if found.exit_code:
+        raise CommitMissing(f"The mirror has no commit or tree {base}")
+    return found.line.splitlines()[-1]
+
+
+async def _seed_index(own: Scratch, base_tree: str, seed: Path | None) -> None:
+    """The copy keeps its time stamp, by which git tells which entries are too young to be trusted unread."""
+    if seed is not None:
+        shutil.copy2(seed, own.index_file)
+    await own.git("read-tree", *(["-m", "-i"] if seed else []), base_tree)
+
+
+async def _restore(own: Scratch, changes: Sequence[TreeChange], tree: str) -> str:
+    """The tree without `changes`. Removals come first, since a file may stand where a folder was."""
+    if not changes:
+        return tree
+    removals = b"".join(b"0 %s\t%s\0" % (NO_OBJECT.encode(), change.path) for change in changes)
+    returns = (c for c in changes if c.old_mode != NO_MODE)
+    entries = b"".join(b"%s %s\t%s\0" % (c.old_mode.encode(), c.old_id.encode(), c.old_path) for c in returns)
+    await own.git("update-index", "-z", "--index-info", stdin=removals + entries)
+    return (await own.git("write-tree")).line
+
+
+async def _diff(own: Scratch, base_tree: str, tree: str, max_bytes: int) -> bytes:
+    try:
+        arguments = ("diff-tree", *DIFF_OPTIONS, base_tree, tree)
+        return (await own.git(*arguments, max_stdout_bytes=max_bytes)).stdout if base_tree != tree else b""
+    except OutputTooLarge as e:
+        hint = "have generated files ignored, or raise the limit"
+        raise PatchRefused(f"The patch is larger than {max_bytes} bytes", hint=hint) from e
+
+
+def _is_text(change: TreeChange) -> bool:
+    try:
+        return all(path.decode() for path in change.paths)
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_allowed(change: TreeChange, allowed: Callable[[str], bool] | None) -> bool:
+    return allowed is None or all(allowed(path.decode()) for path in change.paths)
+
+
+def _lost(changes: Sequence[TreeChange], kept: Sequence[TreeChange], unnamed: Sequence[TreeChange]) -> tuple[str, ...]:
+    """Compared, not remembered: a restored file may also have pushed out an allowed one."""
+    before, after, known = ({path for c in group for path in c.paths} for group in (changes, kept, unnamed))
+    return tuple(sorted(readable(path) for path in before - after - known))
+
+
+async def _link_warnings(own: Scratch, changes: Sequence[TreeChange]) -> list[str]:
+    links = [change for change in changes if change.mode == SYMLINK_MODE]
+    if not links:
+        return []
+    ids = "".join(f"{change.id}\n" for change in links).encode()
+    output = (await own.git("cat-file", "--batch", stdin=ids)).stdout
+    warnings: list[str] = []
+    for change in links:
+        header, _, rest = output.partition(b"\n")
+        size = int(header.split()[2])
+        target, output = rest[:size], rest[size + 1 :]
+        landing = posixpath.normpath(posixpath.join(posixpath.dirname(change.path), target))
+        if target.startswith(b"/") or landing.split(b"/")[0] == b"..":
+            warnings.append(f"{readable(change.path)} is a link that leaves the tree, to {readable(target)}")
+    return capped(warnings)

@@ -1,0 +1,74 @@
+"""Set one branch of the user's repository to a merged commit, or leave everything as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import BranchRefused, CommitMissing, GitFailed
+from .git import git
+from .local import Place, locate
+from .mirror import Mirror
+from .scratch import Scratch, scratch
+
+NO_COMMIT = "0" * 40  # what git calls the old value of a branch that does not exist
+
+
+async def publish_branch(
+    repository: Path, mirror: Mirror, branch: str, commit: str, *, expected_old: str | None = None
+) -> None:
+    """Bring `commit` of `mirror` into `repository` and point `refs/heads/<branch>` at it.
+
+    A branch moves forward only, unless it still stands at `expected_old`. A branch that some work tree has checked
+    out is never touched. Objects come first and the branch last, by compare-and-set: an interrupt leaves at most
+    objects that nothing names. No hook runs. `BranchRefused` says why a branch stayed where it was.
+    """
+    place = await locate(repository)
+    ref = f"refs/heads/{branch}"
+    valid = (await git("check-ref-format", ref, git_dir=place.git_dir, ok=(0, 1))).exit_code == 0
+    if not valid or branch == "HEAD" or branch.startswith("-"):  # git takes the last two only from those who insist
+        raise BranchRefused(f"{branch!r} is not a valid branch name")
+    if not await mirror.has(commit):
+        raise CommitMissing(f"The mirror has no commit {commit}")
+    old = (await git("rev-parse", "--verify", "--quiet", ref, git_dir=place.git_dir, ok=(0, 1))).line or NO_COMMIT
+    if old == commit:
+        return
+    await _refuse_checked_out(place, ref)
+    with scratch(mirror.objects, write_to=place.objects) as own:
+        await _refuse_backwards(own, branch, old, commit, expected_old)
+        await _bring_objects(own, place, commit)
+    move = ("update-ref", "--no-deref", "-m", "muster: publish", ref, commit, old)
+    try:
+        await git(*move, git_dir=place.git_dir)
+    except GitFailed as e:
+        hint = "look at the branch, then publish again or choose another name"
+        raise BranchRefused(f"The branch {branch} could not be set: {e}", hint=hint) from e
+
+
+async def _refuse_checked_out(place: Place, ref: str) -> None:
+    trees = await git("worktree", "list", "--porcelain", "-z", git_dir=place.git_dir)
+    if f"branch {ref}".encode() in trees.fields:
+        name = ref.removeprefix("refs/heads/")
+        raise BranchRefused(f"The branch {name} is checked out", hint="publish to another branch, then merge it")
+
+
+async def _refuse_backwards(own: Scratch, branch: str, old: str, commit: str, expected_old: str | None) -> None:
+    if old == expected_old or (old == NO_COMMIT and expected_old is None):
+        return
+    if expected_old is not None:
+        raise BranchRefused(f"The branch {branch} was changed by somebody else", hint="choose another branch name")
+    forward = await own.git("merge-base", "--is-ancestor", old, commit, ok=(0, 1, 128))
+    if forward.exit_code:
+        hint = "choose another branch name, or remove the old branch"
+        raise BranchRefused(f"The branch {branch} holds work that {commit[:12]} does not contain", hint=hint)
+
+
+async def _bring_objects(own: Scratch, place: Place, commit: str) -> None:
+    """One pack with what the repository's branches do not reach, written in place and renamed whole by git."""
+    listed = await git("for-each-ref", "--format=%(objectname)", "refs/heads", git_dir=place.git_dir)
+    head = await git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", git_dir=place.git_dir, ok=(0, 1, 128))
+    known = {*listed.line.split(), *head.line.split()}
+    shallow = place.common_dir / "shallow"
+    ends = shallow.read_text().split() if shallow.is_file() else []
+    revisions = [*(f"--shallow {end}" for end in ends), commit, "--not", *sorted(known)]
+    pack = ("pack-objects", "--quiet", "--revs", "--non-empty", "--delta-base-offset", str(place.objects / "pack/pack"))
+    await own.git(*pack, stdin="".join(f"{line}\n" for line in revisions).encode())

@@ -1,0 +1,176 @@
+"""The seam between those who run commands and those who isolate them.
+
+A driver opens sandboxes; a sandbox runs commands on one workspace and hands back what changed there. Nothing here
+knows of tasks, agents or queues: labels are opaque strings, and an `expires_at_s` is all that a reaper needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+from repo.patch import Patch
+
+WORKSPACE = "/workspace"  # where every sandbox sees its code; an image must not create it (its mode would stick)
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use. Every field is enforced by the driver, none by the commands' good will."""
+
+    memory_bytes: int = 2048 * MIB  # memory and swap together
+    cpus: float = 2.0
+    pids: int = 512
+    tmp_bytes: int = 512 * MIB
+    tmp_inodes: int = 100_000  # a flood of empty files is charged to memory and would kill PID 1 (measured)
+    open_files: int = 4096
+    lifetime_s: int = 3900  # the self-destruct timer inside: the longest default deadline plus five minutes
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What to open: an image, the code in it, and who pays."""
+
+    image: str
+    checkout: Path | None = None  # a cached checkout, never written; None gives an empty workspace
+    git_dir: Path | None = None  # the mirror that holds `base`; patches need both, and so does `apply` as base
+    base: str = ""  # commit or tree id that `checkout` was made from
+    read_only: bool = False  # commands cannot change the workspace at all
+    limits: Limits = field(default_factory=Limits)
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    egress: frozenset[str] = frozenset()  # host names that may be reached through the proxy; empty: no network
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command line for `sh -c`, or an argument vector that meets no shell."""
+
+    command: str | Sequence[str]
+    cwd: str = WORKSPACE
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes = b""
+    timeout_s: float = 120.0
+    max_output_bytes: int = 1 * MIB  # kept inside the container: head and tail; the rest is counted, never sent
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    exit_code: int  # 128 + n when a signal n ended it
+    output: bytes  # stdout and stderr, in the order of arrival
+    truncated_bytes: int
+    timed_out: bool
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    path: str
+    kind: str  # "file", "directory", "symlink", "other"
+    size_bytes: int
+    mode: int
+    modified_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GrepMatch:
+    path: str
+    line_number: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a driver really enforces, for `muster doctor` and for refusing what it cannot hold."""
+
+    isolation: str  # "container", "namespace"
+    network_none: bool
+    limits: frozenset[str]
+    copy_on_write: bool
+
+
+OnOutput = Callable[[bytes], None]
+
+
+class Sandbox(Protocol):
+    """One container, one workspace. Paths are absolute inside the sandbox.
+
+    Every call raises `SandboxLost` when the container is gone, and `SandboxError` subclasses otherwise. A path that
+    is not there raises `PathError`; a non-zero exit code is a result and never an error.
+    """
+
+    id: str
+
+    async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
+        """Run to the end, or to the time-out, after which no process of the command is left.
+
+        What a command leaves in the background stays until the sandbox closes, or any command times out. If output is
+        cut, the first `max_output_bytes // 2` bytes are the head, and the rest is the tail.
+        `on_output` gets chunks as they come (at most `max_output_bytes` in all).
+        """
+        ...
+
+    async def read(self, path: str, *, offset_bytes: int = 0, max_bytes: int = 10 * MIB) -> bytes: ...
+    async def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        """Replace the file in one step (a reader sees the old or the new), making its folders."""
+        ...
+
+    async def stat(self, path: str) -> FileStat:
+        """What stands at `path`, links followed."""
+        ...
+
+    async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
+        """The entries of one folder, sorted by name; a symlink counts as what it is."""
+        ...
+
+    async def glob(self, pattern: str, path: str = WORKSPACE, *, limit: int = 100) -> tuple[list[str], bool]:
+        """Files that ripgrep would list and that match; and whether there were more."""
+        ...
+
+    async def grep(
+        self, pattern: str, path: str = WORKSPACE, *, include: str | None = None, limit: int = 100
+    ) -> tuple[list[GrepMatch], bool]:
+        """Lines that match the regular expression (ripgrep's), hidden files in, `.git` out; and: were there more?"""
+        ...
+
+    async def apply(self, diff: bytes, *, as_base: bool = False) -> None:
+        """Put a patch onto the workspace, whole or not at all; `repo.errors.PatchRefused` says why not.
+
+        With `as_base` it becomes part of the base: what later patches say is said against the state after it.
+        """
+        ...
+
+    async def snapshot(self) -> Patch:
+        """What differs from the base now. Commands may go on afterwards."""
+        ...
+
+    async def patch(self, allowed: Callable[[str], bool]) -> Patch:
+        """Stop every process, then take what differs; paths that `allowed` denies stand in `Patch.refused`."""
+        ...
+
+    async def close(self) -> None:
+        """Kill and remove everything that was opened; safe to call twice."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+class SandboxDriver(Protocol):
+    name: str
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """A fresh sandbox, ready for a first command. `EngineUnavailable`, `ImageMissing` or `SandboxError` if not."""
+        ...
+
+    def capabilities(self) -> Capabilities: ...
+
+    async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
+        """Remove what carries our labels and is expired (or belongs to `owner`); the ids that went."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,236 @@
+"""The only way out of a sandbox: a proxy on the host that knows a few names.
+
+It listens on a unix socket, which is mounted into the one container that may use it. Inside, the tool server joins a
+port on loopback to that socket. Names are resolved here, once, and the address that was checked is the one that is
+connected to, so that a name which changes its mind gains nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from .errors import SandboxError
+
+WEB_PORTS = frozenset({80, 443})
+MAX_HEAD_BYTES = 64 * 1024
+HEAD_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 30.0
+CHUNK_BYTES = 64 * 1024
+MAX_CONNECTIONS = 64  # an installer opens ten or so
+# Where a machine keeps what was never meant for strangers: itself, its neighbours, its cloud's metadata service.
+PRIVATE_NETWORKS = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *(
+            "192.168.0.0/16",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+            "::/127",
+            "64:ff9b::/96",
+            "fc00::/7",
+            "fe80::/10",
+            "ff00::/8",
+        ),
+    )
+)
+
+
+SOCKET_NAME = "proxy.sock"
+CA_NAME = "ca.crt"
+# Where programs say which authorities they believe; the first that is set counts for us.
+CA_VARIABLES = (
+    "SSL_CERT_FILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+)
+
+
+def proxy_environment(port: int, ca_folder: str | None) -> dict[str, str]:
+    """For commands inside: the proxy, and the authorities of this host where they lie in `ca_folder`."""
+    proxy = f"http://127.0.0.1:{port}"
+    env = {name: proxy for upper in ("HTTP_PROXY", "HTTPS_PROXY") for name in (upper, upper.lower())}
+    env |= {"NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"}
+    return env if ca_folder is None else {**env, **dict.fromkeys(CA_VARIABLES, f"{ca_folder}/{CA_NAME}")}
+
+
+def copy_ca_bundle(bundle: Path | None, folder: Path) -> bool:
+    """Put the authorities that this host believes where the sandbox sees them: a company's proxy signs with its own.
+
+    Without `bundle`, what this process's environment names. False when nothing is configured: the image's then count.
+    """
+    configured = [os.environ[name] for name in CA_VARIABLES if os.environ.get(name)]
+    source = bundle or (Path(configured[0]) if configured else None)
+    if source is None or not source.is_file():
+        return False
+    shutil.copyfile(source, folder / CA_NAME)
+    (folder / CA_NAME).chmod(0o444)
+    return True
+
+
+class _Refused(Exception):
+    """The sentence that the client gets to read."""
+
+
+class EgressProxy:
+    """CONNECT and plain HTTP to allowed names. `refused` collects what was asked for in vain."""
+
+    def __init__(self, hosts: Iterable[str], *, allow_private: bool = False) -> None:
+        """A host is a name, for the ports 80 and 443, or `name:port`. `allow_private` is for an operator whose own
+        index stands on a private address; it never comes from a task."""
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._allow_private = allow_private
+        self._server: asyncio.Server | None = None
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._connections: set[asyncio.Task[None]] = set()
+        self.refused: set[str] = set()
+
+    async def start(self, socket_path: Path) -> Self:
+        try:
+            listener = _listen(socket_path)
+        except OSError as error:
+            raise SandboxError(f"The egress proxy cannot listen on {socket_path}: {error}.") from error
+        self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_HEAD_BYTES)
+        return self
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # asyncio runs this as a task of its own
+        self._connections.add(task)
+        try:
+            async with self._slots:
+                await self._serve(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # either side went away; nobody is left to be told
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            host, port, first_bytes = _parse(head)
+            self._require_allowed(host, port)
+            far_reader, far_writer = await self._connect(host, port)
+        except _Refused as refusal:
+            writer.write(_response("403 Forbidden", f"{refusal}\n"))
+            await writer.drain()
+            return
+        try:
+            if first_bytes:
+                far_writer.write(first_bytes)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        finally:
+            far_writer.close()
+
+    def _require_allowed(self, host: str, port: int) -> None:
+        if f"{host}:{port}" in self._hosts or (host in self._hosts and port in WEB_PORTS):
+            return
+        self.refused.add(f"{host}:{port}")
+        raise _Refused(f"{host}:{port} may not be reached from this sandbox.")
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise _Refused(f"{host} cannot be resolved.") from error
+        addresses = [str(entry[4][0]) for entry in found]
+        allowed = [address for address in addresses if self._allow_private or not is_private(address)]
+        if not allowed:
+            self.refused.add(f"{host}:{port}")
+            raise _Refused(f"{host} stands on a private address.")
+        for address in allowed:
+            with suppress(OSError):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    return await asyncio.open_connection(address, port)
+        raise _Refused(f"{host}:{port} does not answer.")
+
+
+def _listen(socket_path: Path) -> socket.socket:
+    """A socket's path is limited to 107 bytes, and a state folder's is not: so the folder is named by a descriptor."""
+    folder = os.open(socket_path.parent, os.O_PATH | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{socket_path.name}")
+        socket_path.chmod(0o666)  # the sandbox's user connects; nobody else's container has the folder
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    return listener
+
+
+def is_private(address: str) -> bool:
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in PRIVATE_NETWORKS)
+
+
+def _parse(head: bytes) -> tuple[str, int, bytes]:
+    """Host, port, and what to send there first: nothing for a tunnel, the rewritten request for plain HTTP."""
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3:
+        raise _Refused("That is no HTTP request.")
+    method, target, version = words
+    tunnel = method == "CONNECT"
+    try:
+        url = urlsplit(f"//{target}" if tunnel else target)
+        host, port = (url.hostname or "").lower(), url.port or (443 if tunnel else 80)
+    except ValueError as error:
+        raise _Refused("That is no address.") from error
+    if tunnel:
+        return host, port, b""
+    if url.scheme != "http":
+        raise _Refused("A proxy takes CONNECT, or a request for an http address.")
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    # One request per connection, to the host that was checked, whatever the client's own headers say.
+    own = ("host:", "connection:", "proxy-", "keep-alive:")
+    kept = [line for line in lines[1:] if line and not line.lower().startswith(own)]
+    request = [
+        f"{method} {path} {version}",
+        f"Host: {url.netloc.rpartition('@')[2]}",
+        "Connection: close",
+        *kept,
+        "",
+        "",
+    ]
+    return host, port, "\r\n".join(request).encode("latin-1")
+
+
+def _response(status: str, text: str) -> bytes:
+    body = text.encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

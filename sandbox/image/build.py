@@ -1,0 +1,174 @@
+"""Make the sandbox image, with a registry or without one.
+
+With a registry: pull Debian and build the Dockerfile. Without: bootstrap the same Debian from packages, import it,
+and build the very same Dockerfile on that. Either way the result carries a hash of its inputs, and is built again
+only when they change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import EngineUnavailable, ImageBuildFailed
+from . import DEFAULT_IMAGE
+
+HERE = Path(__file__).parent
+INPUTS = ("Dockerfile", "packages.txt", "requirements.txt")
+SUITE = "bookworm"
+REGISTRY_BASE = f"debian:{SUITE}-slim"
+OWN_BASE = f"muster-base:{SUITE}"
+CONTENT_LABEL = "muster.content"
+# What Debian's own slim image leaves out: 70 MB that no command reads. Licences stay.
+EXCLUDES = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
+INCLUDES = ("/usr/share/doc/*/copyright",)
+# The wheels are for the image's Python, whatever Python runs this.
+WHEEL_TARGET = (
+    "--python-version",
+    "3.11",
+    "--implementation",
+    "cp",
+    "--abi",
+    "cp311",
+    "--abi",
+    "abi3",
+    "--abi",
+    "none",
+)
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+PULL_TIMEOUT_S = 120.0
+BUILD_TIMEOUT_S = 900.0
+
+Progress = Callable[[str], None]
+
+
+async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambda line: None) -> str:
+    """Build unless `tag` already has these inputs; the image's id. `ImageBuildFailed` says which step failed."""
+    content = content_hash()
+    if await _label_of(tag) != content:
+        base = await _base_image(on_progress)
+        with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
+            context = Path(folder)
+            await _fill_context(context, on_progress)
+            await _docker_build(context, base, (tag, content_tag(tag)), content, on_progress)
+    return (await _run("docker", "image", "inspect", "--format", "{{.Id}}", tag, step="inspect the image")).strip()
+
+
+def content_hash() -> str:
+    digest = hashlib.sha256()
+    for name in INPUTS:
+        digest.update(name.encode() + b"\0" + (HERE / name).read_bytes() + b"\0")
+    digest.update(repr((SUITE, EXCLUDES, INCLUDES)).encode())
+    return digest.hexdigest()[:16]
+
+
+def content_tag(tag: str) -> str:
+    return f"{tag.partition(':')[0]}:{content_hash()}"
+
+
+async def _base_image(on_progress: Progress) -> str:
+    """A Debian to build on: pulled, or bootstrapped once and kept."""
+    for present in (REGISTRY_BASE, OWN_BASE):
+        if await _exists(present):
+            return present
+    on_progress(f"pulling {REGISTRY_BASE}")
+    try:
+        await _run("docker", "pull", "--quiet", REGISTRY_BASE, step="pull the base image", timeout_s=PULL_TIMEOUT_S)
+    except ImageBuildFailed:
+        on_progress("no image registry in reach: bootstrapping the base from Debian packages (about 30 s)")
+        await _bootstrap_base(on_progress)
+        return OWN_BASE
+    return REGISTRY_BASE
+
+
+async def _bootstrap_base(on_progress: Progress) -> None:
+    if shutil.which("mmdebstrap") is None:
+        raise ImageBuildFailed(
+            "No image registry can be reached, and mmdebstrap, which would make the image from packages, is missing.",
+            hint="install it (apt-get install mmdebstrap), or make a registry reachable",
+        )
+    options = [f"--dpkgopt=path-exclude={path}" for path in EXCLUDES]
+    options += [f"--dpkgopt=path-include={path}" for path in INCLUDES]
+    with tempfile.TemporaryDirectory(prefix="muster-base-") as folder:
+        tar = str(Path(folder) / "base.tar")
+        # No mirror is named: mmdebstrap then writes Debian's own sources into the tree, and nothing of this host's.
+        await _run("mmdebstrap", "--variant=minbase", *options, SUITE, tar, step="bootstrap Debian")
+        on_progress("importing the base")
+        await _run("docker", "import", tar, OWN_BASE, step="import the base image")
+
+
+async def _fill_context(context: Path, on_progress: Progress) -> None:
+    for name in INPUTS:
+        shutil.copy(HERE / name, context / name)
+    on_progress("downloading the wheels that requirements.txt pins")
+    platforms = [option for platform in PLATFORMS for option in ("--platform", platform)]
+    # fmt: off
+    await _run(
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes",
+        *WHEEL_TARGET, *platforms, "--dest", str(context / "wheels"), "--requirement", str(HERE / "requirements.txt"),
+        step="download the wheels",
+    )
+    # fmt: on
+
+
+async def _docker_build(context: Path, base: str, tags: tuple[str, ...], content: str, on_progress: Progress) -> None:
+    on_progress("building the image (about a minute)")
+    tag_options = [option for tag in tags for option in ("--tag", tag)]
+    # The host's network, because apt needs its resolver and routes; no container of ours gets it later.
+    # fmt: off
+    await _run(
+        "docker", "build", "--network", "host", "--build-arg", f"BASE={base}", "--label", f"{CONTENT_LABEL}={content}",
+        *tag_options, str(context),
+        step="build the image", env={"DOCKER_BUILDKIT": "0"},  # Debian's engine comes without buildx
+    )
+    # fmt: on
+    on_progress(f"built {tags[0]}")
+
+
+async def _exists(tag: str) -> bool:
+    return bool(await _image_ids(tag))
+
+
+async def _label_of(tag: str) -> str:
+    if not await _exists(tag):
+        return ""
+    template = f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}'
+    return (await _run("docker", "image", "inspect", "--format", template, tag, step="inspect the image")).strip()
+
+
+async def _image_ids(tag: str) -> list[str]:
+    return (await _run("docker", "images", "--quiet", tag, step="list the images")).split()
+
+
+async def _run(*argv: str, step: str, timeout_s: float = BUILD_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
+    """The standard output. A failure raises with the tail of everything that the command said."""
+    try:
+        # fmt: off
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+        )
+        # fmt: on
+    except FileNotFoundError as missing:
+        raise EngineUnavailable(
+            f"{argv[0]} is not installed.", hint="install Docker (apt-get install docker.io)"
+        ) from missing
+    try:
+        output, complaint = await asyncio.wait_for(process.communicate(), timeout_s)
+    except BaseException as interrupted:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        if isinstance(interrupted, TimeoutError):
+            raise ImageBuildFailed(f"Could not {step} within {timeout_s:.0f} s.") from interrupted
+        raise
+    if process.returncode != 0:
+        tail = (output + complaint).decode(errors="replace").strip()[-800:]
+        raise ImageBuildFailed(f"Could not {step}: {tail}", hint="`muster doctor` checks the engine and the network")
+    return output.decode(errors="replace")

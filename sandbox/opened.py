@@ -1,0 +1,108 @@
+"""An open sandbox: tools inside, a workspace outside, and one way to end both. Knows no engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from pathlib import Path
+from typing import Any, Self
+
+from repo.checkout import index_of
+from repo.errors import PatchRefused, RepoError
+from repo.git import git
+from repo.patch import Patch, apply_to_tree, extract_patch
+
+from .base import Command, SandboxSpec
+from .channel import Channel
+from .errors import SandboxError
+from .tools import ToolClient
+
+APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
+APPLY_TIMEOUT_S = 120.0
+
+
+class OpenSandbox(ToolClient):
+    """See `Sandbox` for what the calls promise. What they need of the engine comes in as two functions."""
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        spec: SandboxSpec,
+        channel: Channel,
+        env: Mapping[str, str],
+        work_tree: Callable[[], Awaitable[Path]],
+        destroy: Callable[[], Coroutine[Any, Any, None]],
+        refused_hosts: Callable[[], Set[str]],
+    ) -> None:
+        """`work_tree` finds the mounted workspace on this host; `destroy` removes all that was made for it;
+        `refused_hosts` are those that its commands asked for in vain.
+        """
+        super().__init__(channel, env)
+        self.id = sandbox_id
+        self._spec = spec
+        self._base = spec.base
+        self._work_tree = work_tree
+        self._destroy = destroy
+        self.refused_hosts = refused_hosts
+        self._closing: asyncio.Task[None] | None = None
+
+    async def apply(self, diff: bytes, *, as_base: bool = False) -> None:
+        if not diff:
+            return
+        base = await apply_to_tree(self._git_dir(), self._base, diff) if as_base else self._base
+        await (self._apply_from_outside(diff) if self._spec.read_only else self._apply_inside(diff))
+        self._base = base
+
+    async def snapshot(self) -> Patch:
+        return await self._extract(None)
+
+    async def patch(self, allowed: Callable[[str], bool]) -> Patch:
+        await self.kill_all()
+        return await self._extract(allowed)
+
+    async def close(self) -> None:
+        """One task does it, however often it is asked for; a cancelled caller does not stop it half-way."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._destroy())
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _apply_inside(self, diff: bytes) -> None:
+        """As the agent would: a hostile workspace configures this git, but inside is all that it reaches."""
+        result = await self.exec(Command(["git", *APPLY], stdin=diff, timeout_s=APPLY_TIMEOUT_S))
+        if result.exit_code != 0:
+            said = result.output.decode(errors="replace").strip()
+            raise PatchRefused(f"The patch does not apply to the workspace: {said[-500:]}")
+
+    async def _apply_from_outside(self, diff: bytes) -> None:
+        """A read-only workspace has no writer, so that its tree holds still while the host writes. Git's hardened
+        runner refuses paths that leave the tree or go through a link."""
+        work_tree = await self._work_tree()
+        try:
+            await git(*APPLY, git_dir=self._git_dir(), work_tree=work_tree, cwd=work_tree, stdin=diff)
+        except RepoError as error:
+            raise PatchRefused(f"The patch does not apply to the workspace: {error}") from error
+
+    async def _extract(self, allowed: Callable[[str], bool] | None) -> Patch:
+        seed = index_of(self._spec.checkout) if self._spec.checkout is not None else None
+        if seed is not None and not seed.exists():
+            seed = None
+        return await extract_patch(
+            git_dir=self._git_dir(),
+            base=self._base,
+            work_tree=await self._work_tree(),
+            index_seed=seed,
+            allowed=allowed,
+        )
+
+    def _git_dir(self) -> Path:
+        if self._spec.git_dir is None or not self._base:
+            raise SandboxError(
+                "This sandbox was opened without a git directory and a base, which patches are made against."
+            )
+        return self._spec.git_dir

@@ -1,0 +1,74 @@
+"""Find and remove what dead workers left: containers, then volumes, then folders. By label and expiry alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from .container import EXPIRY_LABEL, OWNER_LABEL
+from .workspace import remove_workspace
+
+# Between making its folders and making its container, a sandbox has neither label nor volume. That takes
+# milliseconds; an hour forgives a machine that slept.
+ORPHAN_AGE_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A container or a volume of ours, by its sandbox's id."""
+
+    sandbox_id: str
+    labels: Mapping[str, str]
+
+
+class Reapable(Protocol):
+    """What a reaper needs of an engine."""
+
+    async def containers(self, label: str) -> list[Labelled]: ...
+    async def volumes(self, label: str) -> list[Labelled]: ...
+    async def remove(self, name: str) -> None: ...
+    async def remove_volume(self, name: str) -> None: ...
+
+
+async def reap(
+    engine: Reapable, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
+) -> list[str]:
+    """The ids that went: expired ones of any owner, and with `owner` all of that owner but those in `spare`."""
+    gone: set[str] = set()
+    for thing in await engine.containers(OWNER_LABEL):
+        if _is_due(thing, owner, now_s, spare):
+            await engine.remove(thing.sandbox_id)
+            gone.add(thing.sandbox_id)
+    kept: set[str] = set(spare)
+    for thing in await engine.volumes(OWNER_LABEL):
+        if _is_due(thing, owner, now_s, spare):
+            await engine.remove_volume(thing.sandbox_id)
+            await asyncio.to_thread(remove_workspace, state_dir / "sandboxes" / thing.sandbox_id)
+            gone.add(thing.sandbox_id)
+        else:
+            kept.add(thing.sandbox_id)
+    gone.update(await asyncio.to_thread(_remove_orphans, state_dir / "sandboxes", kept))
+    return sorted(gone)
+
+
+def _is_due(thing: Labelled, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
+    if thing.sandbox_id in spare:
+        return False
+    expires_at_s = thing.labels.get(EXPIRY_LABEL, "")
+    expired = not expires_at_s.isdigit() or int(expires_at_s) <= now_s
+    return expired or (owner is not None and thing.labels.get(OWNER_LABEL) == owner)
+
+
+def _remove_orphans(folder: Path, kept: Collection[str]) -> list[str]:
+    """Folders that no volume uses. Their age is the machine's own affair, so its clock is read, not passed in."""
+    if not folder.exists():
+        return []
+    oldest_s = time.time() - ORPHAN_AGE_S
+    orphans = [each for each in folder.iterdir() if each.name not in kept and each.stat().st_mtime < oldest_s]
+    for orphan in orphans:
+        remove_workspace(orphan)
+    return [orphan.name for orphan in orphans]

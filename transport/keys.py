@@ -1,0 +1,86 @@
+"""Every key that a fleet has in Redis, as data.
+
+All control keys of a cell share one hash tag, so that every script touches one slot of a Redis Cluster. `{}` in a
+pattern stands for the ids in the key's name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Lifetime = Literal["always", "while it has members", "until retention", "window", "minutes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    pattern: str
+    type: Literal["string", "hash", "list", "set", "zset", "stream"]
+    owner: str  # the script or module that makes it
+    lifetime: Lifetime
+    holds: str
+
+
+CONTROL = (
+    Key("task:{task}", "hash", "submit", "until retention", "the record, the envelope and the result of one task"),
+    Key("children:{task}", "set", "submit", "while it has members", "the task's children that have not ended"),
+    Key("trace:{trace}", "hash", "submit", "until retention", "root task, money spent and its cap"),
+    Key("tasks:{trace}", "list", "submit", "until retention", "the trace's tasks in the order of submission"),
+    Key("events:{trace}", "stream", "claim, write", "until retention", "encoded messages, field `m`"),
+    Key("roots", "list", "submit", "always", "the latest root tasks, newest first, at most 10,000"),
+    Key("pools", "set", "submit", "always", "every pool that ever had a task"),
+    Key("pool:{pool}", "hash", "submit, claim", "always", "virtual time and the number of ready tasks"),
+    Key("flows:{pool}", "zset", "submit, claim", "while it has members", "flows by virtual time"),
+    Key("flow:{pool}:{priority}:{tenant}:{trace}", "list", "submit", "while it has members", "ready tasks of one flow"),
+    Key("weights", "hash", "operator", "always", "tenant → weight beside others; 1 when absent"),
+    Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),
+    Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),
+    Key("deadlines", "zset", "submit", "while it has members", "live tasks by the moment at which they expire"),
+    Key("wake:{worker}", "list", "cancel", "minutes", "a token for the worker's lease keeper: look at your leases"),
+    Key("done", "stream", "write", "always", "ids of ended tasks, about the last 100,000"),
+    Key("dead", "stream", "claim, reap", "always", "dead letters: task, trace, pool and why, about the last 10,000"),
+    Key("once:{tenant}:{key}", "string", "submit", "window", "idempotency key → the first task"),
+    Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, poisoned"),
+    Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
+    Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
+)
+
+# Outside the tag: large, never touched by a script, free to live on another node.
+BLOB = Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256")
+
+
+def cell_of(trace_id: str, cells: int = 1) -> int:
+    """The cell in which a trace lives: trace ids are random, so their last digits spread evenly."""
+    return int(trace_id[-8:], 16) % cells
+
+
+@dataclass(frozen=True, slots=True)
+class CellKeys:
+    """The names of one cell's keys.
+
+    >>> CellKeys("main").name("task", "7")
+    '{muster:main:0}:task:7'
+    """
+
+    fleet: str
+    cell: int = 0
+
+    @property
+    def prefix(self) -> str:
+        return f"{{muster:{self.fleet}:{self.cell}}}"
+
+    def name(self, *parts: str) -> str:
+        return ":".join((self.prefix, *parts))
+
+    def key_of(self, name: str) -> Key | None:
+        """The row of the table that a name in the server belongs to."""
+        rest = name.removeprefix(f"{self.prefix}:")
+        return next((key for key in CONTROL if re.fullmatch(_regex(key.pattern), rest)), None)
+
+
+def _regex(pattern: str) -> str:
+    # an idempotency key is the caller's own text; all other ids are free of colons
+    wild = {"{key}": ".+"}
+    parts = re.split(r"(\{\w+\})", pattern)
+    return "".join(wild.get(part, "[^:]+") if part.startswith("{") else re.escape(part) for part in parts)

@@ -1,0 +1,26 @@
+"""How long things last and how much of them is kept: the same for every implementation of a transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    lease_ms: int = 15_000
+    # A task that took three workers down will take the fourth.
+    poison_after: int = 3
+    idempotency_ms: int = 24 * 3600 * 1000
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    # A long trace is about 1,000 turns of 30 entries; beyond that the oldest are dropped.
+    max_entries: int = 100_000
+
+    @property
+    def expiry_grace_ms(self) -> int:
+        """A running task may end itself, with what it has, this long after its deadline; then the queue ends it."""
+        return self.lease_ms
+
+
+# A stride of virtual time is `HIGHEST / weight`: of a high and a low flow, 16 of 17 starts are the high one's.
+PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}
+HIGHEST_WEIGHT = max(PRIORITY_WEIGHT.values())

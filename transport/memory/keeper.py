@@ -1,0 +1,43 @@
+"""Lease renewal of the transport in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from envelope.lifecycle import State
+
+from ..base import Lease, Renewal
+from .fleet import Fleet
+
+
+class MemoryKeeper:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._bell: threading.Event | None = None
+
+    def wait(self, worker: str, timeout_s: float) -> None:
+        self._bell = self._fleet.bell_of(worker)
+        if self._bell.wait(timeout_s):
+            self._bell.clear()
+
+    def renew(self, leases: Sequence[Lease]) -> Renewal:
+        lost: set[str] = set()
+        cancelled: dict[str, str] = {}
+        expired: set[str] = set()
+        now = self._fleet.now()
+        for lease in leases:
+            task = self._fleet.tasks.get(lease.task_id)
+            if task is None or task.state is not State.RUNNING or task.lease != lease:
+                lost.add(lease.task_id)
+                continue
+            task.lease_ends_at_ms = now + self._fleet.limits.lease_ms
+            if task.cancel_reason is not None:
+                cancelled[task.id] = task.cancel_reason
+            elif now >= task.expires_at_ms:
+                expired.add(task.id)
+        return Renewal(frozenset(lost), cancelled, frozenset(expired))
+
+    def close(self) -> None:
+        if self._bell:
+            self._bell.set()

@@ -1,0 +1,113 @@
+"""A session's messages: how they begin, grow, and are mended after an interruption. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envelope.budget import Budget
+from envelope.messages import ToolCallSummary
+
+from ..agents.base import Agent
+from ..llm.base import ChatMessage, Completed
+from .budget import with_turn_limit
+from .calls import Answered
+from .session import Session
+
+CLOSING = (
+    "This is your last turn, and no tools are left. Say what you did, with evidence, what you found, and what is still "
+    "to do."
+)
+EMPTY = "Your reply was empty. Go on with the task, or give your answer if it is done."
+CUT_OFF = "Your reply was cut off at the output limit. Go on exactly where it stopped; repeat nothing."
+INTERRUPTED = (
+    "Interrupted: the worker stopped while this call was running, and it was not run again. It may have taken effect; "
+    "look before you repeat it."
+)
+
+
+def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: Budget) -> Session:
+    """A session before its first turn. `system` is the whole system prompt (see `prompt.py`)."""
+    return Session(
+        agent=agent.name,
+        model=model,
+        messages=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=prompt)),
+        read_digests={},
+        budget=with_turn_limit(budget, agent.max_turns),
+    )
+
+
+def resumed(session: Session) -> Session:
+    """The session with every call of its last turn answered, as a model provider demands.
+
+    A call without an answer was under way when its worker died. Tools are not run again on a guess.
+    """
+    answered = {message.tool_call_id for message in session.messages if message.role == "tool"}
+    open_calls = [call for message in session.messages for call in message.tool_calls if call.id not in answered]
+    notes = [
+        ChatMessage(role="tool", tool_call_id=call.id, name=call.name, content=INTERRUPTED, is_error=True)
+        for call in open_calls
+    ]
+    return _extended(session, notes)
+
+
+def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_calls: bool) -> Session:
+    """The session after a model call. An empty reply leaves no message: providers refuse a history with one in."""
+    calls = reply.tool_calls if keep_calls else ()
+    message = ChatMessage(role="assistant", content=reply.text, reasoning=reply.reasoning, tool_calls=calls)
+    grown = _extended(session, [message] if calls or reply.text.strip() else [])
+    return grown.model_copy(
+        update={"usage": session.usage + reply.usage, "cost_microusd": session.cost_microusd + cost_microusd}
+    )
+
+
+def with_answers(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:
+    """The session after its tool calls; what did not run is told to the model and counted nowhere."""
+    notes = [
+        ChatMessage(
+            role="tool",
+            tool_call_id=answer.call.id,
+            name=answer.call.name,
+            content=answer.result.content,
+            is_error=answer.result.is_error,
+        )
+        for answer in answers
+    ]
+    summaries = tuple(
+        ToolCallSummary(
+            tool=answer.call.name,
+            title=answer.result.title,
+            is_error=answer.result.is_error,
+            duration_ms=answer.duration_ms,
+        )
+        for answer in answers
+        if answer.ran
+    )
+    return _extended(session, notes).model_copy(
+        update={"tool_calls": session.tool_calls + summaries, "read_digests": dict(read_digests)}
+    )
+
+
+def say(session: Session, text: str) -> Session:
+    """The session with a word from Muster to the model."""
+    return _extended(session, [ChatMessage(role="user", content=text, synthetic=True)])
+
+
+def was_told(session: Session, text: str) -> bool:
+    """Is this the last thing that Muster said, with nothing after it?"""
+    last = session.messages[-1]
+    return last.synthetic and last.content == text
+
+
+def final_text(session: Session) -> str:
+    """The model's last words; parts of one answer that was cut off are joined again."""
+    parts: list[str] = []
+    for message in reversed(session.messages):
+        if message.role == "assistant":
+            parts.append(message.content)
+        elif parts and message.content != CUT_OFF:
+            break
+    return "".join(reversed(parts))
+
+
+def _extended(session: Session, messages: Sequence[ChatMessage]) -> Session:
+    return session.model_copy(update={"messages": (*session.messages, *messages)}) if messages else session

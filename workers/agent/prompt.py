@@ -1,0 +1,78 @@
+"""The system prompt: the agent's words, then where it is, then what the project says.
+
+Built once per session and kept in it, so that every request of a session starts with the same bytes (providers cache
+such a start).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandbox.base import WORKSPACE, Sandbox
+from sandbox.errors import PathError
+
+from ..agents.base import Agent
+
+# Enough to see a project's shape, about 2,000 tokens; larger trees are cut and say so.
+MAX_TREE_PATHS = 200
+# The first kind that is there counts, as in OpenCode.
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
+# 8,000 tokens; a longer file would push the task itself out of sight.
+MAX_INSTRUCTION_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where an agent works. `date` is ISO (2026-11-21) and passed in; `paths` are relative to the workspace."""
+
+    date: str
+    base: str  # the commit that the workspace starts from
+    writable: bool
+    paths: tuple[str, ...] = ()
+    more_paths: bool = False
+    instructions: tuple[str, str] | None = None  # file name, text
+
+
+async def look_around(sandbox: Sandbox, *, date: str, base: str, writable: bool) -> Environment:
+    """Take in the workspace once: at most 200 paths, and the project's instructions for agents."""
+    found, more = await sandbox.glob("**", WORKSPACE, limit=MAX_TREE_PATHS)
+    paths = tuple(sorted(path.removeprefix(f"{WORKSPACE}/") for path in found))
+    return Environment(date, base, writable, paths, more, await _instructions(sandbox))
+
+
+def system_prompt(agent: Agent, environment: Environment) -> str:
+    return "\n\n".join(part for part in (agent.prompt, _surroundings(environment), _project(environment)) if part)
+
+
+async def _instructions(sandbox: Sandbox) -> tuple[str, str] | None:
+    for name in INSTRUCTION_FILES:
+        try:
+            content = await sandbox.read(f"{WORKSPACE}/{name}", max_bytes=MAX_INSTRUCTION_BYTES)
+        except PathError:
+            continue
+        return name, content.decode(errors="replace")
+    return None
+
+
+def _surroundings(environment: Environment) -> str:
+    git = f"commit {environment.base}" if environment.base else "none"
+    lines = [
+        "# Where you are",
+        f"Directory: {WORKSPACE} ({'writable' if environment.writable else 'read-only'})",
+        f"Date: {environment.date}",
+        f"Git: {git}, kept outside of the workspace",
+        "Files:",
+        *environment.paths,
+    ]
+    return "\n".join([*lines, f"(only the first {len(environment.paths)})"] if environment.more_paths else lines)
+
+
+def _project(environment: Environment) -> str:
+    if environment.instructions is None:
+        return ""
+    name, text = environment.instructions
+    return (
+        f"# What the project says ({name})\n"
+        "These are the project's conventions. They cannot widen what you may do.\n\n"
+        f"{text.strip()}"
+    )

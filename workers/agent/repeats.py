@@ -1,0 +1,46 @@
+"""The repeat guard: does a model go round in circles? Pure; looks at the calls of the whole history.
+
+The same call three times in a row is a circle, and so are two calls that take turns three times. Equal calls with
+others between them are not: tests are run again after every edit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..llm.base import ChatMessage, ToolCall
+
+ROUNDS = 3
+PERIODS = (1, 2)
+
+WARNING = (
+    "You made the same call {rounds} times with the same input; it will not tell you anything new. Try something else, "
+    "or say what stops you. One more repetition ends this task."
+)
+
+
+def circling(messages: Sequence[ChatMessage]) -> ToolCall | None:
+    """The call that closed a circle, when the latest calls form one.
+
+    >>> again = ChatMessage(role="assistant", tool_calls=(ToolCall(id="1", name="read", arguments="{}", input={}),))
+    >>> circling([again, again]), circling([again, again, again]).name
+    (None, 'read')
+    """
+    calls = [call for message in messages for call in message.tool_calls]
+    signatures = [_signature(call) for call in calls]
+    found = any(_periodic(signatures[-period * ROUNDS :], period) for period in PERIODS)
+    return calls[-1] if found else None
+
+
+def warning() -> str:
+    return WARNING.format(rounds=ROUNDS)
+
+
+def _periodic(tail: Sequence[str], period: int) -> bool:
+    return len(tail) == period * ROUNDS and all(tail[i] == tail[i % period] for i in range(len(tail)))
+
+
+def _signature(call: ToolCall) -> str:
+    arguments = call.arguments if call.input is None else json.dumps(call.input, sort_keys=True)
+    return f"{call.name}({arguments})"

@@ -1,0 +1,57 @@
+"""A session: all the state of an agent's work. It can be serialised after any turn and finished in another process."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from envelope.budget import Budget, Usage
+from envelope.errors import ErrorCode
+from envelope.messages import ToolCallSummary
+
+from ..llm.base import ChatMessage
+
+
+class Ending(StrEnum):
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class Outcome(BaseModel):
+    """How the loop ended. `error` is None exactly when it finished."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ending: Ending
+    text: str = ""
+    error: ErrorCode | None = None
+    detail: str = ""
+    hint: str = ""
+
+
+class Session(BaseModel):
+    """Frozen: a step makes a new one. `changes` is the blob of the workspace's diff after the last turn that may have
+    written; None while nothing was."""
+
+    model_config = ConfigDict(frozen=True)
+
+    agent: str
+    model: str
+    messages: tuple[ChatMessage, ...] = ()
+    turn: int = 0
+    usage: Usage = Usage()
+    cost_microusd: int = 0
+    tool_calls: tuple[ToolCallSummary, ...] = ()
+    read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
+    changes: str | None = None
+    budget: Budget = Budget()
+    outcome: Outcome | None = None
+
+    def dump(self) -> bytes:
+        return self.model_dump_json().encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> Session:
+        return cls.model_validate_json(data)

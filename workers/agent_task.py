@@ -1,0 +1,141 @@
+"""An agent's task: a session opened or resumed, the loop around it, and what is stored after each turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from envelope.budget import Metrics, Usage
+from envelope.deadline import remaining_ms
+from envelope.events import MessageAdded
+from envelope.messages import ErrorInfo, Output
+from transport.base import Transport
+
+from .agent.history import open_session, say
+from .agent.loop import Loop, run
+from .agent.prompt import look_around, system_prompt
+from .agent.session import Session
+from .agents.base import Agent
+from .attempt import Attempt
+from .children import QueuedChildren
+from .errors import BadInput
+from .llm.prices import Price, cost_microusd
+from .llm.retry import Retrying
+from .models import Models
+from .results import Ended
+from .tools.base import Tool, ToolContext
+from .tools.dispatch import run_calls
+from .tools.registry import all_tools, offered
+
+SHOWN_PROMPT_CHARS = 4096  # people see the beginning; the request holds the whole
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTasks:
+    """Runs agents for attempts; shared by all attempts of a worker."""
+
+    transport: Transport
+    models: Models
+    agents: Mapping[str, Agent]
+
+    async def run(self, attempt: Attempt) -> Ended:
+        """From wherever the session stands to its end. `BadInput` and `NoModel` before the first call."""
+        session = await self._session(attempt)
+        attempt.reporter.metrics = _spent(session)
+        shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
+        attempt.reporter.report(MessageAdded(role="user", text=shown))
+        ledger = await attempt.reporter.flush()
+        price = await self.models.price(session.model)
+        has_cap = ledger.cap_microusd is not None or session.budget.max_cost_microusd is not None
+        if price is None and has_cap:
+            raise BadInput(
+                f"the price of the model {session.model!r} is not known, and the task has a cost cap",
+                hint="add it to MUSTER_PRICES, or submit without a cost cap",
+            )
+        loop = await self._loop(attempt, session, price)
+        return _ended(await run(session, loop), attempt.reporter.last_checkpoint)
+
+    async def _session(self, attempt: Attempt) -> Session:
+        """This task's own checkpoint, else the session that the request continues, else a new one."""
+        request = attempt.request
+        model = self.models.choose(request.model, attempt.agent.model)
+        if attempt.claim.checkpoint:
+            return await self._stored(attempt, attempt.claim.checkpoint)
+        if request.resume_token:
+            earlier = await self._stored(attempt, request.resume_token)
+            fresh = earlier.model_copy(update={"outcome": None, "turn": 0, "budget": request.budget, "model": model})
+            return say(fresh, request.input.prompt or "Go on.")
+        sandbox, prepared = await attempt.bench.sandbox(), await attempt.bench.prepared()
+        environment = await look_around(
+            sandbox,
+            date=datetime.now(UTC).date().isoformat(),
+            base=prepared.spec.base,
+            writable=not prepared.spec.read_only,
+        )
+        system = system_prompt(attempt.agent, environment)
+        return open_session(
+            attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
+        )
+
+    async def _stored(self, attempt: Attempt, blob: str) -> Session:
+        session = Session.load(await self.transport.blobs.get(blob))
+        if session.changes:
+            attempt.bench.progress = await self.transport.blobs.get(session.changes)
+        return session
+
+    async def _loop(self, attempt: Attempt, session: Session, price: Price | None) -> Loop:
+        names = tuple(sorted(all_tools()))
+        children = QueuedChildren(self.transport, attempt, self.agents, names)
+        context = ToolContext(attempt.bench.sandbox, children, dict(session.read_digests))
+        capabilities = attempt.request.capabilities
+        tools: dict[str, Tool] = {
+            tool.name: tool for tool in offered(attempt.agent, attempt.guard, capabilities, children.catalogue())
+        }
+        model = self.models.named(session.model, temperature=attempt.agent.temperature)
+        time_left_s = await self._time_left(attempt)
+        return Loop(
+            model=Retrying(model, attempt.reporter.report, time_left_s=time_left_s),
+            tools=tools,
+            run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
+            context=context,
+            emit=attempt.reporter.report,
+            save=lambda current: self._save(attempt, current, context),
+            price=lambda _model, usage: _cost(price, usage),
+            exhausted=lambda: attempt.reporter.ledger.exhausted,
+        )
+
+    async def _save(self, attempt: Attempt, session: Session, context: ToolContext) -> Session:
+        """Store the session after a turn, and the workspace's changes with it where there may be new ones."""
+        if context.may_have_written:
+            context.may_have_written = False
+            diff = await attempt.bench.changes()
+            changes = await self.transport.blobs.put(diff) if diff else None
+            session = session.model_copy(update={"changes": changes})
+        await attempt.reporter.checkpoint(await self.transport.blobs.put(session.dump()))
+        return session
+
+    async def _time_left(self, attempt: Attempt) -> Callable[[], float]:
+        """The store's clock is read once; from there our own steady one counts."""
+        left_ms = remaining_ms(attempt.claim.expires_at_ms, now_ms=await self.transport.now_ms())
+        clock = asyncio.get_running_loop().time
+        ends_at_s = clock() + left_ms / 1000
+        return lambda: ends_at_s - clock()
+
+
+def _spent(session: Session) -> Metrics:
+    calls = len(session.tool_calls)
+    return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
+
+
+def _cost(price: Price | None, usage: Usage) -> int:
+    return 0 if price is None else cost_microusd(price, usage)
+
+
+def _ended(session: Session, checkpoint: str) -> Ended:
+    outcome = session.outcome
+    if outcome is None:
+        raise AssertionError("the loop ends with an outcome")
+    errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
+    return Ended(Output(text=outcome.text), errors, session.tool_calls, checkpoint)

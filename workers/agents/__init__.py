@@ -1,0 +1,1 @@
+"""Agents: personas as data, one Markdown file each."""

@@ -1,0 +1,31 @@
+"""An agent: a persona as data. Nothing here runs; the loop, the permissions and the queue read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envelope.scope import Scope
+
+from ..permissions.rules import Rule
+
+Mode = Literal["primary", "subagent", "all", "recipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`primary` agents are started by people, `subagent` ones by agents, `all` by both; a `recipe` calls no model."""
+
+    name: str
+    description: str
+    mode: Mode
+    pool: str  # the queue that serves it
+    hidden: bool = False
+    model: str = ""  # "": the worker's
+    max_turns: int | None = None
+    temperature: float | None = None
+    rules: tuple[Rule, ...] = ()
+    fixed: tuple[Rule, ...] = ()  # denies that no later layer lifts
+    tools: tuple[str, ...] = ("*",)  # the tools that are offered at all; wildcards
+    auth_scope: Scope | None = None  # None: inherits its caller's
+    prompt: str = ""

@@ -1,0 +1,76 @@
+"""`muster-worker POOL`: one worker process. litellm and the engine's client are imported only once it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from envelope.errors import ExitCode, MusterError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def worker(
+    pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general or build.")],
+    slots: Annotated[int | None, typer.Option(min=1, max=1000, help="Tasks at once [default: 4].")] = None,
+    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0: any free one.")] = 0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve a pool: claim its tasks, run them in sandboxes, send back results.
+
+    The first interrupt drains: running tasks are given back to the queue. Settings come from MUSTER_* variables.
+    """
+    from pydantic import ValidationError
+
+    from envelope.logs import LEVELS, configure
+
+    from .agents.registry import builtin
+    from .settings import WorkerSettings
+
+    if log_level not in LEVELS:
+        _fail(f"there is no log level {log_level!r}", f"there are: {', '.join(LEVELS)}", ExitCode.USAGE)
+    configure(level=log_level)
+    pools = sorted({agent.pool for agent in builtin().values()})
+    if pool not in pools:
+        _fail(f"there is no pool {pool!r}", f"there are: {', '.join(pools)}", ExitCode.USAGE)
+    try:
+        settings = WorkerSettings() if slots is None else WorkerSettings(slots=slots)
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
+        _fail(f"{name} is not usable: {fault['msg']}", f"correct or unset {name}", ExitCode.USAGE)
+    from sandbox.errors import SandboxError
+    from transport.errors import Misconfigured
+
+    from .service import serve
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve(settings, pool, metrics_port=metrics_port, stop=stop)
+
+    try:
+        asyncio.run(run())
+    except Misconfigured as e:
+        _fail(e.message, e.hint, ExitCode.USAGE)
+    except (MusterError, SandboxError) as e:
+        _fail(str(e), e.hint, ExitCode.INFRASTRUCTURE)
+
+
+def _fail(message: str, hint: str, code: ExitCode) -> NoReturn:
+    sys.stderr.write(f"error: {message.rstrip('.')}\n" + (f"\nhint: {hint}\n" if hint else ""))
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The seam to a model: messages and tools in, a stream of events out, ended by exactly one `Completed` or `Failed`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from envelope.budget import Usage
+
+
+class ToolCall(BaseModel):
+    """What a model asks for: `arguments` is its text as it came, `input` that text parsed (None if it is no object)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    arguments: str
+    input: dict[str, Any] | None = None
+
+
+class ChatMessage(BaseModel):
+    """One message of a history. A `tool` message answers the call `tool_call_id`.
+
+    `synthetic` messages were put there by Muster and not by a person.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    name: str = ""
+    is_error: bool = False
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The reply is whole. `finish_reason` is in OpenAI's vocabulary (stop, tool_calls, length …)."""
+
+    text: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str
+    usage: Usage
+
+
+class Failure(StrEnum):
+    AUTH = "auth"  # 401, 403: the key
+    UNKNOWN_MODEL = "unknown_model"  # 404, or a name that no provider has
+    BAD_REQUEST = "bad_request"  # 400, 422
+    OVERFLOW = "overflow"  # the window is full
+    RATE_LIMIT = "rate_limit"
+    UNAVAILABLE = "unavailable"  # 5xx, connection refused, cut stream, stall
+    CONTENT_FILTER = "content_filter"
+
+
+RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    failure: Failure
+    message: str  # one sentence, without secrets
+    retry_after_s: float | None = None
+
+    @property
+    def retryable(self) -> bool:
+        return self.failure in RETRYABLE
+
+
+ModelEvent = Text | Reasoning | CallStarted | CallDelta | Completed | Failed
+
+
+class ChatModel(Protocol):
+    @property
+    def name(self) -> str:
+        """As the provider's registry spells it: `openai/gpt-5`, `anthropic/claude-…`."""
+        ...
+
+    def stream(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> AsyncGenerator[ModelEvent, None]:
+        """One model call. Never raises for what a provider does: that is a `Failed`. Closing the generator cancels the
+        request."""
+        ...

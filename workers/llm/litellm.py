@@ -1,0 +1,179 @@
+"""Every provider that litellm knows, through `acompletion`. The only file that names litellm.
+
+litellm takes seconds and 190 MiB to import (numbers.md), so that happens at the first call, in a thread. Its objects
+end here: what goes on are our own plain values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, cast
+
+from envelope.budget import Usage
+
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .failures import failed
+from .openai_format import Assembly, messages_for, tools_for
+from .prices import Price
+
+# Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
+CHUNK_TIMEOUT_S = 120.0
+# litellm's own time-out comes after ours, which has the better words.
+GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiteLlmModel:
+    """A model by its litellm name (`openai/gpt-5`, `anthropic/…`, `ollama/…`).
+
+    Without `api_key` litellm takes the provider's own variable from the environment. Whoever passes a key has given
+    it to `envelope.redaction.register_secret` first.
+    """
+
+    name: str
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    temperature: float | None = None
+    chunk_timeout_s: float = CHUNK_TIMEOUT_S
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        response: Any = None
+        try:
+            litellm = await asyncio.to_thread(_library)
+            async with asyncio.timeout(self.chunk_timeout_s):
+                response = await litellm.acompletion(**self._request(messages, tools))
+            async with aclosing(self._events(response)) as events:
+                async for event in events:
+                    yield event
+        except TimeoutError:
+            yield Failed(Failure.UNAVAILABLE, f"the model sent nothing for {self.chunk_timeout_s:g} s")
+        # Whatever a provider or litellm's reading of it does wrong is a value here, by the seam's promise; litellm
+        # raises bare KeyErrors and TypeErrors for odd replies, too. Cancellation passes: it is no Exception.
+        except Exception as e:
+            yield _failed(e, self.name)
+        finally:
+            await _close(response)
+
+    async def _events(self, response: Any) -> AsyncGenerator[ModelEvent, None]:
+        reply, usage, reason = Assembly(), Usage(), ""
+        while (chunk := await self._next(response)) is not None:
+            usage = _usage(chunk) or usage
+            for choice in chunk.choices[:1]:
+                reason = choice.finish_reason or reason
+                for event in _deltas(reply, choice.delta):
+                    yield event
+        if _was_cut(response):
+            yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+        else:
+            yield reply.completed(reason or "stop", usage)
+
+    async def _next(self, response: Any) -> Any | None:
+        async with asyncio.timeout(self.chunk_timeout_s):
+            return await anext(response, None)
+
+    def _request(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        optional = {
+            "base_url": self.base_url or None,
+            "api_key": self.api_key or None,
+            "temperature": self.temperature,
+            "tools": tools_for(tools) or None,
+        }
+        return {
+            "model": self.name,
+            "messages": messages_for(messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
+            "max_retries": 0,
+            "timeout": self.chunk_timeout_s + GRACE_S,
+        } | {name: value for name, value in optional.items() if value is not None}
+
+
+async def list_price(model: str) -> Price | None:
+    """A model's price by the list inside the litellm wheel; None when it is not there or has no price."""
+    litellm = await asyncio.to_thread(_library)
+    known = cast(dict[str, dict[str, Any]], litellm.model_cost)
+    entry = known.get(model) or known.get(model.partition("/")[2]) or {}
+    paid_in, paid_out = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+    if paid_in is None or paid_out is None:
+        return None
+    cached = entry.get("cache_read_input_token_cost")
+    return Price(_microusd(paid_in), _microusd(paid_out), None if cached is None else _microusd(cached))
+
+
+@cache
+def _library() -> Any:
+    """litellm, silent and offline: without the variable its import asks the network for a price list."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    library: Any = litellm
+    library.suppress_debug_info = True  # else it prints to stdout
+    library.telemetry = False
+    library.turn_off_message_logging = True
+    library.drop_params = True  # a model that knows no temperature is no reason to fail
+    library.modify_params = True  # a closing turn offers no tools though the history has calls; some providers mind
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # its lines pass by our redaction
+    return library
+
+
+def _deltas(reply: Assembly, delta: Any) -> Iterator[ModelEvent]:
+    yield from reply.add_reasoning(getattr(delta, "reasoning_content", None) or "")
+    yield from reply.add_text(delta.content or "")
+    for call in delta.tool_calls or ():
+        function = call.function
+        yield from reply.add_call(call.index or 0, call.id or "", function.name or "", function.arguments or "")
+
+
+def _usage(chunk: Any) -> Usage | None:
+    usage = getattr(chunk, "usage", None)
+    if usage is None:
+        return None
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=getattr(prompt, "cached_tokens", None) or 0,
+        reasoning_tokens=getattr(completion, "reasoning_tokens", None) or 0,
+    )
+
+
+def _was_cut(response: Any) -> bool:
+    """litellm makes up a finish reason when a stream just ends; what the provider itself said stands here."""
+    return response.received_finish_reason is None and response.intermittent_finish_reason is None
+
+
+def _failed(error: Exception, model: str) -> Failed:
+    response: Any = getattr(error, "response", None)
+    headers: Any = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or ()
+    failure = failed(
+        getattr(error, "message", None) or str(error),
+        status=getattr(error, "status_code", None),
+        headers=dict(headers),
+        now=datetime.now(UTC),
+        kind=f"{type(error).__name__} {getattr(error, 'code', '')}",
+    )
+    if failure.failure is Failure.UNKNOWN_MODEL:  # litellm answers with a page about its providers
+        return Failed(failure.failure, f"no provider serves a model called {model!r}")
+    return failure
+
+
+async def _close(response: Any) -> None:
+    """Give the connection back. A stream that broke may fail once more here, and has been told of already."""
+    if response is not None:
+        with suppress(Exception):
+            await response.aclose()
+
+
+def _microusd(usd_per_token: float) -> int:
+    return round(usd_per_token * 1e12)  # dollars per token → micro-dollars per million tokens

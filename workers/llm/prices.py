@@ -1,0 +1,42 @@
+"""What a model call costs: the operator's table first, then the public list. Money is integer micro-dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from envelope.budget import Usage
+
+TOKENS_PER_PRICE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Micro-dollars per million tokens, which is dollars per million tokens times a million."""
+
+    input_microusd: int
+    output_microusd: int
+    cached_microusd: int | None = None  # None: cached tokens cost as much as others
+
+
+async def price_of(
+    model: str, table: Mapping[str, Price], listed: Callable[[str], Awaitable[Price | None]]
+) -> Price | None:
+    """The model's price. None: nobody knows it, and a task with a cost cap must not call it."""
+    return table[model] if model in table else await listed(model)
+
+
+def cost_microusd(price: Price, usage: Usage) -> int:
+    """The cost of a call, rounded up, so that a cap is never undercut by many small calls.
+
+    >>> cost_microusd(Price(3_000_000, 15_000_000), Usage(input_tokens=1_000, output_tokens=100))
+    4500
+    """
+    cached_price = price.input_microusd if price.cached_microusd is None else price.cached_microusd
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    parts = (
+        (usage.input_tokens - cached) * price.input_microusd,
+        cached * cached_price,
+        usage.output_tokens * price.output_microusd,
+    )
+    return -(-sum(parts) // TOKENS_PER_PRICE)

@@ -1,0 +1,1 @@
+"""What an agent may do below its scope: ordered rules, and shell commands read as what they run."""

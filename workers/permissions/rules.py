@@ -1,0 +1,100 @@
+"""Permission rules: an ordered list in which the last match wins. Pure.
+
+Both the permission's name and the pattern are wildcards of `envelope.pattern`. Layers (defaults, agent, user, session)
+are concatenated and nothing is sorted, so that what is written last is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from envelope.pattern import match
+from envelope.scope import GOVERNED_BY
+
+
+class Action(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    permission: str
+    pattern: str
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the rules say about one request; `rule` is None when none matched, `pattern` is what decided."""
+
+    action: Action
+    rule: Rule | None
+    pattern: str
+
+
+# What holds for every agent. A file of secrets is asked for even when everything else may be read; its example is
+# there to be read. A folder outside the workspace is none of the task's business.
+DEFAULTS: tuple[Rule, ...] = (
+    Rule("*", "*", Action.ALLOW),
+    Rule("doom_loop", "*", Action.ASK),
+    Rule("external_directory", "*", Action.ASK),
+    # the scratch folder is the sandbox's own, and dies with its container
+    Rule("external_directory", "/tmp/*", Action.ALLOW),  # noqa: S108
+    Rule("bash_unparsed", "*", Action.ASK),
+    Rule("question", "*", Action.DENY),
+    Rule("plan_enter", "*", Action.DENY),
+    Rule("plan_exit", "*", Action.DENY),
+    Rule("read", "*.env", Action.ASK),
+    Rule("read", "*.env.*", Action.ASK),
+    Rule("read", "*.env.example", Action.ALLOW),
+)
+
+
+def evaluate(rules: Sequence[Rule], permission: str, patterns: Iterable[str]) -> Decision:
+    """Judge every pattern of one request: any deny denies, else any ask asks, else all are allowed.
+
+    No match asks; so does a request without patterns.
+    """
+    decision = Decision(Action.ASK, None, "")
+    for index, pattern in enumerate(patterns):
+        found = _judge(rules, permission, pattern)
+        if found.action is Action.DENY:
+            return found
+        if index == 0 or decision.action is Action.ALLOW:
+            decision = found
+    return decision
+
+
+def hidden(rules: Sequence[Rule], tool: str) -> bool:
+    """Is the tool withheld from the model: is the last rule on its permission's name a deny of everything?
+
+    A narrow allow after it keeps the tool visible.
+    """
+    permission = GOVERNED_BY.get(tool, tool)
+    last = next((rule for rule in reversed(rules) if match(rule.permission, permission)), None)
+    return last is not None and last.action is Action.DENY and last.pattern == "*"
+
+
+def parse_rules(written: str | Mapping[str, str | Mapping[str, str]]) -> tuple[Rule, ...]:
+    """Rules as people write them: one action for everything, or permission → action, or permission → pattern → action.
+
+    The order of the keys is kept: it is meaning. `ValueError` names what is no action.
+    """
+    if isinstance(written, str):
+        return (Rule("*", "*", Action(written)),)
+    rules: list[Rule] = []
+    for permission, value in written.items():
+        patterns = {"*": value} if isinstance(value, str) else value
+        rules += [Rule(permission, pattern, Action(action)) for pattern, action in patterns.items()]
+    return tuple(rules)
+
+
+def _judge(rules: Sequence[Rule], permission: str, pattern: str) -> Decision:
+    for rule in reversed(rules):
+        if match(rule.permission, permission) and match(rule.pattern, pattern):
+            return Decision(rule.action, rule, pattern)
+    return Decision(Action.ASK, None, pattern)

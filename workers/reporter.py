@@ -1,0 +1,185 @@
+"""What happens in a task, sent to its trace's stream: deltas gathered, money charged, secrets blanked out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+from envelope.budget import Metrics, Usage
+from envelope.events import (
+    CallState,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallChanged,
+    ToolInputDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress
+from envelope.redaction import redact, redact_value
+from transport.base import Lease, Ledger, Transport
+
+# A person reads no faster, and a stream of single tokens would cost a message each.
+MAX_DELAY_S = 0.050
+MAX_GATHERED_CHARS = 4096
+MAX_PARTIAL_CHARS = 4096
+
+NOTHING = Usage()
+
+Delta = TextDelta | ReasoningDelta | ToolInputDelta
+Observer = Callable[[Event], None]
+
+
+class Reporter:
+    """Takes events at once and sends them in their order: deltas within 50 ms or 4 KiB, everything else right away.
+
+    What goes wrong while sending (`Fenced` above all) is raised by the next `flush`. `ledger` is the trace's money as
+    the last sending found it; the cost of each turn is charged when its `TurnFinished` is sent.
+    """
+
+    def __init__(
+        self, transport: Transport, lease: Lease, *, spent: Metrics | None = None, observers: Sequence[Observer] = ()
+    ) -> None:
+        """`spent` is what earlier attempts had used; `observers` see every event before it is sent."""
+        self._transport = transport
+        self._lease = lease
+        self._observers = observers
+        self._waiting: list[Event] = []
+        self._gathered_chars = 0
+        self._charge_microusd = 0
+        self._seq = 0
+        self.partial_output = ""
+        self._sending = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._failure: Exception | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self.metrics = spent or Metrics()
+        self.ledger = Ledger(spent_microusd=0, cap_microusd=None)
+        self.last_checkpoint = ""
+
+    async def __aenter__(self) -> Self:
+        self._sender = asyncio.create_task(self._send_as_it_comes())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sender:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+
+    def report(self, event: Event) -> None:
+        """Take an event; never waits."""
+        event = _redacted(event)
+        for observe in self._observers:
+            observe(event)
+        self._account(event)
+        self._add(event)
+        self._wake.set()
+        if not isinstance(event, Delta) or self._gathered_chars >= MAX_GATHERED_CHARS:
+            self._hurry.set()
+
+    async def flush(self) -> Ledger:
+        """Send all that was taken; raises what stopped an earlier sending, too."""
+        if self._failure is not None:
+            raise self._failure
+        await self._send()
+        return self.ledger
+
+    async def checkpoint(self, blob: str) -> None:
+        """First what was reported and charged, then the session that knows of it."""
+        await self.flush()
+        await self._transport.checkpoint(self._lease, blob)
+        self.last_checkpoint = blob
+
+    async def _send_as_it_comes(self) -> None:
+        while True:
+            await self._wake.wait()
+            try:
+                async with asyncio.timeout(MAX_DELAY_S):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass  # the deltas have waited long enough
+            try:
+                await self._send()
+            except Exception as e:  # kept for the next flush: nobody awaits this task
+                self._failure = e
+                return
+
+    async def _send(self) -> None:
+        async with self._sending:
+            events, charge = tuple(self._waiting), self._charge_microusd
+            self._waiting, self._charge_microusd, self._gathered_chars = [], 0, 0
+            self._wake.clear()
+            self._hurry.clear()
+            if events or charge:
+                self.ledger = await self._transport.emit(self._lease, self._progress(events), charge_microusd=charge)
+
+    def _progress(self, events: tuple[Event, ...]) -> TaskProgress:
+        whole = any(not isinstance(event, Delta) for event in events)
+        progress = TaskProgress(
+            trace_id=self._lease.trace_id,
+            task_id=self._lease.task_id,
+            attempt=self._lease.attempt,
+            seq=self._seq,
+            at_ms=_now_ms(),
+            status=State.RUNNING,
+            events=events,
+            metrics=self.metrics if whole else None,
+            partial_output=self.partial_output or None if whole else None,
+        )
+        self._seq += 1
+        return progress
+
+    def _add(self, event: Event) -> None:
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(event, Delta):
+            self._gathered_chars += len(event.text)
+            if isinstance(last, Delta) and _continues(last, event):
+                self._waiting[-1] = last.model_copy(update={"text": last.text + event.text})
+                return
+        self._waiting.append(event)
+
+    def _account(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self.partial_output = ""
+            case TextDelta(text=text):
+                self.partial_output = (self.partial_output + text)[-MAX_PARTIAL_CHARS:]
+            case TurnFinished(usage=usage, cost_microusd=cost):
+                self._charge_microusd += cost
+                self._spend(usage, cost_microusd=cost, turns=1)
+            case ToolCallChanged(state=CallState.COMPLETED | CallState.ERROR):
+                self._spend(tool_calls=1)
+            case _:
+                pass
+
+    def _spend(self, usage: Usage = NOTHING, *, cost_microusd: int = 0, turns: int = 0, tool_calls: int = 0) -> None:
+        self.metrics = Metrics(
+            usage=self.metrics.usage + usage,
+            cost_microusd=self.metrics.cost_microusd + cost_microusd,
+            turns=self.metrics.turns + turns,
+            tool_calls=self.metrics.tool_calls + tool_calls,
+        )
+
+
+def _continues(last: Delta, event: Delta) -> bool:
+    same_call = getattr(last, "call_id", "") == getattr(event, "call_id", "")
+    return type(last) is type(event) and same_call
+
+
+def _redacted(event: Event) -> Event:
+    if isinstance(event, TextDelta | ReasoningDelta):
+        return event.model_copy(update={"text": redact(event.text)})
+    fields = cast(dict[str, Any], redact_value(event.model_dump(exclude_unset=True)))
+    return type(event).model_validate(fields)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,155 @@
+"""One delivery in, one TaskResult out; the only place where an exception becomes an error code."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envelope.deadline import remaining_ms
+from envelope.errors import ErrorCode
+from envelope.events import WarningRaised
+from envelope.lifecycle import State
+from envelope.logs import get_logger
+from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
+from envelope.scope import allows, narrow, offers
+from sandbox.base import Limits, SandboxDriver
+from transport.base import Claim, Transport
+from transport.consumer import Delivery, StopReason
+from transport.errors import Fenced, Unreachable
+
+from .agent_task import AgentTasks
+from .agents.base import Agent
+from .attempt import Attempt
+from .errors import BadInput
+from .failures import code_of, error_info
+from .metrics import WorkerMetrics
+from .permissions.guard import Guard
+from .permissions.rules import DEFAULTS
+from .recipe_task import returns_patch, run_recipe_task
+from .reporter import Reporter
+from .results import Ended, out_of_scope, result_of, store_patch, store_refused
+from .workbench import Workbench
+from .workspace import Prepared, Workspaces
+
+# After its deadline a task has this long to be ended by its worker; then the sandbox ends itself.
+LIFETIME_GRACE_S = 300
+
+STOPPED: Mapping[StopReason, tuple[State, ErrorCode, str]] = {
+    StopReason.CANCELLED: (State.CANCELLED, ErrorCode.CANCELLED, "the task was cancelled"),
+    StopReason.EXPIRED: (State.EXPIRED, ErrorCode.DEADLINE, "the deadline has passed"),
+}
+
+log = get_logger("runner")
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    transport: Transport
+    driver: SandboxDriver
+    workspaces: Workspaces
+    agents: Mapping[str, Agent]
+    agent_tasks: AgentTasks
+    metrics: WorkerMetrics
+
+    async def handle(self, delivery: Delivery) -> TaskResult:
+        """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
+        request, claim = delivery.request, delivery.claim
+        observers = (self.metrics.observer(),)
+        with self.metrics.running(request.recipient, queue_ms=_queue_ms(claim)):
+            async with Reporter(self.transport, claim.lease, observers=observers) as reporter:
+                try:
+                    result = await self._handle(delivery, reporter)
+                    await reporter.flush()
+                except Fenced:
+                    self.metrics.fenced.inc()
+                    raise
+        self.metrics.finished(request.recipient, result)
+        return result
+
+    async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
+        started_s = time.monotonic()
+        try:
+            result = await self._work(delivery, reporter)
+        except (Fenced, Unreachable):
+            raise
+        except asyncio.CancelledError:
+            if (stopped := _stopped(delivery, reporter)) is None:
+                raise
+            result = stopped
+        except Exception as e:  # whatever happens, the task has one result; what was not foreseen is logged whole
+            foreseen = code_of(e) is not ErrorCode.INTERNAL
+            log.info("task_failed", task_id=delivery.request.task_id, error=str(e), exc_info=None if foreseen else e)
+            ended = Ended(errors=(error_info(e),), resume_token=reporter.last_checkpoint)
+            result = result_of(delivery.claim, ended, metrics=reporter.metrics)
+        timed = {"latency_ms": round((time.monotonic() - started_s) * 1000), "queue_ms": _queue_ms(delivery.claim)}
+        return result.model_copy(update={"metrics": result.metrics.model_copy(update=timed)})
+
+    async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
+        request, claim = delivery.request, delivery.claim
+        agent = self._agent(request)
+        await self._check_scope(request)
+        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
+
+        async def prepare() -> Prepared:
+            return await self._prepare(request, claim, agent)
+
+        async with Workbench(self.driver, prepare, self.metrics.count_sandbox) as bench:
+            attempt = Attempt(claim, request, agent, guard, bench, reporter)
+            is_recipe = agent.mode == "recipe"
+            ended = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
+            return await self._with_patch(attempt, ended)
+
+    async def _with_patch(self, attempt: Attempt, ended: Ended) -> TaskResult:
+        """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
+        scope, metrics = attempt.request.auth_scope, attempt.reporter.metrics
+        patch = None
+        if returns_patch(attempt.agent.name):
+            patch = await attempt.bench.patch(lambda path: allows(scope, "edit", path))
+        if patch is None:
+            return result_of(attempt.claim, ended, metrics=metrics)
+        for warning in patch.warnings:
+            attempt.reporter.report(WarningRaised(message=warning))
+        errors = (*out_of_scope(patch), *ended.errors)
+        return result_of(
+            attempt.claim,
+            Ended(ended.output, errors, ended.tool_calls, ended.resume_token),
+            metrics=metrics,
+            patch=None if patch.empty else await store_patch(self.transport.blobs, patch),
+            attachments=await store_refused(self.transport.blobs, patch),
+        )
+
+    def _agent(self, request: TaskRequest) -> Agent:
+        agent = self.agents.get(request.agent)
+        if agent is None:
+            raise BadInput(f"there is no agent {request.agent!r}", hint=f"there are: {', '.join(sorted(self.agents))}")
+        return agent
+
+    async def _check_scope(self, request: TaskRequest) -> None:
+        """The queue has checked this at submit; whoever runs the task trusts the signature, and counts again."""
+        if request.parent_task_id is not None:
+            parent = await self.transport.request(request.parent_task_id)
+            narrow(parent.auth_scope, request.auth_scope)
+
+    async def _prepare(self, request: TaskRequest, claim: Claim, agent: Agent) -> Prepared:
+        left_ms = remaining_ms(claim.expires_at_ms, now_ms=await self.transport.now_ms())
+        limits = Limits(lifetime_s=left_ms // 1000 + LIFETIME_GRACE_S)
+        # Recipes run what a person wrote, which may need to write; their patch is checked against the grants.
+        read_only = agent.mode != "recipe" and not offers(request.auth_scope, "edit")
+        labels = {"task": request.task_id, "trace": request.trace_id, "attempt": str(claim.lease.attempt)}
+        return await self.workspaces.prepare(request.workspace, read_only=read_only, limits=limits, labels=labels)
+
+
+def _stopped(delivery: Delivery, reporter: Reporter) -> TaskResult | None:
+    """What there is of a task that was stopped from outside; None when its end is not ours to tell."""
+    if delivery.stop_reason is None or delivery.stop_reason not in STOPPED:
+        return None
+    status, code, words = STOPPED[delivery.stop_reason]
+    error = ErrorInfo.of(code, delivery.stop_detail or words)
+    ended = Ended(Output(text=reporter.partial_output), (error,), resume_token=reporter.last_checkpoint)
+    return result_of(delivery.claim, ended, metrics=reporter.metrics, status=status)
+
+
+def _queue_ms(claim: Claim) -> int:
+    return max(0, claim.started_at_ms - claim.accepted_at_ms)

@@ -1,0 +1,162 @@
+"""A worker process: serves one pool until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from envelope.agents import WorkerCard
+from envelope.logs import get_logger
+from sandbox.base import SandboxDriver
+from sandbox.docker import DockerDriver
+from sandbox.errors import ImageMissing, SandboxError
+from transport.base import Transport
+from transport.consumer import Consumer
+from transport.errors import TransportError
+from transport.settings import connect
+
+from .agent_task import AgentTasks
+from .agents.registry import builtin, card
+from .llm.prices import Price
+from .metrics import WorkerMetrics
+from .models import Models
+from .owners import dead_owners, owned
+from .runner import Runner
+from .settings import WorkerSettings
+from .workspace import Workspaces
+
+VERSION = "0.1.0"
+# A worker that was killed is forgotten after three announcements that did not come.
+ANNOUNCE_EVERY_S = 5.0
+CARD_TTL_S = 3 * ANNOUNCE_EVERY_S
+# Nothing of a dead worker may outlive it by more than a minute; half of that leaves time for the removal.
+SWEEP_EVERY_S = 30.0
+
+log = get_logger("service")
+
+
+async def serve(settings: WorkerSettings, pool: str, *, metrics_port: int, stop: asyncio.Event) -> None:
+    """Claim and run tasks of `pool` until `stop`; then give back what still runs.
+
+    Raises before the first claim when the store, the engine or the image is missing, each with a hint.
+    """
+    worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    metrics = WorkerMetrics(pool, known_models=(settings.model, *settings.price_rows))
+    async with _connected(settings) as transport, _driver(settings, worker) as driver:
+        await _require_image(driver, settings.image)
+        with owned(settings.owners_dir, worker):
+            await sweep(driver, settings)
+            with metrics.serve(metrics_port, settings.metrics_host) as port:
+                consumer = Consumer(
+                    transport,
+                    pool=pool,
+                    worker=worker,
+                    slots=settings.slots,
+                    handle=make_runner(settings, transport, driver, metrics).handle,
+                    grace_s=settings.drain_grace_s,
+                )
+                announcing = _announce(transport, make_card(settings, worker, pool, port), stop)
+                async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
+                    log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
+                    await consumer.run(stop)
+        log.info("worker_stopped", worker=worker)
+
+
+def make_runner(settings: WorkerSettings, transport: Transport, driver: DockerDriver, metrics: WorkerMetrics) -> Runner:
+    """The runner as a service has it; tests make theirs the same way."""
+    workspaces = Workspaces(
+        driver,
+        transport.blobs,
+        settings.cache_dir,
+        settings.image,
+        allowed_roots=settings.allowed_roots,
+        protocols=settings.git_protocols,
+        setup_hosts=settings.setup_hosts,
+    )
+    prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
+    models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
+    agents = builtin()
+    return Runner(transport, driver, workspaces, agents, AgentTasks(transport, models, agents), metrics)
+
+
+def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int) -> WorkerCard:
+    return WorkerCard(
+        worker=worker,
+        pool=pool,
+        slots=settings.slots,
+        agents=tuple(card(agent) for agent in builtin().values()),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        metrics_port=metrics_port,
+        version=VERSION,
+        model=settings.model,
+    )
+
+
+async def sweep(driver: SandboxDriver, settings: WorkerSettings) -> list[str]:
+    """Remove sandboxes that have expired or whose worker is dead; the ids that went."""
+    gone = await driver.reap(now_s=time.time())
+    for owner in dead_owners(settings.owners_dir):
+        gone += await driver.reap(owner=owner, now_s=time.time())
+    return gone
+
+
+@asynccontextmanager
+async def _connected(settings: WorkerSettings) -> AsyncGenerator[Transport]:
+    transport = await connect(settings)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@asynccontextmanager
+async def _meanwhile(*chores: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run chores beside the body, and end them with it."""
+    running = [asyncio.create_task(chore) for chore in chores]
+    try:
+        yield
+    finally:
+        for chore in running:
+            chore.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _driver(settings: WorkerSettings, worker: str) -> DockerDriver:
+    return DockerDriver(settings.state_dir, worker, allow_private_egress=settings.setup_private_hosts)
+
+
+async def _require_image(driver: DockerDriver, image: str) -> None:
+    if await driver.engine.image_id(image) is None:
+        raise ImageMissing(f"The engine has no image {image}.", hint="run `muster sandbox build`")
+
+
+async def _announce(transport: Transport, card: WorkerCard, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        try:
+            await transport.announce(card, ttl_s=CARD_TTL_S)
+        except TransportError as e:  # the consumer waits for the store to come back, and so does this
+            log.warning("announce_failed", error=str(e))
+        await _wait(stop, ANNOUNCE_EVERY_S)
+
+
+async def _keep_sweeping(driver: SandboxDriver, settings: WorkerSettings, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        await _wait(stop, SWEEP_EVERY_S)
+        try:
+            if gone := await sweep(driver, settings):
+                log.info("sandboxes_reaped", count=len(gone))
+        except SandboxError as e:  # an engine that is down now may be back next time
+            log.warning("sweep_failed", error=str(e))
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

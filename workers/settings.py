@@ -1,0 +1,69 @@
+"""What a worker process is told: `MUSTER_*` variables on top of the fleet's."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from envelope.redaction import register_secret
+from sandbox.image import DEFAULT_IMAGE
+from transport.settings import FleetSettings
+
+
+class PriceRow(BaseModel):
+    """Micro-dollars for a million tokens: $3 for a million is 3000000."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: int = Field(ge=0)
+    output: int = Field(ge=0)
+    cached: int | None = Field(default=None, ge=0)
+
+
+class WorkerSettings(FleetSettings):
+    """`prices` is a table by model name: JSON in `MUSTER_PRICES`, or the name of a TOML file."""
+
+    model: str = ""
+    model_base_url: str = ""
+    model_api_key: SecretStr = SecretStr("")
+    prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
+    image: str = DEFAULT_IMAGE
+    slots: int = Field(default=4, ge=1, le=1000)
+    allowed_roots: tuple[Path, ...] = ()
+    git_protocols: tuple[str, ...] = ("https", "ssh")
+    setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
+    drain_grace_s: float = Field(default=0.0, ge=0)  # how long tasks may go on after a stop; then they are given back
+    metrics_host: str = "127.0.0.1"
+
+    @field_validator("prices", mode="after")
+    @classmethod
+    def _from_file(cls, prices: dict[str, PriceRow] | str) -> dict[str, PriceRow]:
+        if isinstance(prices, dict):
+            return prices
+        try:
+            table: dict[str, Any] = tomllib.loads(Path(prices).read_text())
+        except (OSError, tomllib.TOMLDecodeError) as e:
+            raise ValueError(f"{prices} is no TOML file with prices: {e}") from e
+        return {model: PriceRow.model_validate(row) for model, row in table.items()}
+
+    @field_validator("model_api_key")
+    @classmethod
+    def _never_shown(cls, key: SecretStr) -> SecretStr:
+        register_secret(key.get_secret_value())
+        return key
+
+    @property
+    def cache_dir(self) -> Path:
+        return self.state_dir / "cache"
+
+    @property
+    def owners_dir(self) -> Path:
+        return self.state_dir / "owners"
+
+    @property
+    def price_rows(self) -> dict[str, PriceRow]:
+        return self.prices if isinstance(self.prices, dict) else {}

@@ -1,0 +1,74 @@
+"""`bash`: a shell command in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+
+from ..permissions.shell import Unparsable, commands
+from .base import Target, ToolContext, ToolResult
+from .paths import absolute, outside
+from .schema import count, parameters, text
+from .truncate import truncate
+
+DEFAULT_TIMEOUT_MS = 120_000
+MAX_TIMEOUT_MS = 600_000
+# They change nothing but where the next command runs, and every command that follows is judged by itself.
+UNJUDGED = frozenset({"cd", "pushd", "popd"})
+SPILL_FOLDER = "/tmp/tool-output"  # noqa: S108 - inside the sandbox
+
+
+class Bash:
+    name = "bash"
+    description = (
+        "Run a shell command in the sandbox; stdin is closed and there is no network. stdout and stderr come together,"
+        f" long output loses its beginning. Default time-out {DEFAULT_TIMEOUT_MS} ms, at most {MAX_TIMEOUT_MS} ms."
+        " Every call is a fresh shell: use workdir instead of cd. Use the file tools to read, search and edit."
+    )
+    parameters = parameters(
+        ["command"],
+        command=text("the command line"),
+        timeout=count("time-out in milliseconds"),
+        workdir=text(f"directory to run in (default {WORKSPACE})"),
+        description=text("what it does, in five to ten words"),
+    )
+    writes = True
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        """Each simple command by its text. What is more than a list of them is judged whole, and asks."""
+        around = outside(arguments.get("workdir", WORKSPACE))
+        try:
+            parts = commands(arguments["command"])
+        except Unparsable:
+            return [*around, Target("bash_unparsed", arguments["command"])]
+        judged = [part for part in parts if part.name not in UNJUDGED] or parts
+        return [*around, *(Target("bash", part.text) for part in judged)]
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return arguments.get("description") or arguments["command"][:100]
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        sandbox = await context.sandbox()
+        timeout_ms = min(arguments.get("timeout", DEFAULT_TIMEOUT_MS), MAX_TIMEOUT_MS)
+        cwd = absolute(arguments.get("workdir", WORKSPACE))
+        context.may_have_written = True
+        ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000))
+        metadata = {"exit_code": ended.exit_code, "timed_out": ended.timed_out, "duration_s": ended.duration_s}
+        return ToolResult(await _told(sandbox, call_id, ended, timeout_ms), self.title(arguments), metadata)
+
+
+async def _told(sandbox: Sandbox, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
+    output = ended.output.decode("utf-8", "replace").rstrip("\n")
+    cut = truncate(output, keep="tail")
+    parts = [cut.text or "(no output)"]
+    if cut.dropped_lines or ended.truncated_bytes:
+        kept_in = f"{SPILL_FOLDER}/{call_id}.txt"
+        await sandbox.write(kept_in, ended.output)
+        parts.insert(0, f"(the beginning was cut; up to 1 MiB of the output is in {kept_in}: grep it, or read parts)")
+    if ended.timed_out:
+        parts.append(f"(stopped: the command took longer than {timeout_ms} ms, and all its processes were ended)")
+    elif ended.exit_code:
+        parts.append(f"(exit code {ended.exit_code})")
+    return "\n".join(parts)

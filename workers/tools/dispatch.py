@@ -1,0 +1,143 @@
+"""Running the tool calls of one turn: together where that is safe, each answered in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from envelope.events import CallState, ToolCallChanged
+from repo.errors import RepoError
+from sandbox.errors import SandboxError, SandboxLost
+
+from ..llm.base import ToolCall
+from ..permissions.guard import Guard
+from .base import Target, Tool, ToolContext, ToolResult
+from .errors import ToolError
+from .schema import first_fault
+
+# What people see of an output in the event; the model gets the whole.
+SHOWN_CHARS = 400
+
+OnChange = Callable[[ToolCallChanged], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call that may run."""
+
+    call: ToolCall
+    tool: Tool
+    input: Mapping[str, object]
+    targets: Sequence[Target]
+
+
+async def run_calls(
+    calls: Sequence[ToolCall], tools: Mapping[str, Tool], context: ToolContext, guard: Guard, on_change: OnChange
+) -> list[ToolResult]:
+    """One result for each call, in their order.
+
+    What a model can mend (an unknown tool, bad arguments, a denied target, a tool's failure) is an error result. A
+    lost sandbox ends the task: `SandboxLost` is raised after the other calls were stopped.
+    """
+    prepared = [_prepare(call, tools, guard) for call in calls]
+    locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
+    running = [
+        asyncio.create_task(_answer(call, item, context, locks, on_change))
+        for call, item in zip(calls, prepared, strict=True)
+    ]
+    try:
+        return list(await asyncio.gather(*running))
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _prepare(call: ToolCall, tools: Mapping[str, Tool], guard: Guard) -> _Ready | ToolResult:
+    tool = tools.get(call.name) or tools.get(call.name.lower())
+    if tool is None:
+        return _mistake(f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
+    if call.input is None:
+        return _mistake(
+            f"the arguments of {tool.name} are not a JSON object: {call.arguments[:200]!r}; write them again"
+        )
+    if fault := first_fault(tool.parameters, call.input):
+        return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
+    targets = tool.targets(call.input)
+    if denied := guard.check(targets):
+        return ToolResult(denied.reason, title=tool.title(call.input), is_error=True)
+    return _Ready(call, tool, call.input, targets)
+
+
+def _mistake(reason: str) -> ToolResult:
+    return ToolResult(f"Error: {reason}.", is_error=True)
+
+
+def _locks(ready: Sequence[_Ready]) -> dict[str, asyncio.Lock]:
+    """A lock for each file that some call of this turn writes; who else touches it waits, in the order of the calls."""
+    written = {target.pattern for item in ready for target in item.targets if target.permission == "edit"}
+    return {path: asyncio.Lock() for path in sorted(written)}
+
+
+@asynccontextmanager
+async def _alone(targets: Sequence[Target], locks: Mapping[str, asyncio.Lock]) -> AsyncGenerator[None]:
+    async with AsyncExitStack() as held:
+        for path in sorted({target.pattern for target in targets} & locks.keys()):
+            await held.enter_async_context(locks[path])
+        yield
+
+
+async def _answer(
+    call: ToolCall,
+    item: _Ready | ToolResult,
+    context: ToolContext,
+    locks: Mapping[str, asyncio.Lock],
+    on_change: OnChange,
+) -> ToolResult:
+    if isinstance(item, ToolResult):
+        now_ms = _now_ms()
+        on_change(_ended(call, item, now_ms, now_ms))
+        return item
+    async with _alone(item.targets, locks):
+        started_ms, title = _now_ms(), item.tool.title(item.input)
+        on_change(
+            ToolCallChanged(
+                call_id=call.id,
+                tool=item.tool.name,
+                state=CallState.RUNNING,
+                title=title,
+                input=dict(item.input),
+                started_at_ms=started_ms,
+            )
+        )
+        result = await _run(item, context)
+        on_change(_ended(call, result, started_ms, _now_ms(), title=title))
+        return result
+
+
+async def _run(item: _Ready, context: ToolContext) -> ToolResult:
+    try:
+        return await item.tool.run(context, item.call.id, item.input)
+    except SandboxLost:
+        raise
+    except (ToolError, SandboxError, RepoError) as e:
+        return ToolResult(f"Error: {e}", title=item.tool.title(item.input), is_error=True)
+
+
+def _ended(call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *, title: str = "") -> ToolCallChanged:
+    return ToolCallChanged(
+        call_id=call.id,
+        tool=call.name,
+        state=CallState.ERROR if result.is_error else CallState.COMPLETED,
+        title=result.title or title,
+        output=result.content[:SHOWN_CHARS],
+        started_at_ms=started_ms,
+        ended_at_ms=ended_ms,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

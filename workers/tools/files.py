@@ -1,0 +1,81 @@
+"""What the file tools share: reading text whole, and knowing whether the agent has seen what it is about to change."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import posixpath
+
+from sandbox.base import MIB, Sandbox
+from sandbox.errors import PathError
+
+from .base import ToolContext
+from .errors import ToolError
+
+MAX_FILE_BYTES = 10 * MIB  # what one read may carry; larger files are for grep and the shell
+
+_BINARY_SUFFIXES = frozenset(
+    {".7z", ".a", ".bin", ".bmp", ".class", ".dll", ".dylib", ".exe", ".gif", ".gz", ".ico", ".jar", ".jpeg", ".jpg"}
+    | {".mp3", ".mp4", ".o", ".pdf", ".png", ".pyc", ".so", ".tar", ".wasm", ".webp", ".whl", ".xz", ".zip"}
+)
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
+SNIFFED_BYTES = 4096
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def load(sandbox: Sandbox, path: str) -> bytes:
+    """A file's whole content; `ToolError` says what to do when it cannot be had."""
+    entry = await sandbox.stat(path)
+    if entry.kind == "directory":
+        raise ToolError(f"{path} is a directory")
+    if entry.size_bytes > MAX_FILE_BYTES:
+        raise ToolError(f"{path} has {entry.size_bytes} bytes, too many to read; use grep, or bash with sed -n")
+    return await sandbox.read(path, max_bytes=MAX_FILE_BYTES)
+
+
+async def load_if_there(sandbox: Sandbox, path: str) -> bytes | None:
+    """The content, or None where there is nothing."""
+    try:
+        await sandbox.stat(path)
+    except PathError:
+        return None
+    return await load(sandbox, path)
+
+
+def require_seen(context: ToolContext, path: str, content: bytes) -> None:
+    """Refuse to change a file that the session has not read, or that is no longer what it read."""
+    seen = context.read_digests.get(path)
+    if seen is None:
+        raise ToolError(f"{path} was not read in this session; read it first")
+    if seen != digest(content):
+        raise ToolError(f"{path} has changed since it was read; read it again")
+
+
+async def store(context: ToolContext, path: str, content: bytes) -> None:
+    """Write a file and remember that the session knows its content."""
+    context.may_have_written = True
+    await (await context.sandbox()).write(path, content)
+    context.read_digests[path] = digest(content)
+
+
+def is_binary(path: str, content: bytes) -> bool:
+    """By a known suffix, a NUL byte, or more than 30 % control bytes at the start."""
+    head = content[:SNIFFED_BYTES]
+    if posixpath.splitext(path)[1].lower() in _BINARY_SUFFIXES or 0 in head:
+        return True
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
+    return controls > 0.3 * len(head)
+
+
+async def similar_names(sandbox: Sandbox, path: str) -> list[str]:
+    """Up to three paths in the same folder that the model may have meant."""
+    folder, name = posixpath.split(path)
+    try:
+        entries = await sandbox.list(folder)
+    except PathError:
+        return []
+    names = [posixpath.basename(entry.path) for entry in entries]
+    return [posixpath.join(folder, found) for found in difflib.get_close_matches(name, names, n=3)]

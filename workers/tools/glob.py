@@ -1,0 +1,42 @@
+"""`glob`: files by the pattern of their name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.base import WORKSPACE
+
+from .base import Target, ToolContext, ToolResult
+from .paths import absolute, outside
+from .schema import parameters, text
+
+MAX_PATHS = 100
+
+
+class Glob:
+    name = "glob"
+    description = (
+        "Find files by a glob pattern such as `**/*.py`. Files that .gitignore names are left out."
+        f" At most {MAX_PATHS} paths, absolute."
+    )
+    parameters = parameters(
+        ["pattern"], pattern=text("the glob"), path=text(f"absolute path of the directory (default {WORKSPACE})")
+    )
+    writes = False
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        return [*outside(arguments.get("path", WORKSPACE)), Target("glob", arguments["pattern"])]
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return arguments["pattern"]
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        sandbox, path = await context.sandbox(), absolute(arguments.get("path", WORKSPACE))
+        paths, more = await sandbox.glob(arguments["pattern"], path, limit=MAX_PATHS)
+        lines = [*paths, f"(only the first {MAX_PATHS} paths are shown; use a narrower pattern)"] if more else paths
+        return ToolResult(
+            "\n".join(lines) or "No files found.",
+            title=self.title(arguments),
+            metadata={"count": len(paths), "truncated": more},
+        )

@@ -1,0 +1,37 @@
+"""A tool's parameters as JSON Schema, and the check of a model's arguments against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import jsonschema
+from jsonschema.exceptions import ValidationError
+
+
+def parameters(required: Iterable[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+def text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def count(description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "description": description}
+
+
+def flag(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "description": description}
+
+
+def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
+    validator = jsonschema.Draft202012Validator(cast(dict[str, Any], schema))
+    faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))  # pyright: ignore[reportUnknownMemberType]
+    fault = next(iter(faults), None)
+    if fault is None:
+        return None
+    place = ".".join(str(part) for part in fault.absolute_path)
+    return f"{place}: {fault.message}" if place else fault.message

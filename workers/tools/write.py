@@ -1,0 +1,40 @@
+"""`write`: make or replace a whole file."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any
+
+from .base import Target, ToolContext, ToolResult
+from .files import load_if_there, require_seen, store
+from .paths import absolute, path_targets, relative
+from .schema import parameters, text
+
+
+class Write:
+    name = "write"
+    description = (
+        "Write a file, replacing what it held; folders are made. A file that exists must have been read first. Prefer"
+        " `edit` for changes to an existing file."
+    )
+    parameters = parameters(
+        ["filePath", "content"], filePath=text("absolute path of the file"), content=text("its whole new content")
+    )
+    writes = True
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        return path_targets("edit", arguments["filePath"])
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return relative(arguments["filePath"])
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        path, content = absolute(arguments["filePath"]), arguments["content"].encode()
+        before = await load_if_there(await context.sandbox(), path)
+        if before is not None:
+            require_seen(context, path, before)
+            if before.startswith(codecs.BOM_UTF8) and not content.startswith(codecs.BOM_UTF8):
+                content = codecs.BOM_UTF8 + content
+        await store(context, path, content)
+        return ToolResult(f"{'Wrote' if before is not None else 'Created'} {path}.", title=self.title(arguments))

@@ -1,0 +1,89 @@
+"""The sandbox of one attempt: opened at the first use, brought to where the work stands, closed in every case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from repo.patch import Patch
+from sandbox.base import Sandbox, SandboxDriver
+
+from .workspace import Prepared
+
+
+class Workbench:
+    """`prepare` makes the spec and is called once; `progress` is the diff of an earlier attempt on top of the base."""
+
+    def __init__(
+        self, driver: SandboxDriver, prepare: Callable[[], Awaitable[Prepared]], on_open: Callable[[int], None]
+    ) -> None:
+        """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed."""
+        self._driver = driver
+        self._prepare = prepare
+        self._on_open = on_open
+        self._prepared: Prepared | None = None
+        self._sandbox: Sandbox | None = None
+        self._opening = asyncio.Lock()
+        self._applying = asyncio.Lock()
+        self.progress = b""
+
+    @property
+    def is_open(self) -> bool:
+        return self._sandbox is not None
+
+    async def prepared(self) -> Prepared:
+        async with self._opening:
+            return await self._ready()
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox with the request's changes and the earlier progress in its workspace."""
+        async with self._opening:
+            if self._sandbox is None:
+                prepared = await self._ready()
+                sandbox = await self._driver.open(prepared.spec)
+                self._sandbox = sandbox
+                self._on_open(1)
+                await sandbox.apply(prepared.changes, as_base=True)
+                await sandbox.apply(self.progress)
+            return self._sandbox
+
+    async def apply(self, diff: bytes) -> None:
+        """Put a subagent's patch onto the workspace, one at a time; `PatchRefused` when it collides."""
+        sandbox = await self.sandbox()
+        async with self._applying:
+            await sandbox.apply(diff)
+
+    async def changes(self) -> bytes:
+        """What the work has changed so far, against the base with the request's changes; empty when nothing."""
+        prepared = await self.prepared()
+        if self._sandbox is None or prepared.spec.read_only or not prepared.spec.base:
+            return self.progress
+        return (await self._sandbox.snapshot()).diff
+
+    async def patch(self, allowed: Callable[[str], bool]) -> Patch | None:
+        """Stop what runs and take what changed; None when this workspace has no base, or nothing can have changed."""
+        prepared = await self.prepared()
+        untouched = self._sandbox is None and not self.progress
+        if untouched or prepared.spec.read_only or not prepared.spec.base:
+            return None
+        return await (await self.sandbox()).patch(allowed)
+
+    async def close(self) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            try:
+                await sandbox.close()
+            finally:
+                self._on_open(-1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _ready(self) -> Prepared:
+        if self._prepared is None:
+            self._prepared = await self._prepare()
+        return self._prepared

@@ -1,0 +1,122 @@
+"""From a request's `workspace` to a sandbox that can be opened: mirror, checkout, setup image, changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envelope.messages import Workspace
+from repo.bundle import bundle
+from repo.checkout import checkout
+from repo.mirror import Mirror, mirror_of
+from sandbox.base import Limits, SandboxSpec
+from sandbox.docker import DockerDriver
+from sandbox.setup import ensure_setup
+from sandbox.workspace import AGENT_GID, AGENT_UID
+from transport.base import Blobs
+
+from .errors import BadInput
+
+# All that commands find in their environment beside the image's own: nothing of the worker's, and nothing secret.
+SANDBOX_ENV: Mapping[str, str] = {
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",  # byte code in the workspace would stand in patches of careless projects
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What to open, and the diff that goes onto its base first (empty: none)."""
+
+    spec: SandboxSpec
+    changes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspaces:
+    """Prepares workspaces on this machine. `allowed_roots` are the folders of the host that requests may name."""
+
+    driver: DockerDriver
+    blobs: Blobs
+    cache_dir: Path
+    image: str
+    allowed_roots: tuple[Path, ...] = ()
+    protocols: tuple[str, ...] = ("https", "ssh")
+    setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+
+    async def prepare(
+        self, workspace: Workspace | None, *, read_only: bool, limits: Limits, labels: Mapping[str, str]
+    ) -> Prepared:
+        """`BadInput` for what a caller may not ask for; errors of `repo` and `sandbox` for what fails."""
+        empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
+        if workspace is None:
+            return Prepared(empty)
+        mirror = await self._mirror(workspace)
+        commit = await mirror.resolve(workspace.base)
+        folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
+        image = await ensure_setup(
+            self.driver,
+            image=self.image,
+            checkout=folder,
+            commit=commit,
+            repository_key=mirror.key,
+            commands=workspace.setup,
+            egress_hosts=self.setup_hosts,
+        )
+        changes = await self.blobs.get(workspace.changes) if workspace.changes else b""
+        return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), changes)
+
+    async def _mirror(self, workspace: Workspace) -> Mirror:
+        if workspace.credentials:
+            raise BadInput(
+                f"this worker knows no credentials named {workspace.credentials!r}",
+                hint="use a repository that needs none, or a bundle",
+            )
+        match workspace:
+            case Workspace(url=str(url), bundle=None, path=None):
+                return await mirror_of(self.cache_dir, url=url, commit=workspace.base, protocols=self.protocols)
+            case Workspace(url=None, bundle=str(ref), path=None):
+                file = await self._bundle_file(ref)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+            case Workspace(url=None, bundle=None, path=str(path)):
+                file = await self._bundled(Path(path), workspace.base)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+            case _:
+                raise BadInput("a workspace needs exactly one of url, bundle and path")
+
+    async def _bundle_file(self, ref: str) -> Path:
+        """A bundle travels once to each machine, however many tasks start from it."""
+        target = self._bundles() / f"{ref.removeprefix('sha256:')}.bundle"
+        if not target.exists():
+            await asyncio.to_thread(_write_whole, target, await self.blobs.get(ref))
+        return target
+
+    async def _bundled(self, path: Path, commit: str) -> Path:
+        """A repository of this host, by way of a bundle: nothing of its configuration is ever used."""
+        real = await asyncio.to_thread(path.resolve)
+        if not any(real.is_relative_to(root.resolve()) for root in self.allowed_roots):
+            raise BadInput(
+                f"the path {str(path)!r} is not under a folder that this worker may read",
+                hint="ask the operator to add it to MUSTER_ALLOWED_ROOTS, or send a bundle",
+            )
+        target = self._bundles() / f"{commit}.bundle"
+        if not target.exists():
+            await bundle(real, commit, target)
+        return target
+
+    def _bundles(self) -> Path:
+        folder = self.cache_dir / "bundles"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _write_whole(target: Path, content: bytes) -> None:
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(target)
