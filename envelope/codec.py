@@ -52,15 +52,18 @@ def decode(data: bytes, *, keyring: Keyring | None = None) -> Message:
     if keyring is not None:
         keyring.verify(body, key_id, mac)
     fields = _unpack(body)
-    if not isinstance(fields, dict) or fields.get("kind") not in _KINDS:  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(fields, dict):
         raise DecodeError("the message is of no known kind")
+    fields = cast(dict[str, Any], fields)
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise DecodeError("the message is of no known kind")
+    # what stands beside the body, never what a body says of itself
+    fields["signature"] = Signature(key_id=key_id, mac=mac) if mac else None
     try:
-        message = _KINDS[cast(str, fields["kind"])].model_validate(fields)
+        return _KINDS[kind].model_validate(fields)
     except (ValidationError, RecursionError) as error:
         raise DecodeError(f"the message does not fit its schema: {_first_fault(error)}") from error
-    if isinstance(message, TaskRequest) and mac:
-        return message.model_copy(update={"signature": Signature(key_id=key_id, mac=mac)})
-    return message
 
 
 def decode_request(data: bytes, *, keyring: Keyring | None = None) -> TaskRequest:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envelope.budget import Metrics
+from envelope.errors import ErrorCode
 from envelope.events import ChildEnded, ChildSpawned, Event
 from envelope.ids import content_key, new_task_id
 from envelope.lifecycle import State
@@ -205,14 +206,18 @@ async def open_driver(delivery: Delivery, office: Office) -> Driver:
     return Driver(office, delivery, skew_ms=now_ms - time.monotonic_ns() // 1_000_000)
 
 
+# A cancelled tree reaches the children first: what a driver then hears of them must not make its own end an error.
+_STATE_OF = {ErrorCode.CANCELLED: State.CANCELLED, ErrorCode.DEADLINE: State.EXPIRED}
+
+
 def ended_with(driver: Driver, *errors: ErrorInfo, **fields: Any) -> TaskResult:
-    """The driver's result: completed without errors, else `error`. Its metrics are its own; children have theirs."""
+    """The driver's result, in the state that its first error says. Its metrics are its own; children have theirs."""
     claim = driver.delivery.claim
     return TaskResult(
         trace_id=claim.lease.trace_id,
         task_id=claim.lease.task_id,
         attempt=claim.lease.attempt,
-        status=State.ERROR if errors else State.COMPLETED,
+        status=_STATE_OF.get(errors[0].code, State.ERROR) if errors else State.COMPLETED,
         errors=errors,
         metrics=Metrics(
             latency_ms=max(0, driver.now_ms - claim.started_at_ms),

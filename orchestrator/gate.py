@@ -26,7 +26,7 @@ from .submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 
 
-class Tests(Wire):
+class Counts(Wire):
     passed: int = 0
     failed: int = 0
     errors: int = 0
@@ -43,7 +43,7 @@ class Step(Wire):
     exit_code: int | None = None
     timed_out: bool = False
     output_tail: str = ""
-    tests: Tests | None = None
+    tests: Counts | None = None
 
     @property
     def passed(self) -> bool:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from arq import cron
-from arq.connections import RedisSettings, create_pool
+from arq.connections import ArqRedis, RedisSettings, create_pool
 from arq.worker import Worker
 
 from envelope.lifecycle import TERMINAL
@@ -28,25 +28,32 @@ POLL_S = 5.0
 ORPHANS_LOOKED_AT = 1_000
 
 
-async def run_jobs(transport: Transport, settings: Settings) -> None:
-    """Until cancelled. A job that fails is logged by arq, and runs again in the next minute."""
-    url = settings.redis_url or url_of(settings.state_dir)
-    queue = f"muster:{settings.fleet}:jobs"
-    pool = await create_pool(
-        RedisSettings.from_dsn(url),
+async def connect_jobs(settings: Settings) -> ArqRedis:
+    """The fleet's own job queue; what stands in it is JSON."""
+    return await create_pool(
+        RedisSettings.from_dsn(settings.redis_url or url_of(settings.state_dir)),
         job_serializer=_to_json,
         job_deserializer=json.loads,
-        default_queue_name=queue,
+        default_queue_name=f"muster:{settings.fleet}:jobs",
     )
+
+
+def job_name(settings: Settings, name: str) -> str:
+    """arq keeps all jobs of a server in one name space: without the fleet in it, two fleets would share a sweep."""
+    return f"muster:{settings.fleet}:{name}"
+
+
+async def run_jobs(transport: Transport, settings: Settings) -> None:
+    """Until cancelled. A job that fails is logged by arq, and runs again in the next minute."""
 
     async def sweep_job(ctx: dict[Any, Any], *_args: Any, **_more: Any) -> int:
         return await sweep(transport)
 
+    pool = await connect_jobs(settings)
     worker = Worker(
-        # arq keeps all jobs of a server in one name space: without the fleet in it, two fleets would share a sweep
-        cron_jobs=[cron(sweep_job, name=f"{queue}:sweep", second=0)],
+        cron_jobs=[cron(sweep_job, name=job_name(settings, "sweep"), second=0)],
         redis_pool=pool,
-        queue_name=queue,
+        queue_name=pool.default_queue_name,
         handle_signals=False,
         job_timeout=JOB_TIMEOUT_S,
         poll_delay=POLL_S,

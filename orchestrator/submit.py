@@ -131,10 +131,9 @@ def batch_request(
     repositories: Sequence[RepositoryInput],
     *,
     settings: Settings,
-    retry_of: str | None = None,
     sender: str = "cli",
 ) -> TaskRequest:
-    """A batch. The same file on the same commits has the same key; to repeat one that failed, name it in `retry_of`."""
+    """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
     content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     places = [f"{repository.name}\n{repository.base}" for repository in repositories]
     params = BatchParams(spec=spec, repositories=tuple(repositories))
@@ -147,8 +146,7 @@ def batch_request(
         auth_scope=FULL_SCOPE,
         budget=Budget(max_cost_microusd=limits.budget_microusd(settings.budget_microusd)),
         deadline_ms=limits.deadline_ms(settings.deadline_ms),
-        idempotency_key=content_key("batch", content, *places, *([retry_of] if retry_of else [])),
-        retry_of=retry_of,
+        idempotency_key=content_key("batch", content, *places),
         tenant=settings.tenant,
         sender=sender,
     )

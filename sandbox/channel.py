@@ -10,6 +10,7 @@ import asyncio
 import json
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -104,8 +105,13 @@ class Channel:
             self._calls.pop(call_id, None)
         return Reply(_checked(header), bytes(call.body))
 
-    async def close(self) -> None:
+    def give_up(self) -> None:
+        """Fail every call from now on, and report no loss: whoever closes the sandbox knows."""
+        self._on_lost = lambda: None
         self._fail(SandboxLost("The sandbox was closed."))
+
+    async def close(self) -> None:
+        self.give_up()
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         await self._stream.close()
@@ -124,7 +130,8 @@ class Channel:
         """Tell the server, and do not wait: an unanswered cancel is answered by closing the sandbox."""
         if self._lost is None:
             cancel_id, self._next_id = self._next_id, self._next_id + 1
-            await self._write(encode({"id": cancel_id, "op": "cancel", "target": call_id}, b""))
+            with suppress(SandboxLost):  # then there is nothing left to cancel
+                await self._write(encode({"id": cancel_id, "op": "cancel", "target": call_id}, b""))
 
     async def _write(self, data: bytes) -> None:
         try:

@@ -1,8 +1,4 @@
-"""The Docker driver, and the dozen calls that it needs of the engine.
-
-The only file that names the engine's client library. Every call is bounded in time, and raises `EngineUnavailable`,
-`ImageMissing` or `SandboxError`.
-"""
+"""Docker's engine, in the dozen calls that a driver needs. The only file that names its client library."""
 
 # The library types its parameters loosely; what leaves this file is checked again.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,33 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-import uuid
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
 
-from .base import Capabilities, SandboxSpec
-from .channel import Channel
-from .container import EGRESS_FOLDER, Opening, container_config
-from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
+from .driver import ContainerDriver
+from .engine import Labelled
 from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
-from .opened import OpenSandbox
-from .reaper import Labelled, reap
-from .tools import ToolClient
-from .toolserver import install_server
-from .workspace import create_workspace, remove_workspace
 
-STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
-START_TIMEOUT_S = 30.0
-EXPIRY_GRACE_S = 60  # after its own timer should have ended it, anybody may remove it
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
+VOLUME_RETRY_S = 0.05
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
 NOT_FOUND, CONFLICT, UNREACHABLE = 404, 409, 900  # the last is the client library's own
 STDERR = 2
@@ -82,6 +66,8 @@ class AttachedStream:
 
 
 class Engine:
+    """See `ContainerEngine`."""
+
     def __init__(self) -> None:
         self._client: aiodocker.Docker | None = None
 
@@ -90,7 +76,6 @@ class Engine:
             await client.containers.create(dict(config), name=name)
 
     async def start(self, name: str) -> AttachedStream:
-        """Attach first, so that no byte is missed."""
         async with self._call() as client:
             own = aiodocker.Docker(api_version=client.api_version)
             stream = own.containers.container(name).attach(stdin=True, stdout=True, stderr=True)
@@ -104,7 +89,6 @@ class Engine:
             return attached
 
     async def remove(self, name: str) -> None:
-        """Kill and remove a container, and wait until it is gone. One that is gone already is fine."""
         async with self._call(ignore=(NOT_FOUND,)) as client:
             container = client.containers.container(name)
             try:
@@ -116,13 +100,34 @@ class Engine:
 
     async def remove_volume(self, name: str) -> None:
         async with self._call(ignore=(NOT_FOUND,)) as client:
-            await (await client.volumes.get(name)).delete()
+            while True:
+                try:
+                    return await (await client.volumes.get(name)).delete()
+                except aiodocker.DockerError as error:
+                    if error.status != CONFLICT:
+                        raise
+                # The engine forgets a container a moment before it lets go of its volumes, and no event says when.
+                await asyncio.sleep(VOLUME_RETRY_S)
+
+    async def pause(self, name: str) -> None:
+        async with self._call() as client:
+            await client.containers.container(name).pause()
+
+    async def resume(self, name: str) -> None:
+        async with self._call() as client:
+            await client.containers.container(name).unpause()
 
     async def mountpoint(self, volume: str) -> Path:
-        """Where the engine keeps the volume mounted on its host."""
         async with self._call() as client:
             details: dict[str, Any] = await (await client.volumes.get(volume)).show()
-            return Path(str(details["Mountpoint"]))
+        path = Path(str(details["Mountpoint"]))
+        # Not mounted is empty, and an empty workspace would read as one whose every file was deleted.
+        if await asyncio.to_thread(os.path.ismount, path):
+            return path
+        if await asyncio.to_thread(os.path.exists, path):
+            raise SandboxLost("The sandbox is gone.")
+        hint = "patches need the engine on this host, and a worker that runs as root"
+        raise SandboxError("The workspace cannot be read from this host.", hint=hint)
 
     async def containers(self, label: str) -> list[Labelled]:
         async with self._call() as client:
@@ -135,7 +140,6 @@ class Engine:
             return [Labelled(str(each["Name"]), each["Labels"]) for each in found["Volumes"] or []]
 
     async def image_id(self, image: str) -> str | None:
-        """None when the engine has no such image."""
         async with self._call(ignore=(NOT_FOUND,)) as client:
             return str((await client.images.inspect(image))["Id"])
         return None
@@ -175,114 +179,23 @@ class Engine:
         return self._client
 
 
-def _translated(error: aiodocker.DockerError) -> SandboxError:
-    if error.status == UNREACHABLE:
-        return EngineUnavailable("The Docker engine cannot be reached.", hint=ENGINE_HINT)
-    if error.status == NOT_FOUND and "o such image" in error.message:
-        return ImageMissing(f"The engine has no such image: {error.message}.", hint="run `muster sandbox build`")
-    return SandboxError(f"The Docker engine refused: {error.message.strip()}.")
-
-
-class DockerDriver:
-    """Sandboxes as containers of the engine on this host. `async with` closes all that are still open.
-
-    `state_dir` holds what the engine mounts, so the engine must see it under the same path. `owner` names this worker
-    for `reap`; two that live at once need two names. `runtime` is an OCI runtime that the engine knows, such as runsc.
-    `allow_private_egress` lets the egress proxy connect to private addresses: for an operator's own package index.
-    """
+class DockerDriver(ContainerDriver):
+    """Sandboxes as containers of the Docker engine on this host."""
 
     name = "docker"
 
     def __init__(
         self, state_dir: Path, owner: str, runtime: str | None = None, *, allow_private_egress: bool = False
     ) -> None:
-        self.state_dir = state_dir.absolute()
-        self.engine = Engine()
-        self._owner = owner
-        self._runtime = runtime
-        self._allow_private_egress = allow_private_egress
-        self._open: dict[str, OpenSandbox | None] = {}  # None while it opens
-        self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
-        self._background: set[asyncio.Task[None]] = set()
-
-    async def open(
-        self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
-    ) -> OpenSandbox:
-        """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
-        sandbox_id = f"muster-{uuid.uuid4().hex}"
-        self._open[sandbox_id] = None
-        async with AsyncExitStack() as undo:
-            undo.callback(self._open.pop, sandbox_id, None)
-            workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
-            undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
-            expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
-            server = install_server(self.state_dir)
-            opening = Opening(
-                sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
-            )
-            channel = await self._start(opening, undo)
-            proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-            env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
-            work_tree = partial(self.engine.mountpoint, sandbox_id)
-            destroy = undo.pop_all().aclose
-            sandbox = OpenSandbox(sandbox_id, spec, channel, env, work_tree, destroy, lambda: proxy.refused)
-            self._open[sandbox_id] = sandbox
-            return sandbox
-        raise AssertionError("unreachable")  # an exit stack swallows nothing here; for the type checker
-
-    def capabilities(self) -> Capabilities:
-        limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})
-        return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
-
-    async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
-        return await reap(self.engine, self.state_dir, owner=owner, now_s=now_s, spare=self._open.keys())
-
-    async def close(self) -> None:
-        opened = [sandbox for sandbox in self._open.values() if sandbox is not None]
-        await asyncio.gather(*(sandbox.close() for sandbox in opened), *self._background, return_exceptions=True)
-        await self.engine.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
-        """Create, attach, start, and wait until the tool server listens."""
-        name = opening.sandbox_id
-        undo.push_async_callback(self.engine.remove_volume, name)
-        undo.push_async_callback(self.engine.remove, name)
-        async with self._starts:
-            await self.engine.create(name, container_config(opening))
-            stream = await self.engine.start(name)
-            channel = Channel(stream, on_lost=partial(self._kill_soon, name))
-            undo.push_async_callback(channel.close)
-            try:
-                await channel.ready(START_TIMEOUT_S)
-            except SandboxLost as lost:
-                said = stream.complaint.decode(errors="replace").strip() or str(lost)
-                hint = "the image needs python3 of version 3.9 or later"
-                raise SandboxError(f"The sandbox did not start: {said}", hint=hint) from lost
-        return channel
-
-    def _kill_soon(self, name: str) -> None:
-        """A lost sandbox is not waited for: its owner closes it, or the reaper does."""
-        removal = asyncio.create_task(self._remove_quietly(name))
-        self._background.add(removal)
-        removal.add_done_callback(self._background.discard)
-
-    async def _remove_quietly(self, name: str) -> None:
-        with suppress(SandboxError):  # closing tries again, and raises
-            await self.engine.remove(name)
+        """See `ContainerDriver`."""
+        super().__init__(Engine(), state_dir, owner, runtime, allow_private_egress=allow_private_egress)
 
 
-async def _open_egress(
-    proxy: EgressProxy, folder: Path, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
-) -> dict[str, str]:
-    """Open the one way out; what a command needs in its environment to find it."""
-    undo.push_async_callback(proxy.close)
-    await proxy.start(folder / SOCKET_NAME)
-    has_bundle = copy_ca_bundle(ca_bundle, folder)
-    port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
-    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None)
+def _translated(error: aiodocker.DockerError) -> SandboxError:
+    if error.status == UNREACHABLE:
+        return EngineUnavailable("The Docker engine cannot be reached.", hint=ENGINE_HINT)
+    if error.status == NOT_FOUND and "o such image" in error.message:
+        return ImageMissing(f"The engine has no such image: {error.message}.", hint="run `muster sandbox build`")
+    if error.status == NOT_FOUND and "o such" in error.message:  # a container or a volume
+        return SandboxLost("The sandbox is gone.")
+    return SandboxError(f"The Docker engine refused: {error.message.strip()}.")

@@ -25,6 +25,8 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 30.0
 CHUNK_BYTES = 64 * 1024
+MAX_REFUSED = 100  # for a hint; a command that asks for a million names must not fill this process
+MAX_NAME_CHARS = 260  # the longest name that DNS knows, and a port
 MAX_CONNECTIONS = 64  # an installer opens ten or so
 # Where a machine keeps what was never meant for strangers: itself, its neighbours, its cloud's metadata service.
 PRIVATE_NETWORKS = tuple(
@@ -148,8 +150,12 @@ class EgressProxy:
     def _require_allowed(self, host: str, port: int) -> None:
         if f"{host}:{port}" in self._hosts or (host in self._hosts and port in WEB_PORTS):
             return
-        self.refused.add(f"{host}:{port}")
+        self._note_refused(host, port)
         raise _Refused(f"{host}:{port} may not be reached from this sandbox.")
+
+    def _note_refused(self, host: str, port: int) -> None:
+        if len(self.refused) < MAX_REFUSED:
+            self.refused.add(f"{host}:{port}"[:MAX_NAME_CHARS])
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
@@ -159,7 +165,7 @@ class EgressProxy:
         addresses = [str(entry[4][0]) for entry in found]
         allowed = [address for address in addresses if self._allow_private or not is_private(address)]
         if not allowed:
-            self.refused.add(f"{host}:{port}")
+            self._note_refused(host, port)
             raise _Refused(f"{host} stands on a private address.")
         for address in allowed:
             with suppress(OSError):

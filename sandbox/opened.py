@@ -1,9 +1,9 @@
-"""An open sandbox: tools inside, a workspace outside, and one way to end both. Knows no engine."""
+"""An open sandbox: tools inside, a workspace outside, and one way to end both."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from collections.abc import Callable, Coroutine, Mapping, Set
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,8 +12,9 @@ from repo.errors import PatchRefused, RepoError
 from repo.git import git
 from repo.patch import Patch, apply_to_tree, extract_patch
 
-from .base import Command, SandboxSpec
+from .base import WORKSPACE, Command, SandboxSpec
 from .channel import Channel
+from .engine import ContainerEngine
 from .errors import SandboxError
 from .tools import ToolClient
 
@@ -22,7 +23,7 @@ APPLY_TIMEOUT_S = 120.0
 
 
 class OpenSandbox(ToolClient):
-    """See `Sandbox` for what the calls promise. What they need of the engine comes in as two functions."""
+    """See `Sandbox` for what the calls promise."""
 
     def __init__(
         self,
@@ -30,18 +31,16 @@ class OpenSandbox(ToolClient):
         spec: SandboxSpec,
         channel: Channel,
         env: Mapping[str, str],
-        work_tree: Callable[[], Awaitable[Path]],
+        engine: ContainerEngine,
         destroy: Callable[[], Coroutine[Any, Any, None]],
-        refused_hosts: Callable[[], Set[str]],
+        refused_hosts: Set[str],
     ) -> None:
-        """`work_tree` finds the mounted workspace on this host; `destroy` removes all that was made for it;
-        `refused_hosts` are those that its commands asked for in vain.
-        """
+        """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain."""
         super().__init__(channel, env)
         self.id = sandbox_id
         self._spec = spec
         self._base = spec.base
-        self._work_tree = work_tree
+        self._engine = engine
         self._destroy = destroy
         self.refused_hosts = refused_hosts
         self._closing: asyncio.Task[None] | None = None
@@ -54,11 +53,19 @@ class OpenSandbox(ToolClient):
         self._base = base
 
     async def snapshot(self) -> Patch:
-        return await self._extract(None)
+        """Frozen meanwhile: a command that swaps a file for a link while the host reads would have it read another."""
+        await self._engine.pause(self.id)
+        try:
+            return await self._extract(None)
+        finally:
+            await self._engine.resume(self.id)
 
     async def patch(self, allowed: Callable[[str], bool]) -> Patch:
         await self.kill_all()
-        return await self._extract(allowed)
+        patch = await self._extract(allowed)
+        # Alive now is mounted all the while: had the container ended, every file would have read as deleted.
+        await self.stat(WORKSPACE)
+        return patch
 
     async def close(self) -> None:
         """One task does it, however often it is asked for; a cancelled caller does not stop it half-way."""
@@ -82,7 +89,7 @@ class OpenSandbox(ToolClient):
     async def _apply_from_outside(self, diff: bytes) -> None:
         """A read-only workspace has no writer, so that its tree holds still while the host writes. Git's hardened
         runner refuses paths that leave the tree or go through a link."""
-        work_tree = await self._work_tree()
+        work_tree = await self._engine.mountpoint(self.id)
         try:
             await git(*APPLY, git_dir=self._git_dir(), work_tree=work_tree, cwd=work_tree, stdin=diff)
         except RepoError as error:
@@ -95,7 +102,7 @@ class OpenSandbox(ToolClient):
         return await extract_patch(
             git_dir=self._git_dir(),
             base=self._base,
-            work_tree=await self._work_tree(),
+            work_tree=await self._engine.mountpoint(self.id),
             index_seed=seed,
             allowed=allowed,
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from .container import EXPIRY_LABEL, OWNER_LABEL
+from .engine import ContainerEngine, Labelled
 from .workspace import remove_workspace
 
 # Between making its folders and making its container, a sandbox has neither label nor volume. That takes
@@ -17,25 +17,8 @@ from .workspace import remove_workspace
 ORPHAN_AGE_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A container or a volume of ours, by its sandbox's id."""
-
-    sandbox_id: str
-    labels: Mapping[str, str]
-
-
-class Reapable(Protocol):
-    """What a reaper needs of an engine."""
-
-    async def containers(self, label: str) -> list[Labelled]: ...
-    async def volumes(self, label: str) -> list[Labelled]: ...
-    async def remove(self, name: str) -> None: ...
-    async def remove_volume(self, name: str) -> None: ...
-
-
 async def reap(
-    engine: Reapable, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
+    engine: ContainerEngine, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
 ) -> list[str]:
     """The ids that went: expired ones of any owner, and with `owner` all of that owner but those in `spare`."""
     gone: set[str] = set()
@@ -68,7 +51,10 @@ def _remove_orphans(folder: Path, kept: Collection[str]) -> list[str]:
     if not folder.exists():
         return []
     oldest_s = time.time() - ORPHAN_AGE_S
-    orphans = [each for each in folder.iterdir() if each.name not in kept and each.stat().st_mtime < oldest_s]
-    for orphan in orphans:
-        remove_workspace(orphan)
-    return [orphan.name for orphan in orphans]
+    removed: list[str] = []
+    for each in folder.iterdir():
+        with suppress(FileNotFoundError):  # another reaper was faster
+            if each.name not in kept and each.stat().st_mtime < oldest_s:
+                remove_workspace(each)
+                removed.append(each.name)
+    return removed

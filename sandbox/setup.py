@@ -15,7 +15,7 @@ from pathlib import Path
 from repo.lock import file_lock
 
 from .base import Command, ExecResult, Limits, OnOutput, SandboxSpec
-from .docker import DockerDriver
+from .driver import ContainerDriver
 from .errors import ImageMissing, SetupFailed
 from .index import PackageIndex, host_index
 from .opened import OpenSandbox
@@ -27,7 +27,7 @@ TAIL_BYTES = 4000
 
 
 async def ensure_setup(
-    driver: DockerDriver,
+    driver: ContainerDriver,
     *,
     image: str,
     checkout: Path,
@@ -71,7 +71,7 @@ def setup_key(image_id: str, repository_key: str, commit: str, commands: Sequenc
 
 
 async def _make(
-    driver: DockerDriver,
+    driver: ContainerDriver,
     tag: str,
     spec: SandboxSpec,
     index: PackageIndex,
@@ -96,6 +96,6 @@ async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_outpu
         else f"ended with exit code {result.exit_code}"
     )
     tail = result.output[-TAIL_BYTES:].decode(errors="replace")
-    refused = sandbox.refused_hosts()
+    refused = sandbox.refused_hosts
     hint = f"it asked for {', '.join(sorted(refused))}, which setup may not reach" if refused else ""
     raise SetupFailed(f"The setup command `{command}` {how}.", output=tail, hint=hint)

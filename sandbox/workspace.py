@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,5 +62,6 @@ def create_workspace(state_dir: Path, sandbox_id: str, checkout: Path | None) ->
 
 def remove_workspace(folder: Path) -> None:
     """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    while folder.exists():
+        with suppress(FileNotFoundError):  # a second reaper is at it too: whoever is last finds nothing
+            shutil.rmtree(folder)

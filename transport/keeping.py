@@ -55,11 +55,11 @@ class KeeperThread:
 
     def _end(self) -> None:
         try:
-            self._keeper.close()
+            self._keeper.interrupt()
         except TransportError:
-            pass  # the server is gone, and with it what the thread waits for: its socket's time-out ends it
-        else:
-            self._thread.join()
+            return  # the server is gone; the thread is a daemon, and its socket's time-out ends its wait
+        self._thread.join()
+        self._keeper.close()
 
     def _run(self) -> None:
         while not self._stopped.is_set():

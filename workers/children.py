@@ -91,7 +91,8 @@ class QueuedChildren:
             auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names),
             budget=child_budget(parent.budget, self.attempt.reporter.metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
-            idempotency_key=content_key(parent.task_id, child.call_id),
+            # a call's id alone is not enough: some providers count them from 0 in every turn
+            idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt),
             priority=parent.priority,
             tenant=parent.tenant,
             model=agent.model or parent.model,

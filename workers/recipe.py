@@ -71,7 +71,9 @@ def parse_recipe(params: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(params)
     except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
+        faults = e.errors(include_url=False, include_input=False)
+        # A misspelt key is also a missing one, and the misspelling is what helps.
+        fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
         where = ".".join(map(str, fault["loc"]))
         raise BadInput(
             f"the recipe's {where}: {fault['msg']}", hint=f"known keys: {', '.join(Recipe.model_fields)}"

@@ -25,7 +25,7 @@ class Workbench:
         self._prepared: Prepared | None = None
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
-        self._applying = asyncio.Lock()
+        self._tree = asyncio.Lock()  # who takes or changes the whole work tree does so alone
         self.progress = b""
 
     @property
@@ -51,7 +51,7 @@ class Workbench:
     async def apply(self, diff: bytes) -> None:
         """Put a subagent's patch onto the workspace, one at a time; `PatchRefused` when it collides."""
         sandbox = await self.sandbox()
-        async with self._applying:
+        async with self._tree:
             await sandbox.apply(diff)
 
     async def changes(self) -> bytes:
@@ -59,7 +59,8 @@ class Workbench:
         prepared = await self.prepared()
         if self._sandbox is None or prepared.spec.read_only or not prepared.spec.base:
             return self.progress
-        return (await self._sandbox.snapshot()).diff
+        async with self._tree:
+            return (await self._sandbox.snapshot()).diff
 
     async def patch(self, allowed: Callable[[str], bool]) -> Patch | None:
         """Stop what runs and take what changed; None when this workspace has no base, or nothing can have changed."""

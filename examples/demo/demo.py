@@ -19,7 +19,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DEMO = ROOT / ".demo"
-PACKAGE = DEMO / "more-itertools"
 BIN = Path(sys.executable).parent
 
 GOAL = (
@@ -32,46 +31,46 @@ SETUP = "pip install six"
 IDENTITY = {
     "GIT_AUTHOR_NAME": "demo", "GIT_AUTHOR_EMAIL": "demo@localhost", "GIT_AUTHOR_DATE": "2019-01-05T00:00:00Z",
     "GIT_COMMITTER_NAME": "demo", "GIT_COMMITTER_EMAIL": "demo@localhost", "GIT_COMMITTER_DATE": "2019-01-05T00:00:00Z",
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull,
 }  # fmt: skip
 
 
 def main() -> int:
-    fetch_package()
+    package = fetch_package(DEMO)
     with model() as model_environment:
         environment = {**os.environ, "MUSTER_STATE_DIR": str(DEMO / "state"), **model_environment}
-        muster(
-            "down", environment=environment, quiet=True
-        )  # a fleet that an interrupted demo left would know no new model
+        # a fleet that an interrupted demo left behind would ask a model server that is gone
+        muster("down", environment=environment, quiet=True)
         try:
-            heading(
-                "a. A refactoring batch without a model: one shard per module, merged, proven by the package's own tests"
-            )
+            heading("a. A refactoring batch without a model: a shard per module, merged, proven by the package's tests")
             if code := muster("batch", "run", str(HERE / "batch.toml"), environment=environment):
                 return code
             heading("b. A fan-out with a model: one agent asks three others, edits, and the platform checks its work")
             return muster(
-                "run", GOAL, "--repo", str(PACKAGE), "--setup", SETUP, "--gate", TESTS, environment=environment
+                "run", GOAL, "--repo", str(package), "--setup", SETUP, "--gate", TESTS, environment=environment
             )
         finally:
             muster("down", environment=environment, quiet=True)
 
 
-def fetch_package() -> None:
+def fetch_package(folder: Path) -> Path:
     """The archive from the package index, checked by its hash, unpacked and committed; once."""
-    if (PACKAGE / ".git").is_dir():
-        return
-    DEMO.mkdir(exist_ok=True)
+    package = folder / "more-itertools"
+    if (package / ".git").is_dir():
+        return package
+    folder.mkdir(exist_ok=True)
     say("fetching the package (its archive is pinned by hash in examples/demo/package.txt)")
     run(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps",
-        "--no-binary", "more-itertools", "--dest", str(DEMO), "--requirement", str(HERE / "package.txt"))  # fmt: skip
-    archive = next(DEMO.glob("more-itertools-*.tar.gz"))
+        "--no-binary", "more-itertools", "--dest", str(folder), "--requirement", str(HERE / "package.txt"))  # fmt: skip
+    archive = next(folder.glob("more-itertools-*.tar.gz"))
     with tarfile.open(archive) as files:
-        files.extractall(DEMO / "unpacked", filter="data")
-    (source,) = (DEMO / "unpacked").iterdir()
+        files.extractall(folder / "unpacked", filter="data")
+    (source,) = (folder / "unpacked").iterdir()
     for words in (["init", "--quiet", "--initial-branch", "main"], ["add", "--all"],
                   ["commit", "--quiet", "--message", f"{source.name} as published"]):  # fmt: skip
         run("git", "-C", str(source), *words, environment={**os.environ, **IDENTITY})
-    source.rename(PACKAGE)
+    source.rename(package)
+    return package
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ def shard_request(
         prompt=step.prompt.replace("{path}", piece.path) if step.prompt else "",
         params=_recipe_params(spec.steps, piece) if step.recipe else {},
         workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands),
-        auth_scope=_scope_of(step, piece),
+        auth_scope=_scope_of(step, spec.shards, piece),
         budget=budget,
         deadline_ms=deadline_ms,
         intent=f"shard {repository.name}:{piece.key}"[:200],
@@ -85,8 +85,9 @@ def shard_request(
 
 def shard_key(piece: Piece, spec: BatchSpec, repository: RepositoryInput, *, model: str) -> str:
     """Made of what the shard's work is: the same steps on the same file at the same commit are done once."""
-    steps = json.dumps([[step.model_dump(mode="json") for step in spec.steps], spec.setup.commands, model])
-    return content_key("shard", steps, repository.name, repository.base, piece.key)
+    steps = [step.model_dump(mode="json") for step in spec.steps]
+    work = json.dumps([steps, spec.setup.commands, spec.shards.also_edit, model])
+    return content_key("shard", work, repository.name, repository.base, piece.key)
 
 
 def _recipe_params(steps: Sequence[Step], piece: Piece) -> dict[str, Any]:
@@ -96,8 +97,9 @@ def _recipe_params(steps: Sequence[Step], piece: Piece) -> dict[str, Any]:
     return {"commands": commands, "ok_exit_codes": list(steps[0].ok_exit_codes), **timeout_s}
 
 
-def _scope_of(step: Step, piece: Piece) -> Scope:
-    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), piece.edits)
+def _scope_of(step: Step, shards: Shards, piece: Piece) -> Scope:
+    beside = (f"edit:{pattern}" for pattern in shards.also_edit)
+    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), piece.edits, *beside)
 
 
 @lru_cache(maxsize=256)

@@ -45,11 +45,16 @@ class Repository(_Part):
 
 
 class Shards(_Part):
-    """One shard per file that `glob` matches and no `exclude` does, or one for the whole repository."""
+    """One shard per file that `glob` matches and no `exclude` does, or one for the whole repository.
+
+    A shard may edit its own file, and what `also_edit` (grant patterns, such as `tests/**`) names: where two shards
+    change the same place of such a file differently, one lands and the other is reported.
+    """
 
     glob: Text | None = None
     whole: bool = False
     exclude: tuple[Text, ...] = ()
+    also_edit: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -13,7 +13,8 @@ import typer
 
 # Packages that the orchestrator must not import bring their commands along under this name (`pyproject.toml`).
 PLUGINS = "muster.commands"
-COMPLETION = "_MUSTER_COMPLETE"  # set by the shell while it completes a line
+# Where a shell puts the line that it wants completed: bash, then zsh, fish and PowerShell.
+COMPLETED_LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,19 @@ def build_app(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    called = next((word for word in words if not word.startswith("-")), None)
-    completing = COMPLETION in os.environ
+    called = next((word for word in _line_of(words) if not word.startswith("-")), None)
     for name, command in ({**COMMANDS, **_plugins()}).items():
-        if name == called or completing:
+        if name == called:
             _add(app, name, command.load(), command.help)
         else:
             app.command(name, help=command.help)(_listed)
     return app
+
+
+def _line_of(words: Sequence[str]) -> Sequence[str]:
+    if "_MUSTER_COMPLETE" not in os.environ:
+        return words
+    return next((os.environ[name] for name in COMPLETED_LINES if name in os.environ), "").split()[1:]
 
 
 def _add(app: typer.Typer, name: str, loaded: Any, help_text: str) -> None:

@@ -17,7 +17,7 @@ def people() -> Console:
 
 def note(text: str) -> None:
     """One plain line for people."""
-    people().print(Text(plain(text)), style="dim")
+    people().print(Text(plain(text)), style="dim", soft_wrap=True)
 
 
 def warn(text: str, hint: str = "") -> None:
@@ -41,6 +41,6 @@ def plain(text: str) -> str:
     """What a terminal shows as it stands: a title or a message of a model must not move the cursor or colour a line.
 
     >>> plain("a\\x1b[2Jb\\n")
-    'a?[2Jb?'
+    'a?[2Jb'
     """
-    return "".join(char if char.isprintable() else "?" for char in text)
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).strip()

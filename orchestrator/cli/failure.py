@@ -21,6 +21,14 @@ EXIT_CODES: dict[str, ExitCode] = {
 }
 
 
+# For errors whose own message says it all.
+HINTS: dict[int, str] = {
+    ExitCode.USAGE: "see `muster --help`, and `muster COMMAND --help` for one command",
+    ExitCode.REFUSED: "ask for less, or give the caller more: see `muster run --help`, --allow",
+}
+DOCTOR = "see what is missing with: muster doctor"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     message: str
@@ -34,7 +42,8 @@ def failure_of(error: BaseException) -> Failure:
         return _usage(error)
     code = _exit_code(error)
     if isinstance(error, MusterError) or code is not None:
-        return Failure(_sentence(str(error)), redact(getattr(error, "hint", "")), code or ExitCode.INFRASTRUCTURE)
+        code = code or ExitCode.INFRASTRUCTURE
+        return Failure(_sentence(str(error)), redact(getattr(error, "hint", "")) or HINTS.get(code, DOCTOR), code)
     detail = _sentence(str(error))
     message = f"something unforeseen happened: {type(error).__name__}{f': {detail}' if detail else ''}"
     hint = "run it again with --verbose and report what you see"

@@ -62,7 +62,7 @@ async def _require_workers(muster: Muster, pools: Iterable[str]) -> None:
     missing = set(pools)
     try:
         async with asyncio.timeout(WORKERS_WAIT_S):
-            while missing := set(pools) - {card.pool for card in await muster.workers()}:
+            while missing := set(pools) - {card.pool for card in await muster.workers()}:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_S)
     except TimeoutError as e:
         starts = ("python -m orchestrator.service" if pool == DRIVERS else f"muster-worker {pool}" for pool in missing)

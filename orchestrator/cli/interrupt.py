@@ -15,7 +15,6 @@ from envelope.errors import ExitCode
 from .console import interactive, people
 
 
-
 class Wish(StrEnum):
     DETACH = "detach"
     CANCEL = "cancel"

@@ -32,8 +32,9 @@ Format = Callable[[Session, Any], str]
 
 
 def milestones(session: Session, entry: Entry) -> Iterator[str]:
-    """The few lines of an entry that somebody who waits wants to read."""
-    yield from _lines(session, entry, MILESTONES)
+    """The few lines of an entry that somebody who waits wants to read. Of a child's end its parent tells."""
+    if not isinstance(entry.message, TaskResult) or entry.message.task_id == session.root:
+        yield from _lines(session, entry, MILESTONES)
 
 
 def details(session: Session, entry: Entry) -> Iterator[str]:
@@ -69,7 +70,8 @@ def _ending(task: TaskView, result: TaskResult) -> str:
 def _child_ended(session: Session, event: ChildEnded) -> str:
     child = session.tasks[event.child_task_id]
     glyph, _ = GLYPHS[event.state]
-    return f"{glyph} {_who(child)} {event.state}{' (as before)' if event.reused else ''} {event.error}".rstrip()
+    why = f": {event.error.splitlines()[0]}" if event.error else " (as before)" if event.reused else ""
+    return f"{glyph} {_who(child)} {event.state}{why}"
 
 
 def _gate(_: Session, event: GateVerdict) -> str:
@@ -78,16 +80,18 @@ def _gate(_: Session, event: GateVerdict) -> str:
 
 def verdict_text(event: GateVerdict) -> str:
     """`passed, 250 tests (2 skipped)`."""
-    counts = "tests not counted" if event.tests is None else f"{event.tests} tests"
-    aside = ", ".join(f"{count} {name}" for count, name in ((event.failed, "failed"), (event.skipped, "skipped")) if count)
+    counts = "tests not counted" if event.tests is None else f"{event.tests} test{'' if event.tests == 1 else 's'}"
+    asides = ((event.failed, "failed"), (event.skipped, "skipped"))
+    aside = ", ".join(f"{count} {name}" for count, name in asides if count)
     detail = f": {event.detail.splitlines()[0]}" if event.detail and not event.passed else ""
     return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
 
 
 def _merge(_: Session, event: MergeStep) -> str:
-    if event.outcome == "collision":
-        return f"merge: {event.key} collides with {', '.join(event.with_keys) or 'the base'} in {', '.join(event.paths)}"
-    return ""
+    if event.outcome != "collision":
+        return ""
+    others = ", ".join(event.with_keys) or "the base"
+    return f"merge: {event.key} collides with {others} in {', '.join(event.paths)}"
 
 
 def _call(_: Session, event: ToolCallChanged) -> str:

@@ -63,7 +63,12 @@ def _show_lines(session: Session, entry: Entry) -> None:
 
 
 def _show_json(session: Session, entry: Entry) -> None:
-    data(json.dumps({"id": entry.id, **entry.message.model_dump(mode="json")}, separators=(",", ":")))
+    data(json_line(entry))
+
+
+def json_line(entry: Entry) -> str:
+    """`id` is what a reader resumes after."""
+    return json.dumps({"id": entry.id, **entry.message.model_dump(mode="json")}, separators=(",", ":"))
 
 
 def _now_ms() -> int:

@@ -27,7 +27,7 @@ Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", 
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the task's id and leave.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing; an interrupt cancels.")]
-AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit although files changed since.")]
+AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or its end as `task list` shows it.")]
 

@@ -17,9 +17,10 @@ async def starting_point(path: Path, *, allow_dirty: bool) -> LocalRepository:
     """
     local = await describe(path)
     if local.dirty and not allow_dirty:
-        more = f" and {len(local.dirty) - 1} more" if len(local.dirty) > 1 else ""
+        first, *others = local.dirty
+        more = f" and {len(others)} more" if others else ""
         raise BadInput(
-            f"{local.root} has changes that are not committed: {local.dirty[0]}{more}",
+            f"{local.root} has changes that are not committed: {first}{more}",
             hint="commit or stash them, or work on the last commit without them: --allow-dirty",
         )
     if left := len(local.dirty) + len(local.untracked):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -56,7 +56,7 @@ class Words:
 
 
 def run(
-    goal: Annotated[str, typer.Argument(help="What is to be done, in plain words.")],
+    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What is to be done, in plain words.")],
     repo: Repo = Path(),
     agent: Annotated[str, typer.Option(metavar="NAME", help="Who does it.")] = "build",
     gate: Annotated[
@@ -136,7 +136,7 @@ async def _request(muster: Muster, words: Words, card: AgentCard, local: LocalRe
 async def _conclude(
     muster: Muster, words: Words, request: TaskRequest, session: Session, result: TaskResult, local: LocalRepository
 ) -> None:
-    told = result.output.structured or {}
+    told: dict[str, Any] = result.output.structured or {}
     commit = told.get("commit") if not result.errors else None
     if words.branch and commit:
         await publish_bundle(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.markup import escape
 
@@ -43,7 +44,7 @@ class Summary:
 
 
 def summary_of_run(session: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
-    told = result.output.structured if isinstance(result.output.structured, dict) else {}
+    told: dict[str, Any] = result.output.structured or {}
     verified = told.get("verified") is True
     reason = str(told.get("reason") or "")
     lines = [
@@ -78,7 +79,8 @@ def _headline(result: TaskResult, verified: bool) -> str:
     """*Done* and *verified* are different words: only the gate says the second."""
     if _is_done(result):
         return "✔ done and verified" if verified else "✔ done, not verified"
-    return f"✘ {result.errors[0].message}" if result.errors else f"✘ {result.status}"
+    said = result.errors[0].message if result.errors else str(result.status)
+    return f"✘ {plain(said.splitlines()[0])}"
 
 
 def _changes(patch: PatchRef | None) -> Iterator[Line]:
@@ -128,8 +130,8 @@ def _repository(repository: RepositoryReport) -> Iterator[Line]:
         (repository.count("failed", "set_aside"), "not done"),
     ]
     reused = sum(shard.reused for shard in repository.shards)
-    told = ", ".join(f"{count} {name}" for count, name in counts if count) + (f" ({reused} as before)" if reused else "")
-    yield "shards", f"{repository.name}: {told or 'none'}"
+    told = ", ".join(f"{count} {name}" for count, name in counts if count) or "none"
+    yield "shards", f"{repository.name}: {told}{f' ({reused} as before)' if reused else ''}"
     yield from _changes(repository.patch)
     yield from _tests(tuple(gate for gate in (repository.before, repository.after) if gate is not None))
     for collision in repository.collisions[:MAX_TROUBLES]:

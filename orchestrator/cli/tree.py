@@ -86,7 +86,7 @@ def _name(task: TaskView, depth: int) -> Text:
 def doing(task: TaskView) -> str:
     """What a task is at, or how it ended when that says more than its state."""
     if task.ended:
-        return plain(task.error) or ("as before" if task.reused else "")
+        return plain(task.error.partition("\n")[0]) or ("as before" if task.reused else "")
     if task.asks:
         return "asks: " + plain(next(iter(task.asks.values())))
     if tool := task.current_tool:

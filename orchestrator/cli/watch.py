@@ -8,10 +8,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 
+from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..client import Muster
-from ..session import Session, fold
+from ..session import Session, TaskView, fold
 
 # A shard is a trace of its own; following one costs a blocked connection, and a screen shows no more rows than this.
 MAX_TRACES = 32
@@ -19,14 +20,11 @@ MAX_TRACES = 32
 Show = Callable[[Session, Entry], None]
 
 
-async def watch(muster: Muster, session: Session, show: Show, *, until: str | None = None) -> Session:
-    """Follow the session's root (or the task `until` in its trace) to its end; `show` sees each step on the way."""
-    until = until or session.root
+async def watch(muster: Muster, session: Session, show: Show) -> Session:
+    """Follow the session's root task to its end; `show` sees each step on the way."""
     async with aclosing(_Followers(muster, session).entries()) as steps:
         async for session, entry in steps:
             show(session, entry)
-            if (task := session.tasks.get(until)) is not None and task.result is not None:
-                return session
     return session
 
 
@@ -49,42 +47,49 @@ class _Followers:
         self._seen: set[str] = set()
 
     async def entries(self) -> AsyncGenerator[tuple[Session, Entry]]:
-        root = self._session.root_task.trace_id
+        root = self._session.root_task
         self._follow(root)
         try:
-            while (item := await self._read.get()) != _End(root):
-                if isinstance(item, Entry):
+            while (item := await self._read.get()) != _End(root.trace_id):
+                if isinstance(item, _End):
+                    self._stop_reading(item)
+                elif item.message.task_id in self._session.tasks:
+                    # The others belong to somebody else: a shard or a gate may be shared with another batch.
                     self._session = fold(self._session, item)
                     yield self._session, item
-                elif item.error is not None:
-                    raise item.error
-                else:
-                    del self._readers[item.trace_id]
                 self._follow_shards()
         finally:
             for reader in self._readers.values():
                 reader.cancel()
             await asyncio.gather(*self._readers.values(), return_exceptions=True)
 
+    def _stop_reading(self, end: _End) -> None:
+        if end.error is not None:
+            raise end.error
+        self._readers.pop(end.trace_id, None)
+
     def _follow_shards(self) -> None:
         root = self._session.root_task
         waiting = (
-            task.trace_id
+            task
             for task in map(self._session.tasks.__getitem__, root.children)
             if not task.ended and task.trace_id and task.trace_id not in self._seen
         )
-        for trace_id in islice(waiting, max(0, MAX_TRACES - len(self._readers))):
-            self._follow(trace_id)
+        for task in islice(waiting, max(0, MAX_TRACES - len(self._readers))):
+            self._follow(task)
 
-    def _follow(self, trace_id: str) -> None:
-        self._seen.add(trace_id)
-        self._readers[trace_id] = asyncio.create_task(self._read_all(trace_id))
+    def _follow(self, task: TaskView) -> None:
+        """Read a task's trace until the task has ended, which is not the trace's end if it is another's child."""
+        self._seen.add(task.trace_id)
+        self._readers[task.trace_id] = asyncio.create_task(self._read_all(task.trace_id, task.task_id))
 
-    async def _read_all(self, trace_id: str) -> None:
+    async def _read_all(self, trace_id: str, task_id: str) -> None:
         error = None
         try:
             async for entry in self._muster.follow(trace_id, after=self._session.cursor(trace_id)):
                 await self._read.put(entry)
+                if entry.message.task_id == task_id and isinstance(entry.message, TaskResult):
+                    break
         except Exception as e:  # not ours to judge here: raised again by whoever reads the queue
             error = e
         await self._read.put(_End(trace_id, error))

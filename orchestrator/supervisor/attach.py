@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from envelope.errors import ExitCode
 
@@ -28,12 +27,10 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """`same_settings` is False when the fleet was started under other `MUSTER_*` variables than the caller's."""
+    """`same_settings` is False when others hold on to a fleet that was started with other settings than ours."""
 
     pid: int
-    started: bool
     same_settings: bool
-    reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def wish(self, what: str) -> None:
@@ -51,10 +48,11 @@ async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[
         met = await _knock(settings) or (await _start(settings) if start else None)
         if met is None:
             raise FleetError("no fleet runs here", hint="start one with `muster up --detach`")
-        reader, writer, started = met
+        reader, writer = met
         try:
-            if line := await reader.readline():
-                yield _attached(settings, json.loads(line), (reader, writer, started))
+            fleet = await _greeted(settings, reader, writer)
+            if fleet is not None:
+                yield fleet
                 return
         finally:
             writer.close()
@@ -75,7 +73,7 @@ async def stop_fleet(settings: Settings) -> bool:
     met = await _knock(settings)
     if met is None:
         return False
-    reader, writer, _ = met
+    reader, writer = met
     try:
         writer.write(b'{"do": "stop"}\n')
         await asyncio.wait_for(reader.read(), STOP_TIMEOUT_S)
@@ -87,20 +85,18 @@ async def stop_fleet(settings: Settings) -> bool:
     return True
 
 
-Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bool]
+Met = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _knock(settings: Settings) -> Met | None:
     try:
-        reader, writer = await asyncio.open_unix_connection(keep_path(settings.state_dir), limit=MAX_LINE_BYTES)
+        return await asyncio.open_unix_connection(keep_path(settings.state_dir), limit=MAX_LINE_BYTES)
     except (FileNotFoundError, ConnectionRefusedError):
         return None
-    return reader, writer, False
 
 
 async def _start(settings: Settings) -> Met:
-    reader, writer = await asyncio.open_unix_connection(sock=_spawn(settings), limit=MAX_LINE_BYTES)
-    return reader, writer, True
+    return await asyncio.open_unix_connection(sock=_spawn(settings), limit=MAX_LINE_BYTES)
 
 
 def _spawn(settings: Settings) -> socket.socket:
@@ -122,15 +118,18 @@ def _spawn(settings: Settings) -> socket.socket:
     return ours
 
 
-def _attached(settings: Settings, greeting: dict[str, Any], met: Met) -> Attached:
+async def _greeted(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Attached | None:
+    """The fleet behind this connection; None when it is just ending, perhaps to be started anew with our settings."""
+    line = await reader.readline()
+    if not line:
+        return None
+    greeting = json.loads(line)
     if "error" in greeting:
         exit_code = ExitCode(greeting.get("exit", ExitCode.INFRASTRUCTURE))
         raise StartFailed(greeting["error"], hint=greeting.get("hint", ""), exit_code=exit_code)
-    reader, writer, started = met
-    return Attached(
-        pid=greeting["pid"],
-        started=started,
-        same_settings=greeting["fingerprint"] == fingerprint(settings, os.environ),
-        reader=reader,
-        writer=writer,
-    )
+    fleet = Attached(greeting["pid"], greeting["fingerprint"] == fingerprint(settings, os.environ), writer)
+    if not fleet.same_settings:
+        await fleet.wish("renew")
+        if not await reader.readline():
+            return None
+    return fleet

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from envelope.errors import ExitCode, MusterError
@@ -82,6 +83,7 @@ async def _run_programs(settings: Settings, keepers: Keepers, idle_s: float, red
             if keepers.stopping:
                 return
             log.info("fleet_started", pools=settings.pools)
+            keepers.busy = partial(_busy, transport, settings)
             keepers.greet(
                 {
                     "redis": f"{redis.program.name} {redis.version}",
@@ -90,7 +92,7 @@ async def _run_programs(settings: Settings, keepers: Keepers, idle_s: float, red
                     "pid": os.getpid(),
                 }
             )
-            await _until_unwanted(keepers, transport, settings, idle_s)
+            await _until_unwanted(keepers, idle_s)
     finally:
         await transport.close()
 
@@ -116,13 +118,13 @@ async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-async def _until_unwanted(keepers: Keepers, transport: Transport, settings: Settings, idle_s: float) -> None:
+async def _until_unwanted(keepers: Keepers, idle_s: float) -> None:
     while not keepers.stopping:
         keepers.changed.clear()
         try:
             await asyncio.wait_for(keepers.changed.wait(), None if keepers.wanted else idle_s)
         except TimeoutError:
-            if not keepers.wanted and not await _busy(transport, settings):
+            if not keepers.wanted and not await keepers.busy():
                 log.info("fleet_unwanted", idle_s=idle_s)
                 return
 

@@ -1,7 +1,12 @@
 """The socket that keeps a fleet alive: as long as anybody is connected to it, the fleet is wanted.
 
-Each guest is greeted with one JSON line as soon as there is something to say: where Redis is, or why the start failed.
-A guest may send one JSON line: `{"do": "stay"}` (live on without guests) or `{"do": "stop"}`.
+Each guest is greeted with one JSON line as soon as there is something to say: what runs, or why the start failed. A
+guest may wish for something, one JSON line each:
+
+    {"do": "stay"}     live on without guests
+    {"do": "stop"}     stop now; the end of the connection says that it is done
+    {"do": "renew"}    stop if nobody else needs the fleet (so that it can be started with other settings); the answer
+                       is `{"renewed": false}` if somebody does
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +39,14 @@ def keep_path(state_dir: Path) -> Path:
 
 
 class Keepers:
-    """The guests of one fleet and their wishes. `changed` is set whenever one comes, goes or wishes something."""
+    """The guests of one fleet and their wishes. `changed` is set whenever one comes, goes or wants it stopped.
+
+    `busy` tells whether any task is alive; until the fleet runs, none is.
+    """
 
     def __init__(self, *, stay: bool = False) -> None:
         self.changed = asyncio.Event()
+        self.busy: Callable[[], Awaitable[bool]] = _idle
         self.guests = 0
         self.stay = stay
         self.stopping = False
@@ -92,7 +101,7 @@ class Keepers:
         self._greeting.add_done_callback(greet := _greeter(writer))
         try:
             while line := await reader.readline():
-                self._obey(json.loads(line))
+                await self._obey(json.loads(line), writer)
         except (ConnectionError, ValueError):
             pass  # it vanished, or talks nonsense: either way it is no guest any more
         finally:
@@ -101,15 +110,22 @@ class Keepers:
             self.guests -= 1
             self.changed.set()
 
-    def _obey(self, wish: Any) -> None:
+    async def _obey(self, wish: Any, writer: asyncio.StreamWriter) -> None:
         match wish:
             case {"do": "stay"}:
                 self.stay = True
             case {"do": "stop"}:
-                self.stopping = True
+                self.stop()
+            case {"do": "renew"} if self.stay or self.guests > 1 or await self.busy():
+                writer.write(b'{"renewed": false}\n')
+            case {"do": "renew"}:
+                self.stop()
             case _:
-                return  # a newer guest's wish
-        self.changed.set()
+                pass  # a newer guest's wish
+
+
+async def _idle() -> bool:
+    return False
 
 
 def _greeter(writer: asyncio.StreamWriter) -> Callable[[asyncio.Future[Greeting]], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 
 from ..settings import Settings
 
@@ -19,11 +20,11 @@ def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
 
 
 def fingerprint(settings: Settings, environ: Mapping[str, str]) -> str:
-    """A digest of all that decides how a fleet behaves: our settings, and the variables that only its workers read."""
+    """A digest of all that decides how a fleet behaves: our version and settings, and what only its workers read."""
     ours = settings.model_dump(mode="json")
     known = {f"{PREFIX}{name.upper()}" for name in type(settings).model_fields}
     theirs = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in known}
-    return hashlib.sha256(json.dumps([ours, theirs], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([version("muster"), ours, theirs], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _spelt(value: object) -> str:

@@ -82,12 +82,13 @@ async def _base_image(on_progress: Progress) -> str:
         await _run("docker", "pull", "--quiet", REGISTRY_BASE, step="pull the base image", timeout_s=PULL_TIMEOUT_S)
     except ImageBuildFailed:
         on_progress("no image registry in reach: bootstrapping the base from Debian packages (about 30 s)")
-        await _bootstrap_base(on_progress)
+        await bootstrap_base(on_progress)
         return OWN_BASE
     return REGISTRY_BASE
 
 
-async def _bootstrap_base(on_progress: Progress) -> None:
+async def bootstrap_base(on_progress: Progress) -> None:
+    """Make `OWN_BASE` from Debian's packages, with root's rights and mmdebstrap."""
     if shutil.which("mmdebstrap") is None:
         raise ImageBuildFailed(
             "No image registry can be reached, and mmdebstrap, which would make the image from packages, is missing.",

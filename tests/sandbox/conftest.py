@@ -39,7 +39,7 @@ def owner() -> str:
 async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
     async with DockerDriver(tmp_path / "state", owner) as opened:
         yield opened
-    assert left_behind(owner) == []
+    assert of_owner(owner) == []
     assert list((tmp_path / "state").glob("sandboxes/*")) == []
 
 
@@ -57,8 +57,13 @@ def run(sandbox: OpenSandbox) -> Run:
     return run_in_sandbox
 
 
-def left_behind(owner: str) -> list[str]:
-    """Containers and volumes of this owner that the engine still has."""
+@pytest.fixture
+def engine_lists() -> Callable[[str], list[str]]:
+    """Names an owner's containers and volumes."""
+    return of_owner
+
+
+def of_owner(owner: str) -> list[str]:
     by_owner = ["--filter", f"label=muster.owner={owner}", "--quiet"]
     listings = (["docker", "ps", "--all", *by_owner], ["docker", "volume", "ls", *by_owner])
     return [line for listing in listings for line in subprocess.check_output(listing, text=True).split()]

@@ -64,7 +64,7 @@ async def test_a_link_out_of_the_workspace_ends_in_the_container(sandbox: OpenSa
     await sandbox.write("/workspace/link", b"inside the container")
     assert (await run("cat /tmp/outside")).output == b"inside the container"
 
-    with pytest.raises(PathError, match="[Rr]ead-only"):
+    with pytest.raises(PathError, match="Read-only"):
         await sandbox.write("/workspace/read-only", b"root::0:0")
     with pytest.raises(PathError):
         await sandbox.write("/workspace/root/usr/x", b"")

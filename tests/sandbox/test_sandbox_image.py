@@ -11,7 +11,7 @@ import pytest
 from sandbox.base import Command, SandboxSpec
 from sandbox.docker import DockerDriver
 from sandbox.errors import EngineUnavailable, ImageBuildFailed
-from sandbox.image.build import HERE, build_image, content_hash, content_tag
+from sandbox.image.build import HERE, bootstrap_base, build_image, content_hash, content_tag
 
 pytestmark = pytest.mark.docker
 
@@ -73,3 +73,12 @@ async def test_a_build_that_the_engine_refuses_says_which_step(monkeypatch: pyte
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     with pytest.raises(ImageBuildFailed, match="Could not list the images"):
         await build_image()
+
+
+async def test_without_registry_and_bootstrap_the_hint_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ImageBuildFailed, match="mmdebstrap") as refusal:
+        await bootstrap_base(lambda line: None)
+    assert "apt-get install mmdebstrap" in refusal.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from repo.errors import PatchRefused
 from repo.patch import apply_to_tree
 from sandbox.base import Command, SandboxSpec
 from sandbox.docker import DockerDriver
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, SandboxLost
 
 pytestmark = pytest.mark.docker
 
@@ -129,6 +130,36 @@ async def test_a_patch_that_does_not_fit_changes_nothing(driver: DockerDriver, p
         with pytest.raises(PatchRefused, match=r"src/app\.py"):
             await sandbox.apply(diff)
         assert [change.path for change in (await sandbox.patch(anything)).files] == ["src/app.py"]
+
+
+async def test_a_sandbox_that_is_gone_gives_no_patch(driver: DockerDriver, project: SandboxSpec):
+    """Its workspace is not mounted any more: every file would read as deleted."""
+    async with await driver.open(project) as sandbox:
+        await asyncio.to_thread(subprocess.check_call, ["docker", "rm", "-f", sandbox.id], stdout=subprocess.DEVNULL)
+        with pytest.raises(SandboxLost):
+            await sandbox.snapshot()
+        with pytest.raises(SandboxLost):
+            await sandbox.patch(anything)
+
+
+SWAP = """
+import os
+while True:
+    os.symlink("/etc/hostname", "next"); os.replace("next", "swapped")
+    open("next", "w").write("mine"); os.replace("next", "swapped")
+"""
+
+
+async def test_a_snapshot_never_reads_a_file_of_the_host(driver: DockerDriver, project: SandboxSpec, tmp_path: Path):
+    """Files that turn into links while git looks: the sandbox is frozen, so each is either a file or a link."""
+    hosts_own = b"canary-91c4"
+    (tmp_path / "canary").write_bytes(hosts_own)
+    async with await driver.open(project) as sandbox:
+        await sandbox.write("/workspace/swap.py", SWAP.replace("/etc/hostname", str(tmp_path / "canary")).encode())
+        await sandbox.exec(Command("/usr/bin/python3 swap.py > /dev/null 2>&1 & until [ -e swapped ]; do :; done"))
+        for _ in range(5):
+            assert hosts_own not in (await sandbox.snapshot()).diff
+            assert (await sandbox.exec(Command("pgrep -fc swap[.]py"))).output == b"1\n"
 
 
 async def test_without_a_base_there_is_no_patch(driver: DockerDriver, image: str):

@@ -527,15 +527,16 @@ async def test_a_keeper_is_woken_when_a_task_of_its_worker_is_cancelled(fleet):
     keeper.close()
 
 
-async def test_a_keeper_that_waits_is_woken_by_closing_it(fleet):
+async def test_a_keeper_that_waits_can_be_interrupted(fleet):
     keeper = fleet.transport.keeper()
     waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 10))
     await asyncio.wait({waiting}, timeout=0.05)
 
-    keeper.close()
+    keeper.interrupt()
 
     async with asyncio.timeout(5):
         await waiting
+    keeper.close()
 
 
 async def test_a_cancelled_task_never_starts(fleet):

@@ -38,6 +38,9 @@ class MemoryKeeper:
                 expired.add(task.id)
         return Renewal(frozenset(lost), cancelled, frozenset(expired))
 
-    def close(self) -> None:
+    def interrupt(self) -> None:
         if self._bell:
             self._bell.set()
+
+    def close(self) -> None:
+        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request, decode_result, encode
@@ -114,10 +115,9 @@ class MemoryTransport:
                 return claims
             due_ms = self._fleet.next_end_ms()
             pause_s = left_s if due_ms is None else min(left_s, (due_ms + 1) / 1000)
-            try:
-                await asyncio.wait_for(pulse.wait(), pause_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await pulse.wait()
 
     def keeper(self) -> LeaseKeeper:
         return MemoryKeeper(self._fleet)

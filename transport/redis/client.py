@@ -24,6 +24,8 @@ MAX_BLOCK_S = 10.0
 BLOCK_TIMEOUT_S = MAX_BLOCK_S + 10.0
 # About 1.5 s in all: a server that restarts is back, one that is gone should be reported soon.
 RETRY_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+# A cancelled command is put down at once, or was swallowed and needs telling again.
+SWALLOWED_AFTER_S = 0.05
 MIN_VERSION = (6, 2)
 
 Command = tuple[str | bytes | int | float, ...]
@@ -115,7 +117,23 @@ async def _execute(pool: redis.asyncio.Redis, command: Command) -> Any:
 
 async def _translated(once: Callable[[], Awaitable[Any]]) -> Any:
     with translated():
-        return await once()
+        return await _cancellable(once)
+
+
+async def _cancellable(once: Callable[[], Awaitable[Any]]) -> Any:
+    """Await the library in a task of its own, so that a cancellation always reaches the caller.
+
+    The library sends through `asyncio.wait_for`, which up to Python 3.11 swallows a cancellation that comes in the
+    very moment in which the send is done (gh-86296): the caller would go on, or block on the doorbell.
+    """
+    inner = asyncio.ensure_future(once())
+    try:
+        return await asyncio.shield(inner)
+    except asyncio.CancelledError:
+        while not inner.done():
+            inner.cancel()
+            await asyncio.wait({inner}, timeout=SWALLOWED_AFTER_S)
+        raise
 
 
 @contextmanager

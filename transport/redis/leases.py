@@ -20,7 +20,7 @@ SOCKET_MARGIN_S = 5.0
 
 
 class RedisKeeper:
-    """See `LeaseKeeper`. Not for the event loop; `close` may come from any thread."""
+    """See `LeaseKeeper`. Not for the event loop."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -49,14 +49,14 @@ class RedisKeeper:
             expired=frozenset(task.decode() for task in expired),
         )
 
+    def interrupt(self) -> None:
+        """By the worker's own doorbell; the connection stays with its thread."""
+        if self._waits_for:
+            self._call("LPUSH", self._waits_for, 1)
+            self._call("EXPIRE", self._waits_for, 60)
+
     def close(self) -> None:
-        """End a `wait` in another thread, by its own doorbell, then the connection."""
-        try:
-            if self._waits_for:
-                self._call("LPUSH", self._waits_for, 1)
-                self._call("EXPIRE", self._waits_for, 60)
-        finally:
-            self._redis.close()
+        self._redis.close()
 
     def _call(self, *command: str | int | float) -> Any:
         with translated():

@@ -14,8 +14,9 @@ from ..errors import Fenced, TransportError
 from .cell import Cell
 from .queue import operation
 
-# One script of 256 writes holds the server for about 5 ms.
-MAX_OPERATIONS = 256
+# Few enough that the server works on one batch while the worker prepares the next (a third of 100 slots), and that no
+# script holds the server for more than a millisecond; many enough that round trips do not count.
+MAX_OPERATIONS = 32
 # Bounds one request to the server; a single message is at most 1 MiB.
 MAX_BYTES = 4 * 1024 * 1024
 

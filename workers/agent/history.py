@@ -36,6 +36,19 @@ def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: 
     )
 
 
+def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, budget: Budget) -> Session:
+    """An ended session with a new prompt: its history and workspace go on, what it spends is counted from nothing."""
+    mended = resumed(session)
+    return Session(
+        agent=agent.name,
+        model=model,
+        messages=(*mended.messages, ChatMessage(role="user", content=prompt)),
+        read_digests=mended.read_digests,
+        changes=mended.changes,
+        budget=with_turn_limit(budget, agent.max_turns),
+    )
+
+
 def resumed(session: Session) -> Session:
     """The session with every call of its last turn answered, as a model provider demands.
 

@@ -15,6 +15,9 @@ from ..agents.base import Agent
 
 # Enough to see a project's shape, about 2,000 tokens; larger trees are cut and say so.
 MAX_TREE_PATHS = 200
+VISIBLE = "[!.]*"
+# Hidden folders come first in the order of names and would fill the tree; so many paths are looked through for others.
+MAX_PATHS_SEEN = 10 * MAX_TREE_PATHS
 # The first kind that is there counts, as in OpenCode.
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 # 8,000 tokens; a longer file would push the task itself out of sight.
@@ -35,9 +38,17 @@ class Environment:
 
 async def look_around(sandbox: Sandbox, *, date: str, base: str, writable: bool) -> Environment:
     """Take in the workspace once: at most 200 paths, and the project's instructions for agents."""
-    found, more = await sandbox.glob("**", WORKSPACE, limit=MAX_TREE_PATHS)
-    paths = tuple(sorted(path.removeprefix(f"{WORKSPACE}/") for path in found))
-    return Environment(date, base, writable, paths, more, await _instructions(sandbox))
+    found, more = await sandbox.glob(VISIBLE, WORKSPACE, limit=MAX_PATHS_SEEN)
+    paths = [path.removeprefix(f"{WORKSPACE}/") for path in found]
+    shown = sorted(path for path in paths if not path.startswith(".") and "/." not in path)
+    return Environment(
+        date=date,
+        base=base,
+        writable=writable,
+        paths=tuple(shown[:MAX_TREE_PATHS]),
+        more_paths=more or len(shown) > MAX_TREE_PATHS,
+        instructions=await _instructions(sandbox),
+    )
 
 
 def system_prompt(agent: Agent, environment: Environment) -> str:
@@ -55,12 +66,12 @@ async def _instructions(sandbox: Sandbox) -> tuple[str, str] | None:
 
 
 def _surroundings(environment: Environment) -> str:
-    git = f"commit {environment.base}" if environment.base else "none"
+    git = f"at commit {environment.base}, which is all the history there is" if environment.base else "none"
     lines = [
         "# Where you are",
         f"Directory: {WORKSPACE} ({'writable' if environment.writable else 'read-only'})",
         f"Date: {environment.date}",
-        f"Git: {git}, kept outside of the workspace",
+        f"Git: {git}",
         "Files:",
         *environment.paths,
     ]

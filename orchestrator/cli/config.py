@@ -1,0 +1,43 @@
+"""`muster config`: the settings, and where each comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from typing import Annotated
+
+import typer
+
+from ..settings import load_settings, user_file
+from .console import data
+
+app = typer.Typer()
+
+
+@app.callback()
+def config() -> None:
+    """See the settings, and where each comes from."""
+
+
+@app.command("show")
+def show(
+    origin: Annotated[bool, typer.Option("--origin", help="Also tell where each comes from.")] = False,
+) -> None:
+    """Print the settings as JSON. Keys and passwords are no settings of the command line, and never shown."""
+    settings = load_settings()
+    values = settings.model_dump(mode="json")
+    if origin:
+        data(json.dumps({name: {"value": value, "origin": _origin(name)} for name, value in values.items()}, indent=2))
+    else:
+        data(json.dumps(values, indent=2))
+
+
+def _origin(name: str) -> str:
+    variable = f"MUSTER_{name.upper()}"
+    if variable in os.environ:
+        return variable
+    path = user_file()
+    if path.exists() and name in tomllib.loads(path.read_text()):
+        return str(path)
+    return "default"

@@ -1,0 +1,188 @@
+"""`muster task`: see, stop and use tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envelope.lifecycle import TERMINAL
+from envelope.messages import TaskResult
+from transport.base import TaskRecord
+
+from ..batch.report import BatchReport
+from ..client import Muster
+from ..errors import BadInput
+from ..session import Session, fold, new_session
+from ..settings import load_settings
+from ..submit import BATCH
+from .attend import attend
+from .console import data, note
+from .find import find_task
+from .fleet import open_fleet, open_records
+from .lines import details
+from .listing import print_tasks
+from .live import json_line
+from .options import Json, TaskId
+from .outcome import exit_code_after
+from .publish import apply_diff
+from .summary import summary_of_batch, summary_of_run
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_tasks(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")] = 20,
+    trace: Annotated[str, typer.Option(metavar="TASK", help="All tasks of this one's trace.")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the latest goals, batches and shards."""
+    asyncio.run(_list(limit, trace, as_json))
+
+
+@app.command("show")
+def show(task: TaskId, as_json: Json = False) -> None:
+    """Show what a task is, and what it came to."""
+    asyncio.run(_show(task, as_json))
+
+
+@app.command("watch")
+def watch(task: TaskId, as_json: Json = False) -> None:
+    """Follow a task to its end. Ctrl-C leaves it running."""
+    raise typer.Exit(asyncio.run(_watch(task, as_json)))
+
+
+@app.command("cancel")
+def cancel(
+    task: TaskId, reason: Annotated[str, typer.Option(help="Why, for those who read it.")] = "asked for"
+) -> None:
+    """Stop a task and everything below it."""
+    asyncio.run(_cancel(task, reason))
+
+
+@app.command("diff")
+def diff(task: TaskId) -> None:
+    """Print a task's change, as git reads it."""
+    asyncio.run(_diff(task))
+
+
+@app.command("apply")
+def apply(
+    task: TaskId,
+    repo: Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to change.")] = Path(),
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it would fit.")] = False,
+) -> None:
+    """Apply a task's change to the files here: all of it, or nothing."""
+    asyncio.run(_apply(task, repo, check))
+
+
+@app.command("logs")
+def logs(task: TaskId, as_json: Json = False) -> None:
+    """Tell everything that happened in a task; of one that runs, until it ends."""
+    asyncio.run(_logs(task, as_json))
+
+
+async def _list(limit: int, trace: str, as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        trace_id = (await find_task(muster, trace)).trace_id if trace else None
+        tasks = await muster.tasks(trace_id=trace_id, limit=limit)
+        print_tasks(tasks, now_ms=await muster.transport.now_ms(), as_json=as_json)
+
+
+async def _show(words: str, as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        result = await muster.result(record.task_id)
+        if as_json:
+            told = result.model_dump(mode="json") if result else None
+            data(json.dumps({**asdict(record), "result": told}))
+            return
+        print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=False)
+        if result is not None:
+            if result.output.text:
+                data(result.output.text)
+            await _summarise(muster, await _session_of(muster, record), result)
+
+
+async def _summarise(muster: Muster, session: Session, result: TaskResult) -> None:
+    request = await muster.request(result.task_id)
+    cap = request.budget.max_cost_microusd
+    if request.agent == BATCH and result.output.structured:
+        report = BatchReport.model_validate(result.output.structured)
+        summary_of_batch(session, result, report, cap_microusd=cap, published=()).print()
+    else:
+        summary_of_run(session, result, cap_microusd=cap).print()
+
+
+async def _session_of(muster: Muster, record: TaskRecord) -> Session:
+    """What the stream of an ended task tells, read again."""
+    session = new_session(record.task_id, record.trace_id, agent=record.agent)
+    if not await _trace_ended(muster, record):
+        return session
+    async for entry in muster.follow(record.trace_id):
+        session = fold(session, entry)
+    return session
+
+
+async def _trace_ended(muster: Muster, record: TaskRecord) -> bool:
+    tasks = await muster.tasks(trace_id=record.trace_id, limit=1)
+    return bool(tasks) and tasks[0].state in TERMINAL
+
+
+async def _watch(words: str, as_json: bool) -> int:
+    async with open_fleet(load_settings()) as muster:
+        record = await find_task(muster, words)
+        title = (await muster.request(record.task_id)).input.prompt
+        session = new_session(record.task_id, record.trace_id, agent=record.agent, title=title)
+        attended = await attend(muster, session, as_json=as_json, may_ask=False, owner=False)
+        if attended.result is not None and not as_json:
+            if attended.result.output.text:
+                data(attended.result.output.text)
+            await _summarise(muster, attended.session, attended.result)
+        return exit_code_after(attended)
+
+
+async def _cancel(words: str, reason: str) -> None:
+    async with open_fleet(load_settings()) as muster:
+        record = await find_task(muster, words)
+        if record.state in TERMINAL:
+            raise BadInput(f"the task {record.task_id} has ended already: {record.state}")
+        count = await muster.cancel(record.task_id, reason, by="cli")
+        note(f"{count} task(s) cancelled")
+
+
+async def _diff(words: str) -> None:
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        sys.stdout.buffer.write(await muster.diff(record.task_id))
+        sys.stdout.flush()
+
+
+async def _apply(words: str, repository: Path, check: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        change = await muster.diff(record.task_id)
+    if not change:
+        raise BadInput(f"the task {record.task_id} changed nothing", hint=f"see: muster task show {record.task_id}")
+    root = await apply_diff(change, repository, check_only=check)
+    note(f"it fits {root}" if check else f"applied to {root}; see it with: git diff")
+
+
+async def _logs(words: str, as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        session = new_session(record.task_id, record.trace_id, agent=record.agent)
+        async for entry in muster.follow(record.trace_id):
+            session = fold(session, entry)
+            if entry.message.task_id != record.task_id:
+                continue
+            for line in [json_line(entry)] if as_json else details(session, entry):
+                data(line)
+            if isinstance(entry.message, TaskResult):
+                return

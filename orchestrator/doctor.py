@@ -1,0 +1,165 @@
+"""What Muster needs on this machine, looked at one by one. Each check says what it found and how to mend it.
+
+Nothing is started, but for programs that tell their version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from envelope.agents import WorkerCard
+from envelope.errors import MusterError
+from repo.errors import RepoError
+from repo.git import git_version
+from transport.embedded import find_server, socket_path
+from transport.settings import connect
+
+from .settings import Settings, load_settings
+from .submit import DRIVERS
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_GIT = (2, 38)  # `merge-tree --write-tree`
+# A program that tells its version, an engine that answers: both take milliseconds where they work at all.
+COMMAND_TIMEOUT_S = 10.0
+DEFAULT_IMAGE = "muster-sandbox:latest"
+
+
+class Health(StrEnum):
+    WORKS = "works"
+    NOTE = "note"  # it is not there, and most things go without
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    part: str
+    health: Health
+    found: str
+    mend: str = ""
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def works(part: str, found: str) -> Check:
+    return Check(part, Health.WORKS, found)
+
+
+async def check_all() -> list[Check]:
+    """Every part in the order in which a task needs them. `BadSettings` when the settings cannot even be read."""
+    settings = load_settings()
+    return [await check(settings) for check in CHECKS]
+
+
+async def _python(_: Settings) -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return Check("Python", Health.FAILS, found, f"install Python {'.'.join(map(str, OLDEST_PYTHON))} or later")
+    return works("Python", found)
+
+
+async def _git(_: Settings) -> Check:
+    needed = ".".join(map(str, OLDEST_GIT))
+    try:
+        version = await git_version()
+    except RepoError as error:
+        return Check("git", Health.FAILS, str(error), f"install git {needed} or later")
+    found = ".".join(map(str, version))
+    return works("git", found) if version >= OLDEST_GIT else Check("git", Health.FAILS, found, f"install git {needed}")
+
+
+async def _state(settings: Settings) -> Check:
+    folder = settings.state_dir
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Check("state folder", Health.FAILS, f"{existing} is not writable", "set MUSTER_STATE_DIR")
+    return works("state folder", str(folder))
+
+
+async def _redis(settings: Settings) -> Check:
+    """An own server's program, or the given one: reached, checked for its version and its eviction policy."""
+    try:
+        if not settings.redis_url:
+            return works("Redis", f"{find_server()}, on demand, for this machine")
+        transport = await connect(settings)
+        await transport.close()
+    except MusterError as error:
+        return Check("Redis", Health.FAILS, error.message, error.hint)
+    return works("Redis", "the one at MUSTER_REDIS_URL answers and evicts nothing")
+
+
+async def _docker(_: Settings) -> Check:
+    code, said = await _say("docker", "version", "--format", "{{.Server.Version}} ({{.Server.Os}}/{{.Server.Arch}})")
+    if code is None:
+        return Check("Docker", Health.FAILS, "there is no docker program", "install Docker, for instance docker.io")
+    if code:
+        return Check("Docker", Health.FAILS, said, "start the Docker engine, and let this user use its socket")
+    return works("Docker", f"engine {said}")
+
+
+async def _image(settings: Settings) -> Check:
+    image = settings.image or DEFAULT_IMAGE
+    code, said = await _say("docker", "image", "inspect", "--format", "{{.Id}}", image)
+    if code == 0:
+        return works("sandbox image", f"{image} {said.removeprefix('sha256:')[:12]}")
+    return Check("sandbox image", Health.FAILS, f"there is no image {image}", "build it: muster sandbox build")
+
+
+async def _model(settings: Settings) -> Check:
+    """Its name only: keys belong to the workers, and whether one is right is known by the first call."""
+    if settings.model:
+        return works("model", settings.model)
+    hint = "set MUSTER_MODEL and its key; batches with recipes need none"
+    return Check("model", Health.NOTE, "none is configured", hint)
+
+
+async def _workers(settings: Settings) -> Check:
+    if not settings.redis_url and not socket_path(settings.state_dir).exists():
+        return Check("fleet", Health.NOTE, "does not run; the next `muster run` starts it", "")
+    try:
+        transport = await connect(settings)
+        try:
+            cards = await transport.workers()
+        finally:
+            await transport.close()
+    except MusterError as error:
+        return Check("fleet", Health.FAILS, error.message, error.hint)
+    missing = sorted({DRIVERS, *settings.pools} - {card.pool for card in cards})
+    found = "; ".join(map(_served, sorted(cards, key=lambda card: card.pool))) or "nobody has announced itself"
+    if missing:
+        return Check("fleet", Health.FAILS, found, f"start somebody for: {', '.join(missing)}")
+    return works("fleet", found)
+
+
+def _served(card: WorkerCard) -> str:
+    metrics = f", metrics on port {card.metrics_port}" if card.metrics_port else ""
+    return f"{card.pool}: {card.slots} slots{metrics}"
+
+
+async def _say(*words: str) -> tuple[int | None, str]:
+    """A program's exit code and the last line that it wrote; None when there is no such program."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except FileNotFoundError:
+        return None, ""
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), COMMAND_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 1, f"`{' '.join(words[:2])}` does not answer"
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return process.returncode, lines[-1] if lines else ""
+
+
+CHECKS: tuple[Callable[[Settings], Awaitable[Check]], ...] = (
+    _python, _git, _state, _redis, _docker, _image, _model, _workers,
+)  # fmt: skip

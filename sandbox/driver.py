@@ -1,0 +1,166 @@
+"""Open, keep track of and reap sandboxes. Knows no particular engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from .base import Capabilities, SandboxSpec
+from .channel import Channel
+from .container import EGRESS_FOLDER, Opening, container_config
+from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
+from .engine import ContainerEngine
+from .errors import SandboxError, SandboxLost
+from .opened import OpenSandbox
+from .reaper import reap
+from .tools import ToolClient
+from .toolserver import install_server
+from .workspace import create_workspace, remove_workspace
+
+STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
+START_TIMEOUT_S = 30.0
+EXPIRY_GRACE_S = 60  # after its own timer should have ended it, anybody may remove it
+
+
+class ContainerDriver:
+    """Sandboxes as containers of an engine on this host. `async with` closes all that are still open.
+
+    `state_dir` holds what the engine mounts, so the engine must see it under the same path. `owner` names this worker
+    for `reap`; two that live at once need two names. `runtime` is an OCI runtime that the engine knows, such as runsc.
+    `allow_private_egress` lets the egress proxy connect to private addresses: for an operator's own package index.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        engine: ContainerEngine,
+        state_dir: Path,
+        owner: str,
+        runtime: str | None,
+        *,
+        allow_private_egress: bool,
+    ) -> None:
+        self.engine = engine
+        self.state_dir = state_dir.absolute()
+        self._owner = owner
+        self._runtime = runtime
+        self._allow_private_egress = allow_private_egress
+        self._open: dict[str, OpenSandbox | None] = {}  # None while it opens
+        self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def open(
+        self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
+    ) -> OpenSandbox:
+        """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
+        opening = asyncio.create_task(self._open_whole(spec, writable_root, ca_bundle))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # A request to the engine cannot be taken back: a container that it made after us would have no owner.
+            await asyncio.shield(self._in_background(_discard(opening)))
+            raise
+
+    async def _open_whole(self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None) -> OpenSandbox:
+        sandbox_id = f"muster-{uuid.uuid4().hex}"
+        self._open[sandbox_id] = None
+        async with AsyncExitStack() as undo:
+            undo.callback(self._open.pop, sandbox_id, None)
+            workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
+            undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
+            expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
+            server = install_server(self.state_dir)
+            opening = Opening(
+                sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
+            )
+            channel = await self._start(opening, undo)
+            proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
+            env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+            destroy = undo.pop_all().aclose
+            sandbox = OpenSandbox(sandbox_id, spec, channel, env, self.engine, destroy, proxy.refused)
+            self._open[sandbox_id] = sandbox
+            return sandbox
+        raise AssertionError("unreachable")  # an exit stack swallows nothing here; for the type checker
+
+    def capabilities(self) -> Capabilities:
+        limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})
+        return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
+
+    async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
+        return await reap(self.engine, self.state_dir, owner=owner, now_s=now_s, spare=self._open.keys())
+
+    async def close(self) -> None:
+        """Close every open sandbox; the first failure is raised after all were tried."""
+        closings = [sandbox.close() for sandbox in self._open.values() if sandbox is not None]
+        outcomes = await asyncio.gather(*closings, *self._background, return_exceptions=True)
+        await self.engine.close()
+        for failure in outcomes:
+            if failure is not None:
+                raise failure
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
+        """Create, attach, start, and wait until the tool server listens."""
+        name = opening.sandbox_id
+        undo.push_async_callback(self.engine.remove_volume, name)
+        undo.push_async_callback(self.engine.remove, name)
+        async with self._starts:
+            await self.engine.create(name, container_config(opening))
+            stream = await self.engine.start(name)
+            channel = Channel(stream, on_lost=partial(self._kill_soon, name))
+            undo.push_async_callback(channel.close)
+            # Before the channel: a closed input ends the container by itself, and two removals would race.
+            undo.push_async_callback(self.engine.remove, name)
+            undo.callback(channel.give_up)
+            try:
+                await channel.ready(START_TIMEOUT_S)
+            except SandboxLost as lost:
+                said = stream.complaint.decode(errors="replace").strip() or str(lost)
+                hint = "the image needs python3 of version 3.9 or later"
+                raise SandboxError(f"The sandbox did not start: {said}", hint=hint) from lost
+        return channel
+
+    def _kill_soon(self, name: str) -> None:
+        """A lost sandbox is not waited for: its owner closes it, or the reaper does."""
+        self._in_background(self._remove_quietly(name))
+
+    async def _remove_quietly(self, name: str) -> None:
+        with suppress(SandboxError):  # closing tries again, and raises
+            await self.engine.remove(name)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Kept until it is done: `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+async def _discard(opening: asyncio.Task[OpenSandbox]) -> None:
+    with suppress(SandboxError):  # an opening that failed has cleaned up behind itself
+        sandbox = await opening
+        await sandbox.close()
+
+
+async def _open_egress(
+    proxy: EgressProxy, folder: Path, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
+) -> dict[str, str]:
+    """Open the one way out; what a command needs in its environment to find it."""
+    undo.push_async_callback(proxy.close)
+    await proxy.start(folder / SOCKET_NAME)
+    has_bundle = copy_ca_bundle(ca_bundle, folder)
+    port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
+    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None)

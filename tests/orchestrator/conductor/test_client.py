@@ -1,0 +1,167 @@
+"""The Python client, the catalogue and the settings, as their users meet them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from envelope.agents import AgentCard, WorkerCard
+from envelope.lifecycle import State
+from orchestrator.catalogue import agent_named, require_pools
+from orchestrator.errors import BadSettings, UnknownName
+from orchestrator.settings import load_settings
+from orchestrator.submit import task_request
+from transport.errors import NotFound
+
+FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000}
+CARDS = [
+    WorkerCard(
+        worker="w1",
+        pool="build",
+        slots=1,
+        agents=(
+            AgentCard(name="build", mode="primary", pool="build"),
+            AgentCard(name="explore", mode="subagent", pool="explore"),
+            AgentCard(name="verify", mode="recipe", pool="build", hidden=True),
+        ),
+    )
+]
+
+
+@pytest.fixture
+def writing(stage):
+    async def where() -> dict:
+        given = await stage.repository({"a.py": "old\n"})
+        return {**FIELDS, "auth_scope": ("edit:**",), "workspace": {"bundle": given.bundle, "base": given.base}}
+
+    return where
+
+
+async def test_results_are_gathered_in_the_order_of_the_handles(stage, writing):
+    requests = [task_request(**await writing(), prompt=str(number)) for number in range(5)]
+    handles = await stage.muster.submit_many(requests)
+
+    async with stage.workers():
+        results = await stage.muster.gather(reversed(handles))
+
+    assert [result.task_id for result in results] == [handle.task_id for handle in reversed(handles)]
+
+
+async def test_a_task_is_submitted_by_its_fields(stage, writing):
+    stage.builders.edit = lambda _task, files: files.update({"a.py": "new\n"})
+
+    async with stage.workers():
+        handle = await stage.muster.submit(**await writing(), prompt="renew")
+        [result] = await stage.muster.gather([handle, handle][:1])
+
+    assert b"-old\n+new" in await stage.muster.diff(handle.task_id)
+    assert result.status is State.COMPLETED
+
+
+async def test_a_task_under_way_has_no_diff_yet(stage):
+    handle = await stage.muster.submit(**FIELDS)
+
+    with pytest.raises(NotFound, match="has not ended yet"):
+        await stage.muster.diff(handle.task_id)
+
+
+async def test_a_cancelled_task_ends_as_cancelled(stage):
+    handle = await stage.muster.submit(**FIELDS)
+
+    assert await stage.muster.cancel(handle.task_id) == 1
+    [result] = await stage.muster.gather([handle])
+    assert result.status is State.CANCELLED
+
+
+async def test_repeatable_work_is_done_again_only_when_it_did_not_complete(stage):
+    def request():
+        return task_request(**FIELDS, idempotency_key="the work")
+
+    first = await stage.muster.submit_repeatable(request())
+    await stage.muster.cancel(first.task_id)
+    second = await stage.muster.submit_repeatable(request())
+    third = await stage.muster.submit_repeatable(request())
+
+    assert second.task_id != first.task_id
+    assert (third.task_id, third.existing) == (second.task_id, True)
+    assert (await stage.muster.request(second.task_id)).retry_of == first.task_id
+
+
+async def test_a_file_is_stored_once_and_named(stage, tmp_path):
+    (tmp_path / "log.txt").write_text("hello")
+
+    attached = await stage.muster.attach(tmp_path / "log.txt")
+
+    assert (attached.name, attached.media_type, attached.size_bytes) == ("log.txt", "text/plain", 5)
+    assert attached.blob == (await stage.muster.attach(b"hello")).blob
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("biuld", "there is no agent 'biuld'", "did you mean 'build'?"),
+        ("explore", "the agent 'explore' is a subagent", "start one of: build"),
+        ("verify", "the agent 'verify' is a recipe", "start one of: build"),
+    ],
+)
+def test_agents_that_people_cannot_start_are_told_apart(name, message, hint):
+    with pytest.raises(UnknownName) as caught:
+        agent_named(name, CARDS)
+
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_an_agent_is_found_by_name():
+    assert agent_named("build", CARDS).pool == "build"
+    assert agent_named("explore", CARDS, by_person=False).pool == "explore"
+
+
+def test_a_pool_that_nobody_serves_is_named():
+    require_pools(["build"], CARDS)
+    with pytest.raises(UnknownName, match="no live worker serves the pool 'explore'"):
+        require_pools(["build", "explore"], CARDS)
+
+
+def test_the_environment_goes_before_the_users_file(keep_settings, tmp_path, monkeypatch):
+    (tmp_path / "none.toml").write_text('budget_microusd = 1\nfleet = "mine"\n[pools]\nbuild = 9\n')
+    monkeypatch.setenv("MUSTER_BUDGET_MICROUSD", "2")
+
+    settings = load_settings()
+
+    assert (settings.budget_microusd, settings.fleet, settings.pools) == (2, "mine", {"build": 9})
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("buget_microusd = 1", "unknown setting 'buget_microusd'", "did you mean 'budget_microusd'?"),
+        ("deadline_ms = 0", "the setting 'deadline_ms' is wrong", "MUSTER_DEADLINE_MS"),
+        ("fleet = ", "is not TOML", ""),
+    ],
+)
+def test_a_wrong_setting_is_named(keep_settings, tmp_path, text, message, hint):
+    (tmp_path / "none.toml").write_text(text)
+
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_the_public_package_loads_nothing_until_it_is_asked():
+    code = "import sys, muster; assert 'pydantic' not in sys.modules; print(muster.Muster.connect.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "connect\n"
+
+
+def test_every_public_name_is_there():
+    import muster
+
+    assert all(getattr(muster, name) is not None for name in muster.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        muster.Nonsense  # noqa: B018

@@ -1,0 +1,147 @@
+"""Whatever is wrong: one sentence, a hint, and the exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.errors import ExitCode
+
+pytestmark = pytest.mark.acceptance
+
+BATCH = """\
+name = "modernise"
+[[repositories]]
+path = "project"
+[shards]
+glob = "*.py"
+[[steps]]
+recipe = ["ruff check --fix {path}"]
+"""
+
+USAGE, INFRASTRUCTURE = ExitCode.USAGE, ExitCode.INFRASTRUCTURE
+
+
+def _expect(done, exit_code, sentence, hint):
+    lines = done.stderr.splitlines()
+    assert done.exit_code == exit_code, done.stderr
+    assert sentence in lines[-2], done.stderr
+    assert lines[-2].startswith("error: ")
+    assert lines[-1].startswith("hint: ")
+    assert hint in lines[-1]
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "hint"),
+    [
+        (("rnu", "x"), "no such command 'rnu'", "run"),
+        (("run", "x", "--gaet", "y"), "no such option: --gaet", "--gate"),
+        (("run",), "missing argument 'GOAL'", "muster run --help"),
+        (("run", "  "), "the goal is empty", "muster run"),
+        (("run", "x", "--deadline", "soon"), "'soon' is not a length of time", "muster run --help"),
+        (("run", "x", "--deadline", "0s"), "at least one second", "muster run --help"),
+        (("run", "x", "--budget", "-1"), "--budget", "muster run --help"),
+        (("run", "x", "--allow", "everything"), "'everything' is not a grant", "tool:pattern"),
+        (("run", "x", "--repo", "nowhere"), "there is no folder nowhere", "muster --help"),
+        (("run", "x", "--repo", "."), "is not in a git repository", "git init"),
+        (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),
+        (("batch", "rum", "x.toml"), "no such command 'rum'", "run"),
+        (("task", "show", "not an id"), "'not an id' is not a task's id", "muster task list"),
+        (("task", "diff", "abcd1234"), "no task ends in 'abcd1234'", "muster task list"),
+        (("schema", "requst"), "there is no schema 'requst'", "did you mean 'request'?"),
+    ],
+)
+def test_wrong_words_are_told_in_one_sentence(desk, words, sentence, hint):
+    _expect(desk.muster(*words), USAGE, sentence, hint)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "hint"),
+    [
+        (("[shards]", 'nmae = "x"\n[shards]'), "unknown key 'repositories[0].nmae'", "did you mean 'name'?"),
+        (("[shards]", "[limit]\n[shards]"), "unknown key 'limit'", "did you mean 'limits'?"),
+        (('glob = "*.py"', 'glob = "*.py"\nwhole = true'), "say either `glob` or `whole = true`", ""),
+        (("[[steps]]", "[[steps"), "is not TOML", ""),
+        (('path = "project"', 'path = "missing"'), "missing", ""),
+    ],
+)
+def test_a_wrong_batch_file_is_told_with_its_field(desk, change, sentence, hint):
+    desk.repository("project", {"a.py": "x = 1\n"})
+    (desk.home / "batch.toml").write_text(BATCH.replace(*change))
+    done = desk.muster("batch", "run", "batch.toml")
+    assert done.exit_code == USAGE, done.stderr
+    assert sentence in done.stderr
+    assert hint in done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("words", [("run", "tidy up", "--repo", "project"), ("batch", "run", "batch.toml")])
+def test_a_dirty_work_tree_is_refused(desk, words):
+    (desk.repository("project", {"a.py": "x = 1\n"}) / "a.py").write_text("x = 2\n")
+    (desk.home / "batch.toml").write_text(BATCH)
+    _expect(desk.muster(*words), USAGE, "changes that are not committed: a.py", "--allow-dirty")
+
+
+@pytest.mark.parametrize(
+    ("settings", "exit_code", "sentence", "hint"),
+    [
+        ({"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"}, INFRASTRUCTURE, "127.0.0.1:1", ""),
+        ({"MUSTER_DEADLINE_MS": "soon"}, USAGE, "deadline_ms", "MUSTER_DEADLINE_MS"),
+        ({"MUSTER_FLEET": "No Such Name!"}, USAGE, "fleet", "MUSTER_FLEET"),
+    ],
+)
+def test_wrong_settings_are_told_with_their_name(desk, settings, exit_code, sentence, hint):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    _expect(desk.muster("run", "tidy up", "--repo", str(project), env=settings), exit_code, sentence, hint)
+
+
+def test_an_unknown_setting_in_the_users_file_is_told_with_a_near_miss(desk):
+    file = desk.home / "config.toml"
+    file.write_text('modle = "x"\n')
+    done = desk.muster("config", "show", env={"MUSTER_CONFIG": str(file)})
+    _expect(done, USAGE, "unknown setting 'modle'", "did you mean 'model'?")
+
+
+@pytest.mark.redis
+def test_a_redis_that_evicts_is_refused(desk, evicting_redis):
+    done = desk.muster("task", "list", env={"MUSTER_REDIS_URL": evicting_redis})
+    _expect(done, USAGE, "maxmemory-policy is allkeys-lru", "noeviction")
+
+
+@pytest.mark.redis
+def test_a_redis_without_workers_is_told_after_five_seconds(desk, plain_redis):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    done = desk.muster("run", "tidy up", "--repo", str(project), env={"MUSTER_REDIS_URL": plain_redis})
+    _expect(done, INFRASTRUCTURE, "no live worker serves", "muster-worker build")
+
+
+@pytest.mark.redis
+def test_up_and_down_refuse_a_redis_that_others_look_after(desk):
+    for word in ("up", "down"):
+        done = desk.muster(word, env={"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
+        _expect(done, USAGE, "others look after", "unset it")
+
+
+@pytest.mark.parametrize("engine", ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:1"])
+@pytest.mark.redis
+def test_no_docker_is_told_by_the_command_that_needed_it(desk, engine):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    done = desk.muster("run", "tidy up", "--repo", str(project), env={"DOCKER_HOST": engine})
+    _expect(done, INFRASTRUCTURE, "the Docker engine cannot be reached", "muster doctor")
+
+
+@pytest.mark.docker
+@pytest.mark.redis
+def test_a_missing_image_is_told_with_the_command_that_builds_it(desk):
+    done = desk.muster("up", "--detach", env={"MUSTER_IMAGE": "muster-none:none"})
+    _expect(done, INFRASTRUCTURE, "muster-none:none", "muster sandbox build")
+
+
+def test_something_unforeseen_is_one_sentence_without_verbose(desk):
+    """A state folder that is a file is nobody's plan."""
+    (desk.home / "file").write_text("")
+    done = desk.muster("task", "list", env={"MUSTER_STATE_DIR": str(desk.home / "file")})
+    _expect(done, INFRASTRUCTURE, "error: ", "hint: ")
+    loud = desk.muster("task", "list", "--verbose", env={"MUSTER_STATE_DIR": str(desk.home / "file")})
+    assert "Traceback" in loud.stderr

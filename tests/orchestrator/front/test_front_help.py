@@ -1,0 +1,90 @@
+"""`muster --help` is light, and every command explains itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+
+HEAVY = ("litellm", "docker", "aiodocker", "redis", "pydantic", "rich", "structlog", "asyncio")
+
+PROBE = """
+import sys
+from orchestrator.cli.main import run
+run(["--help"], verbose=True)
+print("HEAVY", *[name for name in {heavy!r} if name in sys.modules])
+"""
+
+TOP_HELP = """\
+Usage: muster [OPTIONS] COMMAND [ARGS]...
+
+  Run coding agents as a fleet: durable queues, sandboxed tools, merged and
+  verified patches.
+
+Options:
+  --version             Show the version.
+  --install-completion  Install completion for the current shell.
+  --show-completion     Show completion for the current shell, to copy it or
+                        customize the installation.
+  -h, --help            Show this message and exit.
+
+Commands:
+  run      Give an agent a goal in a repository, and prove its change.
+  batch    Change many files or repositories at once.
+  task     See, stop and use tasks.
+  up       Start the fleet of this machine.
+  down     Stop the fleet of this machine.
+  doctor   Check every part that Muster needs.
+  config   See the settings, and where each comes from.
+  schema   Print the JSON Schema of the messages.
+  sandbox  Build the sandbox image, and clean up what sandboxes left.
+
+  --verbose, anywhere, shows the whole traceback of an error.
+"""
+
+
+def test_help_imports_nothing_heavy():
+    probe = PROBE.format(heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].split() == ["HEAVY"]
+
+
+def test_the_help_lists_every_command(desk):
+    done = desk.muster("--help", env={"COLUMNS": "80"})
+    assert (done.exit_code, done.stdout) == (0, TOP_HELP)
+
+
+def test_without_words_the_help_is_shown(desk):
+    assert desk.muster(env={"COLUMNS": "80"}).stdout == TOP_HELP
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run",), ("--agent", "--gate", "--setup", "--budget", "--deadline", "--model", "--allow", "--detach")),
+        (("batch", "run"), ("FILE", "--detach", "--json", "--no-input", "--allow-dirty")),
+        (("batch",), ("run", "attach", "list", "show")),
+        (("task",), ("list", "show", "watch", "cancel", "diff", "apply", "logs")),
+        (("up",), ("--detach",)),
+        (("down",), ("What is not done yet goes on",)),
+        (("doctor",), ("--json",)),
+        (("config", "show"), ("--origin",)),
+        (("schema",), ("request, progress, result, event, plan, batch",)),
+    ],
+)
+def test_every_command_tells_its_options(desk, words, told):
+    done = desk.muster(*words, "--help", env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.stderr
+    assert not [part for part in told if part not in done.stdout]
+
+
+def test_the_version_is_told(desk):
+    assert desk.muster("--version").stdout.startswith("muster ")
+
+
+def test_completion_knows_the_options_of_a_command(desk):
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run --g", "COMP_CWORD": "2"}
+    assert "--gate" in desk.muster(env=asked).stdout
