@@ -31,8 +31,12 @@ _KINDS: dict[str, type[Message]] = {"request": TaskRequest, "progress": TaskProg
 
 
 def encode(message: Message, *, keyring: Keyring | None = None) -> bytes:
-    """The message's bytes, signed when a keyring is given. `DecodeError` when it would be too large to be read."""
-    body = _packb(message.model_dump(mode="python", exclude_unset=True), use_bin_type=True)
+    """The message's bytes, signed when a keyring is given. `DecodeError` when no reader could read them."""
+    try:
+        body = _packb(message.model_dump(mode="python", exclude_unset=True), use_bin_type=True)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # free-form fields (params, structured output) hold what their maker put there
+        raise DecodeError(f"a {message.kind} holds a value that cannot travel: {error}") from error
     key_id, mac = keyring.sign(body) if keyring else ("", b"")
     data = bytes([VERSION]) + _packb([body, key_id, mac], use_bin_type=True)
     if len(data) > MAX_MESSAGE_BYTES:
@@ -96,18 +100,22 @@ def _open(data: bytes) -> tuple[bytes, str, bytes]:
             f"the message has version {data[0] if data else 'none'}, this reader knows {VERSION}",
             hint="upgrade the older side",
         )
-    match _unpack(data[1:]):
+    match _raw(data[1:]):  # flat or refused: its depth needs no look
         case [bytes(body), str(key_id), bytes(mac)]:
             return body, key_id, mac
         case _:
             raise DecodeError("the message is not a body with its signature")
 
 
-def _unpack(data: bytes) -> Any:
+def _raw(data: bytes) -> Any:
     try:
-        value = _unpackb(data, raw=False, strict_map_key=True)
+        return _unpackb(data, raw=False, strict_map_key=True)
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise DecodeError(f"the message is not msgpack: {error}") from error
+
+
+def _unpack(data: bytes) -> Any:
+    value = _raw(data)
     if _too_deep(value):
         raise DecodeError(f"the message is nested deeper than {MAX_DEPTH} levels")
     return value

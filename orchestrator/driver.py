@@ -27,6 +27,8 @@ from .metrics import OrchestratorMetrics
 
 # About 150 bytes each: far from the size limit of a message.
 EVENTS_PER_MESSAGE = 500
+# Depth is 1 and 64 children may be in flight: a shard that has sent out more is summed up too low, and stops nothing.
+MAX_TASKS_PER_SHARD = 1_000
 
 
 def completed(result: TaskResult) -> bool:
@@ -54,9 +56,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """`cost_microusd` is of the work's whole trace, when it has one of its own, and nothing when it was reused."""
+
     work: Work
     result: TaskResult
     reused: bool
+    cost_microusd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +75,15 @@ class Office:
 
 @dataclass(slots=True)
 class Driver:
-    """One claimed goal or batch. `skew_ms` is the queue's clock less this process's monotonic one."""
+    """One claimed goal or batch. `skew_ms` is the queue's clock less this process's monotonic one.
+
+    `started_at_ms` is when the first attempt started, of which this may be a later one.
+    """
 
     office: Office
     delivery: Delivery
     skew_ms: int
+    started_at_ms: int
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _own_roots: set[str] = field(default_factory=set[str])  # live tasks that no parent's end would stop
@@ -122,12 +131,12 @@ class Driver:
                 placed.setdefault(place.handle.task_id, []).append(place)
             waiting = []
             async for result in self.transport.results(placed):
-                await self._tell_ended(result, placed[result.task_id][0])
+                cost_microusd = await self._tell_ended(result, placed[result.task_id][0])
                 for place in placed[result.task_id]:
                     if place.foreign and not place.work.reusable(result):
                         waiting.append(place.work.after(result.task_id))  # somebody else's, and it came to nothing
                     else:
-                        yield Ended(place.work, result, reused=place.foreign)
+                        yield Ended(place.work, result, place.foreign, cost_microusd)
 
     async def stop_roots(self, reason: str) -> None:
         """Cancel the live tasks that this driver started in traces of their own; its children end with it anyway."""
@@ -168,18 +177,28 @@ class Driver:
             return False
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
-    async def _tell_ended(self, result: TaskResult, place: _Placed) -> None:
+    async def _tell_ended(self, result: TaskResult, place: _Placed) -> int:
         self._own_roots.discard(result.task_id)
         if not place.foreign:
             self.office.metrics.count_result(place.work.request.recipient, result)
+        cost_microusd = 0 if place.foreign else await self._cost_of(result)
         ended = ChildEnded(
             child_task_id=result.task_id,
             state=result.status,
             reused=place.foreign,
-            cost_microusd=0 if place.foreign else result.metrics.cost_microusd,
+            cost_microusd=cost_microusd,
             error=result.errors[0].message if result.errors else "",
         )
         await self.report(ended)
+        return cost_microusd
+
+    async def _cost_of(self, result: TaskResult) -> int:
+        """Children in this driver's own trace tell their cost there; those in a shard's trace are seen by nobody."""
+        if result.trace_id == self.request.trace_id or not result.metrics.turns:
+            return result.metrics.cost_microusd
+        records = await self.transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SHARD)
+        others = [await self.transport.result(record.task_id) for record in records if record.task_id != result.task_id]
+        return result.metrics.cost_microusd + sum(other.metrics.cost_microusd for other in others if other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +222,9 @@ def _spawned(place: _Placed, own_trace_id: str) -> ChildSpawned:
 
 async def open_driver(delivery: Delivery, office: Office) -> Driver:
     now_ms = await office.transport.now_ms()
-    return Driver(office, delivery, skew_ms=now_ms - time.monotonic_ns() // 1_000_000)
+    skew_ms = now_ms - time.monotonic_ns() // 1_000_000
+    record = await office.transport.record(delivery.request.task_id)
+    return Driver(office, delivery, skew_ms, record.started_at_ms or delivery.claim.started_at_ms)
 
 
 # A cancelled tree reaches the children first: what a driver then hears of them must not make its own end an error.
@@ -220,8 +241,8 @@ def ended_with(driver: Driver, *errors: ErrorInfo, **fields: Any) -> TaskResult:
         status=_STATE_OF.get(errors[0].code, State.ERROR) if errors else State.COMPLETED,
         errors=errors,
         metrics=Metrics(
-            latency_ms=max(0, driver.now_ms - claim.started_at_ms),
-            queue_ms=max(0, claim.started_at_ms - claim.accepted_at_ms),
+            latency_ms=max(0, driver.now_ms - driver.started_at_ms),
+            queue_ms=max(0, driver.started_at_ms - claim.accepted_at_ms),
         ),
         **fields,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from pathlib import Path
 
 from .errors import CommitMissing, GitFailed, RepositoryMissing
@@ -21,7 +21,7 @@ async def bundle(repository: Path, commit: str, target: Path) -> None:
     A shallow clone's bundle says where its history ends, and `unbundle` makes a mirror that ends there too.
     """
     place = await locate(repository)
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
     with scratch(place.objects) as own:
         ends = _copy_shallow(place.common_dir, own.git_dir)
         known = await own.git("cat-file", "-e", f"{commit}^{{commit}}", ok=(0, 1, 128))

@@ -44,6 +44,7 @@ class OpenSandbox(ToolClient):
         self._destroy = destroy
         self.refused_hosts = refused_hosts
         self._closing: asyncio.Task[None] | None = None
+        self._freezing = asyncio.Lock()  # the engine refuses to freeze what is frozen
 
     async def apply(self, diff: bytes, *, as_base: bool = False) -> None:
         if not diff:
@@ -54,11 +55,12 @@ class OpenSandbox(ToolClient):
 
     async def snapshot(self) -> Patch:
         """Frozen meanwhile: a command that swaps a file for a link while the host reads would have it read another."""
-        await self._engine.pause(self.id)
-        try:
-            return await self._extract(None)
-        finally:
-            await self._engine.resume(self.id)
+        async with self._freezing:
+            await self._engine.pause(self.id)
+            try:
+                return await self._extract(None)
+            finally:
+                await self._engine.resume(self.id)
 
     async def patch(self, allowed: Callable[[str], bool]) -> Patch:
         await self.kill_all()

@@ -19,7 +19,8 @@ SEARCH_OUTPUT_BYTES = 4 * MIB
 LISTING_BYTES = 16 * MIB
 MAX_LINE_COLUMNS = 2000  # a minified file must not fill a model's window with one match
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
-RIPGREP = ("rg", "--no-config", "--hidden", "--glob=!.git", "--sort=path", "--color=never", "--no-messages")
+NOT_GIT = "--glob=!.git"  # after any other glob: the last that matches a path decides
+RIPGREP = ("rg", "--no-config", "--hidden", "--sort=path", "--color=never", "--no-messages")
 
 
 class ToolClient:
@@ -70,7 +71,7 @@ class ToolClient:
 
     async def glob(self, pattern: str, path: str = WORKSPACE, *, limit: int = 100) -> tuple[list[str], bool]:
         await self._require_folder(path)
-        records, cut = await self._ripgrep(["--files", "--null", f"--glob={pattern}", "."], path, end=b"\0")
+        records, cut = await self._ripgrep(["--files", "--null", f"--glob={pattern}", NOT_GIT, "."], path, end=b"\0")
         paths = [posixpath.normpath(posixpath.join(path, _text(record))) for record in records]
         return paths[:limit], cut or len(paths) > limit
 
@@ -81,7 +82,7 @@ class ToolClient:
         folder, target = (path, ".") if kind == "directory" else posixpath.split(path)
         options = ["--line-number", "--with-filename", "--null", "--no-heading", f"--max-columns={MAX_LINE_COLUMNS}"]
         options += ["--max-columns-preview", *([f"--glob={include}"] if include else [])]
-        records, cut = await self._ripgrep([*options, f"--regexp={pattern}", "--", target], folder, end=b"\n")
+        records, cut = await self._ripgrep([*options, NOT_GIT, f"--regexp={pattern}", "--", target], folder, end=b"\n")
         matches = [_match(folder, record) for record in records[:limit]]
         return matches, cut or len(records) > limit
 

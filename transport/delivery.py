@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
@@ -36,11 +37,11 @@ class Delivery:
     request: TaskRequest
     stop_reason: StopReason | None = None
     stop_detail: str = ""
-    task: asyncio.Task[TaskResult] | None = field(default=None, repr=False)
+    task: asyncio.Task[Any] | None = field(default=None, repr=False)  # set while the handler runs
 
     def stop(self, reason: StopReason, detail: str = "") -> None:
         """Tell the handler; the first reason stands."""
-        if self.stop_reason is None and self.task is not None and not self.task.done():
+        if self.stop_reason is None and self.task is not None:
             self.stop_reason, self.stop_detail = reason, detail
             self.task.cancel()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from .errors import Misconfigured, Unreachable
 
@@ -29,6 +31,7 @@ MAX_SOCKET_PATH_BYTES = 107
 # Loading a large append-only file takes a while; an empty one some 20 ms.
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.005
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -75,22 +78,32 @@ def find_server() -> Path:
 
 @asynccontextmanager
 async def embedded_redis(state_dir: Path) -> AsyncGenerator[Server]:
-    """A server for this state folder, from its start to its end; one at a time, whose owner keeps the folder's lock."""
+    """The one server of this state folder, from its start to its end; `Misconfigured` when there is one already."""
     program = find_server()
     version = await _version(program)
     socket = socket_path(state_dir)
-    data = _prepare(state_dir, socket, version)
+    data = state_dir / "redis"
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (data / "lock").open("w") as lock:
+        await _lock(lock, state_dir)
+        _prepare(data, socket, version)
+        async with _running(program, socket, data, lock.fileno()) as process:
+            (data / "server-version").write_text(version)
+            yield Server(f"unix://{socket}", program, version, process.pid)
+
+
+@asynccontextmanager
+async def _running(program: Path, socket: Path, data: Path, lock: int) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """The child holds the lock, too: it may outlive us by the moment that it needs to end cleanly."""
     process = await asyncio.create_subprocess_exec(
         program, *_arguments(socket, data), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-        preexec_fn=_die_with_parent,
+        preexec_fn=_die_with_parent, pass_fds=(lock,),
     )  # fmt: skip
     try:
         await _until_ready(socket, process, data)
-        (data / "server-version").write_text(version)
-        yield Server(f"unix://{socket}", program, version, process.pid)
+        yield process
     finally:
         await _stop(process)
-        socket.unlink(missing_ok=True)
 
 
 def _arguments(socket: Path, data: Path) -> list[str]:
@@ -109,9 +122,22 @@ def _arguments(socket: Path, data: Path) -> list[str]:
     return [text for name, value in settings.items() for text in (f"--{name}", value)]
 
 
-def _prepare(state_dir: Path, socket: Path, version: str) -> Path:
-    data = state_dir / "redis"
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+async def _lock(file: IO[str], state_dir: Path) -> None:
+    """Two servers on one append-only file would ruin it. The last one may still be about to end."""
+    until = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if asyncio.get_running_loop().time() > until:
+                raise Misconfigured(
+                    f"a server runs already for the state folder {state_dir}",
+                    hint="use that fleet, or set MUSTER_STATE_DIR to another folder",
+                ) from error
+            await asyncio.sleep(FIRST_PAUSE_S)
+
+
+def _prepare(data: Path, socket: Path, version: str) -> None:
     _refuse_older(data / "server-version", version)
     # in a shared /tmp somebody else may have made our folder first
     for folder in (socket.parent.parent, socket.parent):
@@ -119,7 +145,6 @@ def _prepare(state_dir: Path, socket: Path, version: str) -> Path:
         if folder.stat().st_uid != os.getuid():
             raise Misconfigured(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
     socket.unlink(missing_ok=True)
-    return data
 
 
 def _refuse_older(mark: Path, version: str) -> None:

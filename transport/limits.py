@@ -24,3 +24,6 @@ class Limits:
 # A stride of virtual time is `HIGHEST / weight`: of a high and a low flow, 16 of 17 starts are the high one's.
 PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}
 HIGHEST_WEIGHT = max(PRIORITY_WEIGHT.values())
+# What a newcomer's virtual time is behind the last one's. A million of them are still less than one start of a high
+# flow, and a double keeps it exact enough until a pool has started a thousand million tasks.
+TICK = 1e-6

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from envelope.budget import Budget, Metrics, Usage
+from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
-from envelope.messages import ErrorInfo, Output, TaskRequest
+from envelope.messages import ErrorInfo, Output
 from transport.base import Transport
 
-from .agent.budget import with_turn_limit
-from .agent.history import open_session, resumed, say
+from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
 from .agent.session import Session
@@ -44,7 +43,7 @@ class AgentTasks:
     async def run(self, attempt: Attempt) -> Ended:
         """From wherever the session stands to its end. `BadInput` and `NoModel` before the first call."""
         session = await self._session(attempt)
-        attempt.reporter.metrics = _spent(session)
+        attempt.reporter.tally.metrics = _spent(session)
         shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
         attempt.reporter.report(MessageAdded(role="user", text=shown))
         ledger = await attempt.reporter.flush()
@@ -66,7 +65,8 @@ class AgentTasks:
             return await self._stored(attempt, attempt.claim.checkpoint)
         if request.resume_token:
             earlier = await self._stored(attempt, request.resume_token)
-            return _continued(earlier, model, with_turn_limit(request.budget, attempt.agent.max_turns), request)
+            prompt = request.input.prompt or "Go on."
+            return reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
         sandbox, prepared = await attempt.bench.sandbox(), await attempt.bench.prepared()
         environment = await look_around(
             sandbox,
@@ -122,19 +122,6 @@ class AgentTasks:
         clock = asyncio.get_running_loop().time
         ends_at_s = clock() + left_ms / 1000
         return lambda: ends_at_s - clock()
-
-
-def _continued(earlier: Session, model: str, budget: Budget, request: TaskRequest) -> Session:
-    """An earlier task's history under a new task's budget: what that one spent is on its own bill."""
-    begun = Session(
-        agent=request.agent,
-        model=model,
-        messages=earlier.messages,
-        read_digests=earlier.read_digests,
-        changes=earlier.changes,
-        budget=budget,
-    )
-    return say(resumed(begun), request.input.prompt or "Go on.")
 
 
 def _spent(session: Session) -> Metrics:

@@ -89,7 +89,7 @@ class QueuedChildren:
             input=TaskInput(prompt=child.prompt),
             workspace=await self._workspace(parent.workspace),
             auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names),
-            budget=child_budget(parent.budget, self.attempt.reporter.metrics),
+            budget=child_budget(parent.budget, self.attempt.reporter.tally.metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
             idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt),

@@ -7,6 +7,7 @@ of a dead worker, and what that one left behind may be removed at once, without 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,23 @@ def owned(folder: Path, name: str) -> Generator[None]:
     """Be known as the live owner `name` until the end of the context, or of the process."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(path):
         yield
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold the lock of the file that stands at `path` now.
+
+    Between making it and locking it, somebody may have taken it for a dead owner's, and removed it.
+    """
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield
+                return
 
 
 def dead_owners(folder: Path) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from envelope.messages import ToolCallSummary
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 from sandbox.errors import PathError
 
+from .clock import now_ms
 from .counting import MAX_REPORT_BYTES, Counts, junit, summary
 from .errors import BadInput
 from .permissions.guard import Guard
@@ -132,7 +132,7 @@ async def _run(
             state=CallState.RUNNING,
             title=text[:100],
             input={"command": text},
-            started_at_ms=_now_ms(),
+            started_at_ms=now_ms(),
         )
     )
     if not counts_tests:
@@ -152,7 +152,7 @@ async def _reported(sandbox: Sandbox, path: str) -> Counts | None:
 
 
 def _ended(number: int, step: Step, ok: bool) -> ToolCallChanged:
-    ended_ms = _now_ms()
+    ended_ms = now_ms()
     return ToolCallChanged(
         call_id=_call_id(number),
         tool="bash",
@@ -166,7 +166,3 @@ def _ended(number: int, step: Step, ok: bool) -> ToolCallChanged:
 
 def _call_id(number: int) -> str:
     return f"step-{number}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

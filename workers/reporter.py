@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
-from envelope.budget import Metrics, Usage
-from envelope.events import (
-    CallState,
-    Event,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallChanged,
-    ToolInputDelta,
-    TurnFinished,
-    TurnStarted,
-)
+from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from envelope.redaction import redact, redact_value
 from transport.base import Lease, Ledger, Transport
 
+from .clock import now_ms
+from .tally import Tally
+
 # A person reads no faster, and a stream of single tokens would cost a message each.
 MAX_DELAY_S = 0.050
 MAX_GATHERED_CHARS = 4096
-MAX_PARTIAL_CHARS = 4096
-
-NOTHING = Usage()
 
 Delta = TextDelta | ReasoningDelta | ToolInputDelta
 Observer = Callable[[Event], None]
@@ -42,24 +31,20 @@ class Reporter:
     the last sending found it; the cost of each turn is charged when its `TurnFinished` is sent.
     """
 
-    def __init__(
-        self, transport: Transport, lease: Lease, *, spent: Metrics | None = None, observers: Sequence[Observer] = ()
-    ) -> None:
-        """`spent` is what earlier attempts had used; `observers` see every event before it is sent."""
+    def __init__(self, transport: Transport, lease: Lease, *, observers: Sequence[Observer] = ()) -> None:
+        """`observers` see every event before it is sent."""
         self._transport = transport
         self._lease = lease
         self._observers = observers
         self._waiting: list[Event] = []
         self._gathered_chars = 0
-        self._charge_microusd = 0
         self._seq = 0
-        self.partial_output = ""
         self._sending = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
-        self.metrics = spent or Metrics()
+        self.tally = Tally()
         self.ledger = Ledger(spent_microusd=0, cap_microusd=None)
         self.last_checkpoint = ""
 
@@ -79,8 +64,8 @@ class Reporter:
         event = _redacted(event)
         for observe in self._observers:
             observe(event)
-        self._account(event)
-        self._add(event)
+        self.tally.add(event)
+        self._gather(event)
         self._wake.set()
         if not isinstance(event, Delta) or self._gathered_chars >= MAX_GATHERED_CHARS:
             self._hurry.set()
@@ -108,18 +93,22 @@ class Reporter:
                 pass  # the deltas have waited long enough
             try:
                 await self._send()
-            except Exception as e:  # kept for the next flush: nobody awaits this task
-                self._failure = e
+            except Exception:  # nobody awaits this task; `_send` keeps it for the next flush
                 return
 
     async def _send(self) -> None:
         async with self._sending:
-            events, charge = tuple(self._waiting), self._charge_microusd
-            self._waiting, self._charge_microusd, self._gathered_chars = [], 0, 0
+            events, charge = tuple(self._waiting), self.tally.take_charge()
+            self._waiting, self._gathered_chars = [], 0
             self._wake.clear()
             self._hurry.clear()
-            if events or charge:
+            if not (events or charge):
+                return
+            try:
                 self.ledger = await self._transport.emit(self._lease, self._progress(events), charge_microusd=charge)
+            except Exception as e:  # whatever it is: what was taken is not sent, and every later flush must say so
+                self._failure = e
+                raise
 
     def _progress(self, events: tuple[Event, ...]) -> TaskProgress:
         whole = any(not isinstance(event, Delta) for event in events)
@@ -128,16 +117,16 @@ class Reporter:
             task_id=self._lease.task_id,
             attempt=self._lease.attempt,
             seq=self._seq,
-            at_ms=_now_ms(),
+            at_ms=now_ms(),
             status=State.RUNNING,
             events=events,
-            metrics=self.metrics if whole else None,
-            partial_output=self.partial_output or None if whole else None,
+            metrics=self.tally.metrics if whole else None,
+            partial_output=self.tally.partial_output or None if whole else None,
         )
         self._seq += 1
         return progress
 
-    def _add(self, event: Event) -> None:
+    def _gather(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
         if isinstance(event, Delta):
             self._gathered_chars += len(event.text)
@@ -145,28 +134,6 @@ class Reporter:
                 self._waiting[-1] = last.model_copy(update={"text": last.text + event.text})
                 return
         self._waiting.append(event)
-
-    def _account(self, event: Event) -> None:
-        match event:
-            case TurnStarted():
-                self.partial_output = ""
-            case TextDelta(text=text):
-                self.partial_output = (self.partial_output + text)[-MAX_PARTIAL_CHARS:]
-            case TurnFinished(usage=usage, cost_microusd=cost):
-                self._charge_microusd += cost
-                self._spend(usage, cost_microusd=cost, turns=1)
-            case ToolCallChanged(state=CallState.COMPLETED | CallState.ERROR):
-                self._spend(tool_calls=1)
-            case _:
-                pass
-
-    def _spend(self, usage: Usage = NOTHING, *, cost_microusd: int = 0, turns: int = 0, tool_calls: int = 0) -> None:
-        self.metrics = Metrics(
-            usage=self.metrics.usage + usage,
-            cost_microusd=self.metrics.cost_microusd + cost_microusd,
-            turns=self.metrics.turns + turns,
-            tool_calls=self.metrics.tool_calls + tool_calls,
-        )
 
 
 def _continues(last: Delta, event: Delta) -> bool:
@@ -179,7 +146,3 @@ def _redacted(event: Event) -> Event:
         return event.model_copy(update={"text": redact(event.text)})
     fields = cast(dict[str, Any], redact_value(event.model_dump(exclude_unset=True)))
     return type(event).model_validate(fields)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -82,7 +82,7 @@ class Runner:
             foreseen = code_of(e) is not ErrorCode.INTERNAL
             log.info("task_failed", task_id=delivery.request.task_id, error=str(e), exc_info=None if foreseen else e)
             ended = Ended(errors=(error_info(e),), resume_token=reporter.last_checkpoint)
-            result = result_of(delivery.claim, ended, metrics=reporter.metrics)
+            result = result_of(delivery.claim, ended, metrics=reporter.tally.metrics)
         timed = {"latency_ms": round((time.monotonic() - started_s) * 1000), "queue_ms": _queue_ms(delivery.claim)}
         return result.model_copy(update={"metrics": result.metrics.model_copy(update=timed)})
 
@@ -103,7 +103,7 @@ class Runner:
 
     async def _with_patch(self, attempt: Attempt, ended: Ended) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
-        scope, metrics = attempt.request.auth_scope, attempt.reporter.metrics
+        scope, metrics = attempt.request.auth_scope, attempt.reporter.tally.metrics
         patch = None
         if returns_patch(attempt.agent.name):
             patch = await attempt.bench.patch(lambda path: allows(scope, "edit", path))
@@ -147,8 +147,8 @@ def _stopped(delivery: Delivery, reporter: Reporter) -> TaskResult | None:
         return None
     status, code, words = STOPPED[delivery.stop_reason]
     error = ErrorInfo.of(code, delivery.stop_detail or words)
-    ended = Ended(Output(text=reporter.partial_output), (error,), resume_token=reporter.last_checkpoint)
-    return result_of(delivery.claim, ended, metrics=reporter.metrics, status=status)
+    ended = Ended(Output(text=reporter.tally.partial_output), (error,), resume_token=reporter.last_checkpoint)
+    return result_of(delivery.claim, ended, metrics=reporter.tally.metrics, status=status)
 
 
 def _queue_ms(claim: Claim) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,6 +117,6 @@ class Workspaces:
 
 
 def _write_whole(target: Path, content: bytes) -> None:
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")  # many tasks of one process may be at it
     part.write_bytes(content)
     part.replace(target)

@@ -15,7 +15,7 @@ from transport.base import Blobs
 
 from ..driver import Ended, completed
 from ..repositories import as_shard, paths_of
-from .report import CollisionReport, Outcome, ShardReport
+from .report import DETAIL_CHARS, CollisionReport, Outcome, ShardReport
 
 MAX_STEP_PATHS = 50  # for people to look at; the report's patch lists them all
 
@@ -66,6 +66,7 @@ def _report(key: str, ended: Ended, objection: str, merged: Merged, patches: Seq
     result, patch = ended.result, _patch_of(ended.result)
     collision = next((collision for collision in merged.collisions if collision.key == key), None)
     error = result.errors[0] if result.errors else None
+    detail = objection or (error.message if error else "") or (collision.detail if collision else "")
     return ShardReport(
         key=key,
         outcome=_outcome(ended, objection, collision),
@@ -75,9 +76,9 @@ def _report(key: str, ended: Ended, objection: str, merged: Merged, patches: Seq
         files=len(patch.files) if patch else 0,
         added=patch.added if patch else 0,
         removed=patch.removed if patch else 0,
-        cost_microusd=0 if ended.reused else result.metrics.cost_microusd,
+        cost_microusd=ended.cost_microusd,
         code=error.code if error else (ErrorCode.OUT_OF_SCOPE if objection else ""),
-        detail=objection or (error.message if error else "") or (collision.detail if collision else ""),
+        detail=detail[:DETAIL_CHARS],
     )
 
 
@@ -93,7 +94,10 @@ def _outcome(ended: Ended, objection: str, collision: Collision | None) -> Outco
 
 def _collision_report(collision: Collision) -> CollisionReport:
     return CollisionReport(
-        key=collision.key, with_keys=collision.other_keys, paths=collision.paths, detail=collision.detail
+        key=collision.key,
+        with_keys=collision.other_keys,
+        paths=collision.paths,
+        detail=collision.detail[:DETAIL_CHARS],
     )
 
 

@@ -125,7 +125,8 @@ def _report(
     before: Run | None,
     after: Run | None,
 ) -> RepositoryReport:
-    return RepositoryReport(
+    return RepositoryReport.of(
+        landing.shards,
         name=plot.given.name,
         base=plot.given.base,
         commit=landing.commit,
@@ -136,7 +137,6 @@ def _report(
         hint=judgement.hint,
         before=before.verdict("before") if before else None,
         after=after.verdict("after") if after else None,
-        shards=landing.shards,
         collisions=landing.collisions,
     )
 
@@ -150,9 +150,10 @@ def _gate_errors(report: RepositoryReport, failed: bool) -> list[ErrorInfo]:
 def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:
     """Collisions, then shards without an acceptable patch; if no shard has one, the first one's own error."""
     errors: list[ErrorInfo] = []
-    for collision in report.collisions:
-        others = ", ".join(collision.with_keys) or "the base"
-        message = f"{report.name}: {collision.key} collides with {others} in {', '.join(collision.paths)}"
+    if report.collisions:
+        first, counts = report.collisions[0], f"{len(report.collisions)} of {len(report.shards)}"
+        where = f"{first.key} with {', '.join(first.with_keys) or 'the base'} in {', '.join(first.paths)}"
+        message = f"{report.name}: {counts} patches collide with earlier ones; {where}"
         errors.append(ErrorInfo.of(ErrorCode.COLLISION, message, "run the batch again on top of what landed"))
     lost = [shard for shard in report.shards if shard.outcome in ("failed", "set_aside")]
     if lost:

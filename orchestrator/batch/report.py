@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field
 
 from envelope.events import GateVerdict
 from envelope.messages import PatchRef
 from envelope.wire import Wire
 
 REPORT_NAME = "report.json"
-# The result is at most 1 MiB, a shard's line about 400 bytes: a larger batch lists only what needs a look there.
-MAX_LISTED_SHARDS = 500
+# A result is at most 1 MiB, of which its own patch's list of files may take a quarter.
+MAX_REPORT_BYTES = 512 * 1024
+MAX_LISTED = 200
+DETAIL_CHARS = 500  # of a shard: what it says in full is in its own result
 
 Outcome = Literal["applied", "empty", "collision", "set_aside", "failed"]
 
@@ -59,17 +64,25 @@ class RepositoryReport(Wire):
     after: GateVerdict | None = None
     shards: tuple[ShardReport, ...] = ()
     collisions: tuple[CollisionReport, ...] = ()
+    counts: dict[Outcome, int] = Field(default_factory=dict[Outcome, int])  # of all shards, listed or not
+    cost_microusd: int = 0
+
+    @classmethod
+    def of(cls, shards: Sequence[ShardReport], **fields: Any) -> Self:
+        """With what the shards come to."""
+        counts = Counter[Outcome](shard.outcome for shard in shards)
+        return cls(shards=tuple(shards), counts=counts, cost_microusd=sum(s.cost_microusd for s in shards), **fields)
 
     @property
     def changed(self) -> bool:
         return self.commit != self.base
 
     def count(self, *outcomes: Outcome) -> int:
-        return sum(shard.outcome in outcomes for shard in self.shards)
+        return sum(self.counts.get(outcome, 0) for outcome in outcomes)
 
 
 class BatchReport(Wire):
-    """`listed` is false when `shards` hold only those that need a look; the attachment `report.json` has them all."""
+    """`listed` is false when this is a shortened one; the attachment `report.json` is always whole."""
 
     name: str
     branch: str = ""
@@ -82,21 +95,23 @@ class BatchReport(Wire):
 
     @property
     def cost_microusd(self) -> int:
-        return sum(shard.cost_microusd for shard in self.shards)
+        return sum(repository.cost_microusd for repository in self.repositories)
 
     @property
     def shards(self) -> list[ShardReport]:
         return [shard for repository in self.repositories for shard in repository.shards]
 
     def abridged(self) -> BatchReport:
-        """As it fits into a result."""
-        if len(self.shards) <= MAX_LISTED_SHARDS:
-            return self
-        kept = (
-            repository.model_copy(update={"shards": tuple(_worth_a_look(repository.shards))})
-            for repository in self.repositories
-        )
-        return self.model_copy(update={"repositories": tuple(kept), "listed": False})
+        """As it fits into a result: whole, or with what needs a look, or with counts and commits alone."""
+        for shorten in (None, _worth_a_look, _bare):
+            report = self if shorten is None else self._each(shorten)
+            if len(report.model_dump_json()) <= MAX_REPORT_BYTES:
+                return report
+        return self._each(_bare)
+
+    def _each(self, shorten: Callable[[RepositoryReport], RepositoryReport]) -> BatchReport:
+        kept = tuple(shorten(repository) for repository in self.repositories)
+        return self.model_copy(update={"repositories": kept, "listed": False})
 
     def as_json(self) -> dict[str, Any]:
         """With what is computed from the rest, so that a reader of the JSON need not."""
@@ -108,8 +123,15 @@ class BatchReport(Wire):
         return "\n".join(_line(repository) for repository in self.repositories)
 
 
-def _worth_a_look(shards: Iterable[ShardReport]) -> list[ShardReport]:
-    return [shard for shard in shards if shard.outcome not in ("applied", "empty")][:MAX_LISTED_SHARDS]
+def _worth_a_look(repository: RepositoryReport) -> RepositoryReport:
+    shards = [shard for shard in repository.shards if shard.outcome not in ("applied", "empty")]
+    kept = {"shards": tuple(shards[:MAX_LISTED]), "collisions": repository.collisions[:MAX_LISTED]}
+    return repository.model_copy(update=kept)
+
+
+def _bare(repository: RepositoryReport) -> RepositoryReport:
+    patch = repository.patch.model_copy(update={"files": ()}) if repository.patch else None
+    return repository.model_copy(update={"shards": (), "collisions": (), "patch": patch})
 
 
 def _line(repository: RepositoryReport) -> str:

@@ -39,28 +39,35 @@ class Row:
 
 
 def rows(session: Session, *, max_rows: int) -> list[Row]:
-    """The tree from its root, at most `max_rows` (but at least 3) lines; siblings in the order of their interest
-    where some must be left out, else in the order in which they were started."""
-    return list(_rows(session, session.root_task, 0, max(3, max_rows)))
+    """The tree from its root in at most `max_rows` lines. Siblings stand in the order in which they were started; where
+    some must be left out, the most interesting ones stay and a line counts the others."""
+    return list(_rows(session, session.root_task, 0, max(1, max_rows)))
 
 
 def _rows(session: Session, task: TaskView, depth: int, room: int) -> Iterator[Row]:
+    """At least one row, at most `room`; what the first children leave over is the next ones' room."""
     yield Row(depth, task)
-    room -= 1
     children = [session.tasks[child] for child in task.children]
-    shown = children
-    if len(children) > room:
-        shown = sorted(children, key=lambda child: INTEREST.index(child.state))[: max(0, room - 1)]
-    hidden = [child for child in children if child not in shown]
-    room -= len(shown) + bool(hidden)
+    if not children or room < 2:
+        return
+    shown, hidden = _chosen(children, room - 1)
+    spare = room - 1 - len(shown) - bool(hidden)
     for child in shown:
-        below = list(_rows(session, child, depth + 1, 1 + max(0, room)))
-        room -= len(below) - 1
+        below = list(_rows(session, child, depth + 1, 1 + spare))
+        spare -= len(below) - 1
         yield from below
     if hidden:
         states = Counter(child.state for child in hidden)
         counted = ", ".join(f"{states[state]} {state}" for state in INTEREST if states[state])
         yield Row(depth + 1, None, f"… {len(hidden)} more ({counted})")
+
+
+def _chosen(children: list[TaskView], room: int) -> tuple[list[TaskView], list[TaskView]]:
+    """Who is shown in so many lines, and whom a last line must count."""
+    if len(children) <= room:
+        return children, []
+    ordered = sorted(children, key=lambda child: INTEREST.index(child.state))
+    return ordered[: room - 1], ordered[room - 1 :]
 
 
 def tree(session: Session, *, now_ms: int, max_rows: int) -> Table:

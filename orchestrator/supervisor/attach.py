@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from envelope.errors import ExitCode
 
 from ..settings import Settings
+from .ending import end_of
 from .errors import FleetError, StartFailed
 from .keep import MAX_LINE_BYTES, keep_path
 from .surroundings import environment_of, fingerprint
@@ -73,16 +74,22 @@ async def stop_fleet(settings: Settings) -> bool:
     met = await _knock(settings)
     if met is None:
         return False
-    reader, writer = met
+    _, writer = met
     try:
         writer.write(b'{"do": "stop"}\n')
-        await asyncio.wait_for(reader.read(), STOP_TIMEOUT_S)
+        await asyncio.wait_for(end_of(_peer(writer)), STOP_TIMEOUT_S)
     except TimeoutError as e:
         hint = f"look into {settings.state_dir / 'logs'}"
         raise FleetError(f"the fleet did not stop within {STOP_TIMEOUT_S:.0f} s", hint=hint) from e
     finally:
         writer.close()
     return True
+
+
+def _peer(writer: asyncio.StreamWriter) -> int:
+    """The process at the other end, by the kernel's account."""
+    credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], sys.byteorder)
 
 
 Met = tuple[asyncio.StreamReader, asyncio.StreamWriter]

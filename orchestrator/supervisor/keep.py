@@ -90,25 +90,28 @@ class Keepers:
         await asyncio.gather(*self._talks, return_exceptions=True)
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Counted here and not in the task: between the two, the fleet would look unwanted.
+        # Received and seen off here, not in the task: that may be cancelled before its first step.
         self.guests += 1
         self.changed.set()
+        self._greeting.add_done_callback(greet := _greeter(writer))
         talk = asyncio.create_task(self._talk(reader, writer))
         self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._greeting.add_done_callback(greet := _greeter(writer))
-        try:
-            while line := await reader.readline():
-                await self._obey(json.loads(line), writer)
-        except (ConnectionError, ValueError):
-            pass  # it vanished, or talks nonsense: either way it is no guest any more
-        finally:
+        def see_off(talk: asyncio.Task[None]) -> None:
+            self._talks.discard(talk)
             self._greeting.remove_done_callback(greet)
             writer.close()
             self.guests -= 1
             self.changed.set()
+
+        talk.add_done_callback(see_off)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                await self._obey(json.loads(line), writer)
+        except (ConnectionError, ValueError):
+            return  # it vanished, or talks nonsense: either way it is no guest any more
 
     async def _obey(self, wish: Any, writer: asyncio.StreamWriter) -> None:
         match wish:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from envelope.logs import get_logger
 from transport.embedded import Server, embedded_redis
+
+from .ending import end_of
 
 log = get_logger("supervisor")
 
@@ -19,17 +20,5 @@ async def keep_redis(state_dir: Path, up: asyncio.Future[Server]) -> None:
             log.info("redis_started", pid=server.pid, version=server.version)
             if not up.done():
                 up.set_result(server)
-            await _end_of(server.pid)
+            await end_of(server.pid)
             log.error("redis_ended", pid=server.pid)
-
-
-async def _end_of(pid: int) -> None:
-    """Wait for the end of a child that somebody else waits for, too."""
-    handle = os.pidfd_open(pid)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(handle, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)

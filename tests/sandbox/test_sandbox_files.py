@@ -112,6 +112,8 @@ async def test_glob_finds_hidden_files_and_leaves_git_and_ignored_folders_out(sa
     assert not more
     assert await sandbox.glob("*.py", "/workspace/a", limit=1) == (["/workspace/a/b/y.py"], True)
     assert await sandbox.glob("*.rs") == ([], False)
+    for everything in ("**", "**/*", "**/*.py"):
+        assert not any("/.git/" in path for path in (await sandbox.glob(everything))[0])
 
 
 async def test_grep_gives_path_line_and_text(sandbox: OpenSandbox):

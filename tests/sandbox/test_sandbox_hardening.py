@@ -103,13 +103,22 @@ async def test_processes_left_by_a_bomb_that_ended_early_do_not_block_the_next_c
         assert (await sandbox.exec(Command("echo on", timeout_s=30))).output == b"on\n"
 
 
+TAKE_ALL_PROCESSES = """
+import subprocess, time
+held = []
+try:
+    while True:
+        held.append(subprocess.Popen(["sleep", "1000"]))
+except BlockingIOError:
+    print("full", flush=True)
+    time.sleep(1000)
+"""
+
+
 async def test_out_of_processes_is_said_and_passes(driver: DockerDriver, image: str):
     async with await driver.open(SandboxSpec(image, limits=Limits(pids=64))) as sandbox:
         full = asyncio.Event()
-        greedy = Command(
-            "trap '' TERM; i=0; while :; do sleep 1000 & i=$((i+1)); [ $i -lt 64 ] || echo full; done 2>&1"
-        )
-        greedy = replace(greedy, timeout_s=2, max_output_bytes=100_000)
+        greedy = Command(["python3", "-c", TAKE_ALL_PROCESSES], timeout_s=2)
 
         async def ask_meanwhile() -> None:
             await full.wait()

@@ -100,7 +100,7 @@ async def test_submitting_the_same_task_again_is_safe(fleet):
     request = await fleet.submit()
     (handle,) = await fleet.transport.submit([request])
 
-    assert handle.existing
+    assert (handle.task_id, handle.existing) == (request.task_id, False)  # it is no other's
     assert len(await fleet.transport.claim("explore", "w", slots=9, wait_s=0)) == 1
 
 
@@ -274,6 +274,16 @@ async def test_tasks_of_one_trace_start_in_the_order_of_their_submission(fleet):
     claims = await fleet.transport.claim("explore", "w", slots=10, wait_s=0)
 
     assert [claim.lease.task_id for claim in claims] == [request.task_id for request in requests]
+
+
+async def test_traces_of_one_task_start_in_the_order_in_which_they_came(fleet):
+    requests = [fleet.request() for _ in range(20)]
+    await fleet.transport.submit(requests[:10])
+    started = await fleet.transport.claim("explore", "w", slots=5, wait_s=0)
+    await fleet.transport.submit(requests[10:])
+    started += await fleet.transport.claim("explore", "w", slots=20, wait_s=0)
+
+    assert [claim.lease.task_id for claim in started] == [request.task_id for request in requests]
 
 
 # -- writing under a lease

@@ -58,7 +58,7 @@ class Fleet:
 
     def _first(self, request: TaskRequest) -> Handle | None:
         if request.task_id in self.tasks:
-            return Handle(request.task_id, request.trace_id, existing=True)
+            return Handle(request.task_id, request.trace_id)
         until, handle = self._once.get((request.tenant, request.idempotency_key), (0, None))
         return handle if request.idempotency_key and until > self.now() else None
 

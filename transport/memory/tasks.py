@@ -9,7 +9,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
 from ..base import Lease, TaskRecord
-from ..limits import HIGHEST_WEIGHT, PRIORITY_WEIGHT
+from ..limits import HIGHEST_WEIGHT, PRIORITY_WEIGHT, TICK
 
 Flow = tuple[str, str, str]  # priority, tenant, trace
 Numbered = tuple[int, TaskProgress | TaskResult]
@@ -90,7 +90,9 @@ class Pool:
     due: dict[Flow, float] = field(default_factory=dict[Flow, float])
 
     def put(self, flow: Flow, task_id: str, *, head: bool = False) -> None:
-        self.due.setdefault(flow, self.virtual_time)
+        if flow not in self.due:
+            self.virtual_time += TICK  # flows of a single task start in the order in which they came
+            self.due[flow] = self.virtual_time
         line = self.flows.setdefault(flow, deque())
         (line.appendleft if head else line.append)(task_id)
 

@@ -27,11 +27,12 @@ async def submit(cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest]) 
     """Parents and scopes were checked; the script checks what may have changed since."""
     if not requests:
         return []
-    rows = [_row(request, keyring) for request in requests]
-    answer: list[Any] = await cell.run("submit", repeatable=True, requests=rows)
+    sent = [_row(request, keyring) for request in requests]
+    answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent)
     if not answer[0]:
         raise parent_gone(requests[int(answer[1])])
-    return [Handle(task.decode(), trace.decode(), bool(existing)) for task, trace, existing in answer[1:]]
+    rows = zip(requests, answer[1:], strict=True)
+    return [Handle(task.decode(), trace.decode(), task.decode() != mine.task_id) for mine, (task, trace) in rows]
 
 
 def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from envelope.events import CallState, ToolCallChanged
 from repo.errors import RepoError
 from sandbox.errors import SandboxError, SandboxLost
 
+from ..clock import now_ms
 from ..llm.base import ToolCall
 from ..permissions.guard import Guard
 from .base import Target, Tool, ToolContext, ToolResult
@@ -98,11 +98,11 @@ async def _answer(
     on_change: OnChange,
 ) -> ToolResult:
     if isinstance(item, ToolResult):
-        now_ms = _now_ms()
-        on_change(_ended(call, item, now_ms, now_ms))
+        at_ms = now_ms()
+        on_change(_ended(call, item, at_ms, at_ms))
         return item
     async with _alone(item.targets, locks):
-        started_ms, title = _now_ms(), item.tool.title(item.input)
+        started_ms, title = now_ms(), item.tool.title(item.input)
         on_change(
             ToolCallChanged(
                 call_id=call.id,
@@ -114,7 +114,7 @@ async def _answer(
             )
         )
         result = await _run(item, context)
-        on_change(_ended(call, result, started_ms, _now_ms(), title=title))
+        on_change(_ended(call, result, started_ms, now_ms(), title=title))
         return result
 
 
@@ -137,7 +137,3 @@ def _ended(call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *
         started_at_ms=started_ms,
         ended_at_ms=ended_ms,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -57,6 +57,25 @@ def count_asserts(files: Files) -> Tests:
     return {"passed": lines.count("assert"), "failed": lines.count("fail"), "errors": 0, "skipped": 0}
 
 
+BATCH = """
+name = "modernise"
+[[repositories]]
+path = "."
+[shards]
+glob = "src/*.py"
+[[steps]]
+recipe = ["fix {path}"]
+[gate]
+commands = ["run-tests"]
+"""
+
+
+def modernise(task: TaskRequest, files: Files) -> None:
+    """What the recipe `fix PATH` of `BATCH` does."""
+    path = task.input.params["commands"][0].removeprefix("fix ")
+    files[path] = files[path].replace("old", "new")
+
+
 class ShardFails(Exception):
     pass
 
@@ -67,11 +86,13 @@ class Builders:
 
     transport: Transport
     folder: Path
-    edit: Callable[[TaskRequest, Files], None] = lambda _task, _files: None
+    edit: Callable[[TaskRequest, Files], None] = modernise
     tests: Callable[[Files], Tests | None] = count_asserts
     before_start: Callable[[TaskRequest], Awaitable[None]] | None = None
     honest: bool = True  # else patches hold what they must not
+    broken_base: str = ""  # a commit on which nothing can be set up
     started: list[TaskRequest] = field(default_factory=list)
+    modernise: Callable[[TaskRequest, Files], None] = modernise
     fails: type[Exception] = ShardFails  # raised by a test's `edit`: the scripted recipe ends badly
 
     def shards_started(self) -> list[TaskRequest]:
@@ -83,9 +104,12 @@ class Builders:
         if self.before_start is not None:
             await self.before_start(task)
         try:
+            if task.workspace.base == self.broken_base:
+                raise ShardFails("pip said no")
             fields = await (self._verify if task.agent == VERIFY else self._change)(task)
         except ShardFails as e:
-            fields = {"status": State.ERROR, "errors": (ErrorInfo.of(ErrorCode.RECIPE_FAILED, str(e)),)}
+            code = ErrorCode.SETUP_FAILED if self.broken_base else ErrorCode.RECIPE_FAILED
+            fields = {"status": State.ERROR, "errors": (ErrorInfo.of(code, str(e)),)}
         return TaskResult(
             **{
                 "trace_id": task.trace_id,
@@ -183,11 +207,11 @@ class Stage:
             [result] = await self.muster.gather([handle])
         return result
 
-    async def batch(self, *repositories: RepositoryInput, text: str) -> tuple[TaskResult, BatchReport]:
+    async def batch(self, *repositories: RepositoryInput, text: str = BATCH) -> tuple[TaskResult, BatchReport]:
         result = await self.run(self.batch_request(*repositories, text=text))
         return result, BatchReport.model_validate(result.output.structured)
 
-    def batch_request(self, *repositories: RepositoryInput, text: str) -> TaskRequest:
+    def batch_request(self, *repositories: RepositoryInput, text: str = BATCH) -> TaskRequest:
         spec = parse_batch(text, name="batch.toml")
         return batch_request(spec, repositories, settings=self.muster.settings)
 
@@ -202,6 +226,11 @@ def make_repository(root: Path, files: Files) -> Path:
     for command in (["init", "-q", "-b", "main"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", "-C", str(root), *command], check=True, env=environment)
     return root
+
+
+@pytest.fixture
+def batch_text() -> str:
+    return BATCH
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -250,6 +279,15 @@ async def served_stage(conductor_redis: Server, keep_settings: Settings, tmp_pat
     await transport.close()
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
+ON_REDIS = pytest.param("redis", marks=pytest.mark.redis)
+
+
+@pytest.fixture(params=[ON_REDIS])
 def stage(request: pytest.FixtureRequest) -> Stage:
+    """Drivers run real git, so most of their tests meet one transport only: the one that counts."""
+    return request.getfixturevalue(f"{request.param}_stage")
+
+
+@pytest.fixture(params=["memory", ON_REDIS])
+def any_stage(request: pytest.FixtureRequest) -> Stage:
     return request.getfixturevalue(f"{request.param}_stage")

@@ -31,71 +31,71 @@ CARDS = [
 
 
 @pytest.fixture
-def writing(stage):
+def writing(any_stage):
     async def where() -> dict:
-        given = await stage.repository({"a.py": "old\n"})
+        given = await any_stage.repository({"a.py": "old\n"})
         return {**FIELDS, "auth_scope": ("edit:**",), "workspace": {"bundle": given.bundle, "base": given.base}}
 
     return where
 
 
-async def test_results_are_gathered_in_the_order_of_the_handles(stage, writing):
+async def test_results_are_gathered_in_the_order_of_the_handles(any_stage, writing):
     requests = [task_request(**await writing(), prompt=str(number)) for number in range(5)]
-    handles = await stage.muster.submit_many(requests)
+    handles = await any_stage.muster.submit_many(requests)
 
-    async with stage.workers():
-        results = await stage.muster.gather(reversed(handles))
+    async with any_stage.workers():
+        results = await any_stage.muster.gather(reversed(handles))
 
     assert [result.task_id for result in results] == [handle.task_id for handle in reversed(handles)]
 
 
-async def test_a_task_is_submitted_by_its_fields(stage, writing):
-    stage.builders.edit = lambda _task, files: files.update({"a.py": "new\n"})
+async def test_a_task_is_submitted_by_its_fields(any_stage, writing):
+    any_stage.builders.edit = lambda _task, files: files.update({"a.py": "new\n"})
 
-    async with stage.workers():
-        handle = await stage.muster.submit(**await writing(), prompt="renew")
-        [result] = await stage.muster.gather([handle, handle][:1])
+    async with any_stage.workers():
+        handle = await any_stage.muster.submit(**await writing(), prompt="renew")
+        [result] = await any_stage.muster.gather([handle, handle][:1])
 
-    assert b"-old\n+new" in await stage.muster.diff(handle.task_id)
+    assert b"-old\n+new" in await any_stage.muster.diff(handle.task_id)
     assert result.status is State.COMPLETED
 
 
-async def test_a_task_under_way_has_no_diff_yet(stage):
-    handle = await stage.muster.submit(**FIELDS)
+async def test_a_task_under_way_has_no_diff_yet(any_stage):
+    handle = await any_stage.muster.submit(**FIELDS)
 
     with pytest.raises(NotFound, match="has not ended yet"):
-        await stage.muster.diff(handle.task_id)
+        await any_stage.muster.diff(handle.task_id)
 
 
-async def test_a_cancelled_task_ends_as_cancelled(stage):
-    handle = await stage.muster.submit(**FIELDS)
+async def test_a_cancelled_task_ends_as_cancelled(any_stage):
+    handle = await any_stage.muster.submit(**FIELDS)
 
-    assert await stage.muster.cancel(handle.task_id) == 1
-    [result] = await stage.muster.gather([handle])
+    assert await any_stage.muster.cancel(handle.task_id) == 1
+    [result] = await any_stage.muster.gather([handle])
     assert result.status is State.CANCELLED
 
 
-async def test_repeatable_work_is_done_again_only_when_it_did_not_complete(stage):
+async def test_repeatable_work_is_done_again_only_when_it_did_not_complete(any_stage):
     def request():
         return task_request(**FIELDS, idempotency_key="the work")
 
-    first = await stage.muster.submit_repeatable(request())
-    await stage.muster.cancel(first.task_id)
-    second = await stage.muster.submit_repeatable(request())
-    third = await stage.muster.submit_repeatable(request())
+    first = await any_stage.muster.submit_repeatable(request())
+    await any_stage.muster.cancel(first.task_id)
+    second = await any_stage.muster.submit_repeatable(request())
+    third = await any_stage.muster.submit_repeatable(request())
 
     assert second.task_id != first.task_id
     assert (third.task_id, third.existing) == (second.task_id, True)
-    assert (await stage.muster.request(second.task_id)).retry_of == first.task_id
+    assert (await any_stage.muster.request(second.task_id)).retry_of == first.task_id
 
 
-async def test_a_file_is_stored_once_and_named(stage, tmp_path):
+async def test_a_file_is_stored_once_and_named(any_stage, tmp_path):
     (tmp_path / "log.txt").write_text("hello")
 
-    attached = await stage.muster.attach(tmp_path / "log.txt")
+    attached = await any_stage.muster.attach(tmp_path / "log.txt")
 
     assert (attached.name, attached.media_type, attached.size_bytes) == ("log.txt", "text/plain", 5)
-    assert attached.blob == (await stage.muster.attach(b"hello")).blob
+    assert attached.blob == (await any_stage.muster.attach(b"hello")).blob
 
 
 @pytest.mark.parametrize(

@@ -20,28 +20,7 @@ from orchestrator.submit import DRIVERS, task_request
 
 pytestmark = pytest.mark.redis
 
-BATCH = """
-name = "modernise"
-[[repositories]]
-path = "."
-[shards]
-glob = "src/*.py"
-[[steps]]
-recipe = ["fix {path}"]
-[gate]
-commands = ["run-tests"]
-"""
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "tests/t.py": "assert\nassert\n"}
-
-
-def modernise(task: TaskRequest, files: dict[str, str]) -> None:
-    path = task.input.params["commands"][0].removeprefix("fix ")
-    files[path] = files[path].replace("old", "new")
-
-
-@pytest.fixture(autouse=True)
-def _modernising(served_stage):
-    served_stage.builders.edit = modernise
 
 
 @asynccontextmanager
@@ -95,7 +74,7 @@ async def test_an_orchestrator_killed_in_the_middle_is_replaced_and_nothing_is_d
     stage.builders.before_start = hold
     async with stage.workers():
         async with service(stage) as process:
-            request = stage.batch_request(await stage.repository(FILES), text=BATCH)
+            request = stage.batch_request(await stage.repository(FILES))
             [handle] = await stage.muster.submit_many([request])
             await both_started.wait()
             process.send_signal(signal.SIGKILL)
@@ -120,7 +99,7 @@ async def test_a_drained_orchestrator_gives_its_batch_back_and_ends_well(served_
 
     stage.builders.before_start = hold
     async with stage.workers(), service(stage) as process:
-        request = stage.batch_request(await stage.repository(FILES), text=BATCH)
+        request = stage.batch_request(await stage.repository(FILES))
         [handle] = await stage.muster.submit_many([request])
         await started.wait()
         process.send_signal(signal.SIGTERM)
@@ -132,7 +111,7 @@ async def test_a_drained_orchestrator_gives_its_batch_back_and_ends_well(served_
 async def test_the_process_announces_where_its_metrics_are(served_stage):
     stage = served_stage
     async with stage.workers(), service(stage):
-        request = stage.batch_request(await stage.repository(FILES), text=BATCH)
+        request = stage.batch_request(await stage.repository(FILES))
         [handle] = await stage.muster.submit_many([request])
         await stage.muster.gather([handle])
         card = await card_of(stage)

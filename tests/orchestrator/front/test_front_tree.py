@@ -74,9 +74,9 @@ def test_the_tree_shows_states_tools_turns_tokens_cost_and_time():
     story.end(explore, State.ERROR, ErrorInfo.of("model_auth", "the model's key is refused"))
 
     assert drawn(story.session, now_ms=62_000) == (
-        "● run modernise it                                                              1 m 01 s\n"
-        "  ● build modernise it                bash pytest -q   2 turns  12.4k tok  $0.0123  1 m 00 s\n"
-        "    ✘ explore find callers            the model's ke…                                 0.0 s"
+        "● run modernise it                                                                1 m 01 s\n"
+        "  ● build modernise it          bash pytest -q       2 turns  12.4k tok  $0.0123  1 m 00 s\n"
+        "    ✘ explore find callers      the model's key is…                                  0.0 s"
     )
 
 
@@ -111,7 +111,8 @@ def _stories(draw: st.DrawFn) -> Session:
         story.progress(task)
     for task in tasks[1:]:
         if draw(st.booleans()):
-            story.progress(ROOT, ChildEnded(child_task_id=task, state=draw(st.sampled_from(INTEREST[2:5]))))
+            ended = ChildEnded(child_task_id=task, state=draw(st.sampled_from(INTEREST[2:5])))
+            story.progress(story.session.tasks[task].parent or ROOT, ended)
     return story.session
 
 

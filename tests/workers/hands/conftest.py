@@ -117,11 +117,12 @@ async def workspace(repository: Path, transport: Transport, tmp_path: Path) -> W
 
 @dataclass
 class Hands:
-    """A worker on all pools, and a way to send it tasks."""
+    """A worker on all pools, and a way to send it tasks. `stop` drains it: what runs is given back."""
 
     transport: Transport
     runner: Runner
     metrics: WorkerMetrics
+    stop: Callable[[], Awaitable[None]]
 
     def request(self, **fields: Any) -> TaskRequest:
         defaults: dict[str, Any] = {
@@ -167,9 +168,10 @@ async def start_hands(
             told = WorkerSettings(state_dir=tmp_path / "state", image=image, **settings)
             metrics = WorkerMetrics("build", known_models=(told.model,))
             runner = make_runner(told, transport, driver, metrics)
+            consumers = await stack.enter_async_context(AsyncExitStack())
             for pool in ("build", "explore", "general"):
-                await stack.enter_async_context(_consuming(transport, pool, runner))
-            return Hands(transport, runner, metrics)
+                await consumers.enter_async_context(_consuming(transport, pool, runner))
+            return Hands(transport, runner, metrics, consumers.aclose)
 
         yield start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
@@ -247,7 +248,9 @@ rules:
     )
     scope = ("read:**", "bash:**")
 
-    result = await hands.result(build_task(hands, workspace, "x", agent="explore", recipient="explore", auth_scope=scope))
+    result = await hands.result(
+        build_task(hands, workspace, "x", agent="explore", recipient="explore", auth_scope=scope)
+    )
 
     assert "Read-only file system" in result.output.text
     assert result.patch is None
@@ -285,6 +288,39 @@ rules:
     assert second.output.text == "I remember: Created /workspace/src/new.py."
     assert [file.path for file in second.patch.files] == ["src/new.py"]
     assert second.metrics.turns == 1
+
+
+async def test_another_worker_goes_on_where_one_was_stopped(start_agents, workspace):
+    hands, server = await start_agents(
+        """
+rules:
+  - when: {turn: 1}
+    reply: {tool_calls: [{name: write, arguments: {filePath: src/new.py, content: "Y = 1\\n"}}]}
+  - when: {turn: 2}
+    times: 1
+    reply: {tool_calls: [{name: bash, arguments: {command: sleep 600}}]}
+  - when: {turn: 2}
+    reply: {tool_calls: [{name: bash, arguments: {command: cat src/new.py}}]}
+  - when: {turn: 3}
+    reply: {text: "${result.1}"}
+"""
+    )
+    request = build_task(hands, workspace, "x")
+    await hands.transport.submit([request])
+    async with asyncio.timeout(60):
+        async for entry in hands.transport.follow(request.trace_id):
+            events = entry.message.events if isinstance(entry.message, TaskProgress) else ()
+            if any(event.kind == "tool_call" and event.title == "sleep 600" for event in events):
+                break
+    await hands.stop()
+    await start_agents("rules: []", model_base_url=server.base_url)
+
+    result = await hands.ended(request.task_id)
+
+    assert (result.output.text, result.attempt) == ("Y = 1", 2)
+    assert [file.path for file in result.patch.files] == ["src/new.py"]
+    assert [call.tool for call in result.tool_calls] == ["write", "bash"]
+    assert (result.metrics.turns, server.log.requests) == (3, 4)
 
 
 async def test_a_child_that_asks_for_more_than_its_parent_has_is_not_accepted(start_agents, workspace):

@@ -17,7 +17,7 @@ from workers.tools.replace import EditRefused, apply_edit
         ("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n"),
         ("\ufeffa = 1\n", "a = 1", "a = 2", "\ufeffa = 2\n"),
         ("\ufeffa\r\n", "\ufeffa\n", "b\n", "\ufeffb\r\n"),
-        ("def f():\n    return 1  \n", "def f():\n    return 1\n", "def f():\n    return 2\n", "def f():\n    return 2\n"),
+        ("f():\n    return 1  \n", "f():\n    return 1\n", "f():\n    return 2\n", "f():\n    return 2\n"),
         ("class A:\n    def f(self):\n        pass\n", "def f(self):\n    pass", "def g(self):\n    pass",
          "class A:\n    def g(self):\n        pass\n"),
         ("\tif x:\n\t\ty()\n", "    if x:\n        y()\n", "    if z:\n", "\tif z:\n"),

@@ -31,8 +31,13 @@ def test_a_grant_for_all_tools_is_spelled_out_without_task():
 
 
 GRANTS = st.lists(
-    st.tuples(st.sampled_from(["read", "edit", "task", "*", "t*", "bash"]), st.text("a*/", min_size=1, max_size=4)), max_size=4
-).map(lambda pairs: tuple(f"{tool}:{pattern}" for tool, pattern in pairs))  # fmt: skip
+    st.builds(
+        lambda tool, pattern: f"{tool}:{pattern}",
+        st.sampled_from(["read", "edit", "task", "*", "t*", "bash"]),
+        st.text("a*/", min_size=1, max_size=4),
+    ),
+    max_size=4,
+).map(tuple)
 
 
 @given(caller=GRANTS, wanted=st.none() | GRANTS)

@@ -51,7 +51,8 @@ def test_no_match_asks_and_so_does_a_request_without_patterns():
 
 
 @pytest.mark.parametrize(
-    ("patterns", "action"), [(["a", "b"], ALLOW), (["a", "asks"], ASK), (["asks", "a"], ASK), (["asks", "denied"], DENY)]
+    ("patterns", "action"),
+    [(["a", "b"], ALLOW), (["a", "asks"], ASK), (["asks", "a"], ASK), (["asks", "denied"], DENY)],
 )
 def test_of_several_patterns_the_strictest_decides(patterns: list[str], action: Action):
     rules = parse_rules({"edit": {"*": "allow", "asks": "ask", "denied": "deny"}})
@@ -135,12 +136,12 @@ def test_a_path_that_climbs_out_of_a_granted_folder_is_denied():
         ("ls -l; pwd", ["ls -l", "pwd"]),
         ("a && b || c | d & e", ["a", "b", "c", "d", "e"]),
         ("echo 'a; b' \"c && d\" e\\;f", ["echo 'a; b' \"c && d\" e\\;f"]),
-        ("echo \\\" ; rm x ; echo \\\"", ['echo \\"', "rm x", 'echo \\"']),
+        ('echo \\" ; rm x ; echo \\"', ['echo \\"', "rm x", 'echo \\"']),
         ("make 2>&1 >log.txt | tee x", ["make 2>&1 >log.txt", "tee x"]),
         ("make &> all.txt", ["make &> all.txt"]),
         ("echo a#b; ls # and; this", ["echo a#b", "ls"]),
         ("ls # it's fine\npwd", ["ls", "pwd"]),
-        ("echo $HOME ${USER} \"$X\"", ["echo $HOME ${USER} \"$X\""]),
+        ('echo $HOME ${USER} "$X"', ['echo $HOME ${USER} "$X"']),
         ("python -c 'import x\nx.y()'", ["python -c 'import x\nx.y()'"]),
         ("find . -name '*.py' -exec wc {} \\;", ["find . -name '*.py' -exec wc {} \\;"]),
         ("FOO=1 make", ["FOO=1 make"]),
@@ -154,7 +155,8 @@ def test_a_command_line_is_split_into_its_simple_commands(text: str, parts: list
     "text",
     [
         "echo $(rm x)", "echo `rm x`", 'echo "$(rm x)"', 'echo "`rm x`"', "(rm x)", "cat <<E\nE", "cat <(ls)",
-        "for x in a; do rm $x; done", "if true; then rm x; fi", "f() { rm x; }", "{ rm x; }", "echo 'open", 'echo "open',
+        "for x in a; do rm $x; done", "if true; then rm x; fi", "f() { rm x; }", "{ rm x; }", "echo 'open",
+        'echo "open',
         "$RM x", "'rm' x", "\\rm x", "{rm,x}", "eval rm x", "echo ${X:-$(rm x)}", "echo $'a\\'; rm x; \\''", "", "  ",
         "# only this", "! rm x", "echo $((1+1))",
     ],

@@ -71,10 +71,16 @@ async def test_a_whole_event_takes_the_deltas_before_it_along_in_order(claimed):
         await reporter.flush()
     messages = own(await sent(transport, claim, "tool_input"))
 
-    assert [event.kind for m in messages for event in m.events] == ["turn_started", "text", "tool_input", "tool_input", "text"]
+    assert [event.kind for m in messages for event in m.events] == [
+        "turn_started",
+        "text",
+        "tool_input",
+        "tool_input",
+        "text",
+    ]
     assert [m.seq for m in messages] == list(range(len(messages)))
     assert messages[-1].partial_output in (None, "ab")
-    assert reporter.partial_output == "ab"
+    assert reporter.tally.partial_output == "ab"
 
 
 async def test_a_turn_is_charged_once_and_the_ledger_comes_back(claimed):
@@ -90,7 +96,11 @@ async def test_a_turn_is_charged_once_and_the_ledger_comes_back(claimed):
     assert (first.spent_microusd, first.cap_microusd, first.exhausted) == (60, 100, False)
     assert again.spent_microusd == 60
     assert (last.spent_microusd, last.exhausted) == (120, True)
-    assert (reporter.metrics.cost_microusd, reporter.metrics.turns, reporter.metrics.usage.total_tokens) == (120, 2, 30)
+    assert (
+        reporter.tally.metrics.cost_microusd,
+        reporter.tally.metrics.turns,
+        reporter.tally.metrics.usage.total_tokens,
+    ) == (120, 2, 30)
 
 
 async def test_a_lost_lease_is_told_by_the_next_flush(claimed):
@@ -118,7 +128,7 @@ async def test_secrets_are_blanked_out_before_anybody_sees_them(claimed):
         await reporter.flush()
     messages = await sent(transport, claim, "tool_call")
 
-    assert "canary" not in repr(messages) + repr(seen) + reporter.partial_output
+    assert "canary" not in repr(messages) + repr(seen) + reporter.tally.partial_output
     assert "short" not in repr(messages)
 
 
@@ -137,7 +147,9 @@ def test_models_that_the_operator_did_not_name_count_as_other():
     for model in ("openai/known", "surprise/model-1", "surprise/model-2"):
         observe = metrics.observer()
         observe(TurnStarted(turn=1, model=model))
-        observe(TurnFinished(turn=1, finish_reason="stop", usage=Usage(input_tokens=10, cached_tokens=4), cost_microusd=5))
+        observe(
+            TurnFinished(turn=1, finish_reason="stop", usage=Usage(input_tokens=10, cached_tokens=4), cost_microusd=5)
+        )
 
     def tokens(model: str, kind: str) -> float | None:
         return metrics.registry.get_sample_value("muster_llm_tokens_total", {"model": model, "type": kind})

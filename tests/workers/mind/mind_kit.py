@@ -94,7 +94,7 @@ class Bench:
 
     url: str
     scope: tuple[str, ...] = ("lookup:**", "note:**")
-    chunk_timeout_s: float = 5.0
+    chunk_timeout_s: float = 30.0
     events: list[Event] = field(default_factory=list)
     saved: list[bytes] = field(default_factory=list)
     note: Note = field(default_factory=Note)

@@ -201,6 +201,17 @@ async def test_the_last_turn_offers_no_tools_and_ends_as_turn_limit(kit, serve):
     assert bench.told("budget")[0].limit == "turns"
 
 
+async def test_calls_that_the_last_turn_asks_for_all_the_same_are_dropped(kit, serve):
+    server = await serve("rules: [{reply: {text: More!, tool_calls: [{name: note, arguments: {text: x}}]}}]")
+    bench = kit.Bench(server.base_url)
+
+    session = await bench.run(kit.opened(max_turns=2))
+
+    assert session.outcome.error is ErrorCode.TURN_LIMIT
+    assert bench.note.notes == ["x"]  # the first turn's
+    assert session.messages[-1].tool_calls == ()
+
+
 async def test_no_more_calls_run_than_the_budget_allows(kit, serve):
     calls = ", ".join(f"{{name: note, arguments: {{text: n{n}}}}}" for n in range(3))
     server = await serve(f"rules: [{{reply: {{tool_calls: [{calls}]}}}}]")
@@ -281,7 +292,7 @@ async def test_a_call_without_an_answer_is_not_run_again(kit, serve):
 
 async def test_cancelling_a_session_cancels_the_request(kit, serve):
     server = await serve("rules: [{reply: {text: a long wait}, fault: {stall_s: 60, after_bytes: 500}}]")
-    bench = kit.Bench(server.base_url, chunk_timeout_s=30.0)
+    bench = kit.Bench(server.base_url)
     first_words = asyncio.Event()
     bench.events = Signalled(first_words)
     running = asyncio.create_task(bench.run(kit.opened()))

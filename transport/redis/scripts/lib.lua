@@ -62,12 +62,14 @@ local function wake(worker)
   call('EXPIRE', name, 60)
 end
 
--- One place in line: at the flow's tail, or at its head for a task that has waited before.
+-- One place in line: at the flow's tail, or at its head for a task that has waited before. Each new flow comes a
+-- little later than the one before, so that flows of a single task start in the order in which they came.
 local function enqueue(push, task)
-  local vtime = call('HGET', key('pool', task.pool), 'vtime') or 0
+  local pool = key('pool', task.pool)
+  local due = tonumber(call('HGET', pool, 'vtime') or 0) + A.tick
   call(push, key('flow', task.pool .. ':' .. task.flow), task.id)
-  call('ZADD', key('flows', task.pool), 'NX', vtime, task.flow)
-  call('HINCRBY', key('pool', task.pool), 'ready', 1)
+  if call('ZADD', key('flows', task.pool), 'NX', due, task.flow) == 1 then call('HSET', pool, 'vtime', due) end
+  call('HINCRBY', pool, 'ready', 1)
 end
 
 local function requeue(task, reason)

@@ -1,7 +1,8 @@
--- Accept all requests or none. Returns {0, index, expected} when one is refused, else {1, {task, trace, existing}...}.
+-- Accept all requests or none. Returns {0, index} of one that is refused, else {1, {task, trace}...}: the tasks that
+-- stand for the requests, which are earlier ones where an idempotency key was seen before.
 
 local function first_of(request)
-  if redis.call('EXISTS', key('task', request.task)) == 1 then return request.task .. request.trace end
+  if call('EXISTS', key('task', request.task)) == 1 then return request.task .. request.trace end
   return request.once and call('GET', key('once', request.once))
 end
 
@@ -49,11 +50,11 @@ local handles, pools = {1}, {}
 for i, request in ipairs(A.requests) do
   local first = first_of(request)
   if first then
-    handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37), 1}
+    handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
   else
     accept(request, expiry[i])
     pools[request.pool] = true
-    handles[i + 1] = {request.task, request.trace, 0}
+    handles[i + 1] = {request.task, request.trace}
   end
 end
 for pool in pairs(pools) do

@@ -1,0 +1,84 @@
+"""A goal with a model: fan-out on the pools, an edit, the gate; and a secret that must not be seen anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shell import ROOT, User, demo, git
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
+
+CANARY = "canary-7f3a9c51e8d24b60"
+
+
+@contextlib.contextmanager
+def scripted_model(script: Path) -> Iterator[dict[str, str]]:
+    """The shipped model server on loopback; the environment that points workers at it."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(script), "--port", "0"],
+        stdout=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        url = json.loads(server.stdout.readline())["url"]
+        prices = json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}})
+        yield {
+            "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": f"{url}/v1",
+            "MUSTER_MODEL_API_KEY": CANARY, "MUSTER_PRICES": prices,
+        }  # fmt: skip
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_an_agent_asks_three_others_at_once_edits_and_the_platform_proves_it(user: User):
+    with scripted_model(ROOT / "examples" / "demo" / "model.yaml") as user.environment:
+        done = user.muster("run", demo.GOAL, "--repo", "more-itertools", "--setup", demo.SETUP, "--gate", demo.TESTS)
+        root = next(task for task in user.tasks() if task["agent"] == "run")
+        shown = user.muster("task", "list", "--trace", root["task_id"], "--json")
+        diff = user.muster("task", "diff", root["task_id"])
+        applied = user.muster("task", "apply", root["task_id"], "--repo", "more-itertools")
+        user.muster("down")
+
+    assert done.returncode == 0, done.stderr
+    assert "done and verified" in done.stderr
+    tree = [json.loads(line) for line in shown.stdout.splitlines()]
+    explorers = [task for task in tree if task["agent"] == "explore"]
+    assert len(explorers) == 3
+    assert max(task["started_at_ms"] for task in explorers) < min(task["finished_at_ms"] for task in explorers)
+    assert {task["agent"] for task in tree} == {"run", "build", "explore", "verify"}
+    assert applied.returncode == 0, applied.stderr
+    assert git(user.home / "more-itertools", "diff", "--name-only") == "more_itertools/more.py"
+    assert "n must be at least 1, not" in diff.stdout
+    assert seen_anywhere(CANARY, user, done.stdout, done.stderr, shown.stdout, diff.stdout) == []
+
+
+def test_a_key_that_the_provider_repeats_in_its_error_is_blanked_out(user: User):
+    script = user.home / "refusing.yaml"
+    script.write_text(
+        f'rules: [{{when: {{}}, fault: {{status: 401, message: "Incorrect API key provided: {CANARY}"}}}}]'
+    )
+    with scripted_model(script) as user.environment:
+        done = user.muster("run", "Say hello.", "--repo", "more-itertools")
+        user.muster("down")
+
+    assert done.returncode == 2
+    assert "401" in done.stderr or "key" in done.stderr
+    assert "hint" in done.stderr
+    assert seen_anywhere(CANARY, user, done.stdout, done.stderr) == []
+
+
+def seen_anywhere(secret: str, user: User, *outputs: str) -> list[str]:
+    """Every place with the secret in it: what was printed, and every file of the fleet's state (logs, blobs, Redis)."""
+    needle = secret.encode()
+    places = [f"output {n}" for n, output in enumerate(outputs) if secret in output]
+    files = [path for path in user.state.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".aof" for path in files), "Redis's file is among what is searched"
+    assert any(path.suffix == ".log" for path in files), "the logs are among what is searched"
+    return places + [str(path) for path in files if needle in path.read_bytes()]

@@ -1,0 +1,91 @@
+"""What no log may show. The secrets here are made up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from envelope import redaction
+from envelope.logs import bind, configure, get_logger
+from envelope.redaction import REDACTED, redact, redact_value, register_environment, register_secret
+
+
+@pytest.fixture(autouse=True)
+def forget_secrets(monkeypatch):
+    monkeypatch.setattr(redaction, "_known", set())
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-abcdefghijklmnop1234",
+        "sk-ant-api03-abcdefghijklmnop",
+        "ghp_" + "a1" * 18,
+        "glpat-" + "x" * 20,
+        "AKIA" + "A1B2C3D4E5F6G7H8",
+        "xoxb-1234567890-abc",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_keys_of_well_known_services_are_blanked_out(secret):
+    text = redact(f"before {secret} after")
+
+    assert secret not in text
+    assert text == f"before {REDACTED} after"
+
+
+def test_a_password_in_a_url_and_a_bearer_header_are_blanked_out():
+    assert redact("redis://user:pa55word@host:6379/0") == f"redis://{REDACTED}@host:6379/0"
+    assert "abcdefghijklmnop" not in redact("Authorization: Bearer abcdefghijklmnop")
+
+
+def test_ordinary_text_is_left_alone():
+    text = "task 01890a5d sk-ip ed eyJ and https://example.org/a@b, risk-averse"
+
+    assert redact(text) == text
+
+
+def test_a_known_secret_is_blanked_out_wherever_it_stands():
+    register_secret("hunter2hunter2")
+    register_secret("short")
+
+    assert redact("x=hunter2hunter2; short") == f"x={REDACTED}; short"
+
+
+def test_secrets_of_the_environment_are_known_by_their_names():
+    register_environment({"OPENAI_API_KEY": "value-of-the-key", "PATH": "/usr/bin:/bin", "DB_PASSWORD": "open-sesame"})
+
+    assert redact("value-of-the-key open-sesame /usr/bin:/bin") == f"{REDACTED} {REDACTED} /usr/bin:/bin"
+
+
+def test_values_are_redacted_through_lists_and_maps():
+    register_secret("hunter2hunter2")
+    value = {"token": "anything", "list": ["hunter2hunter2", 3], "map": {"api_key": {"a": 1}, "n": None}, "t": ("x",)}
+
+    assert redact_value(value) == {
+        "token": REDACTED,
+        "list": [REDACTED, 3],
+        "map": {"api_key": REDACTED, "n": None},
+        "t": ["x"],
+    }
+
+
+def test_a_planted_secret_appears_in_no_log_line(capsys, monkeypatch):
+    monkeypatch.setenv("CANARY_TOKEN", "canary-4711-canary")
+    configure(json=True)
+    bind(trace="t-canary-4711-canary")
+    log = get_logger("test")
+    try:
+        raise ValueError("it holds canary-4711-canary")
+    except ValueError:
+        log.exception("handler_failed", detail={"deep": ["canary-4711-canary"]}, api_key="other")
+
+    line = capsys.readouterr().err
+    assert "canary" not in line.replace("CANARY", "")
+    fields = json.loads(line)
+    assert (fields["event"], fields["part"], fields["level"], fields["api_key"]) == (
+        "handler_failed", "test", "error", REDACTED,
+    )  # fmt: skip
+    assert "ValueError" in fields["exception"]

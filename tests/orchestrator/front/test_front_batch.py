@@ -1,0 +1,163 @@
+"""A batch as a person meets it: command, fleet, sandboxes, gate, branch; and what an interrupt leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
+
+FILES = {
+    "shapes/box.py": "class Box(object):\n    pass\n",
+    "shapes/ball.py": "class Ball(object):\n    pass\n",
+    "test_shapes.py": "from shapes.box import Box\n\n\ndef test_box():\n    assert Box()\n",
+}
+BATCH = """\
+name = "modernise"
+[[repositories]]
+path = "project"
+[shards]
+glob = "shapes/*.py"
+[[steps]]
+recipe = [{command!r}]
+ok_exit_codes = [0, 1]
+[gate]
+commands = ["python -m pytest -q"]
+[publish]
+branch = "muster/modernise"
+"""
+CODEMOD = "ruff check --isolated --quiet --fix --select UP --target-version py38 {path}"
+
+
+@pytest.fixture
+def project(desk) -> Path:
+    (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD))
+    return desk.repository("project", FILES)
+
+
+def _branches(desk, project: Path) -> list[str]:
+    return desk.git("for-each-ref", "--format=%(refname:short)", "refs/heads", repository=project).split()
+
+
+def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(desk, project):
+    first = desk.muster("batch", "run", "batch.toml")
+    assert first.exit_code == 0, first.stderr
+    assert "✔ done and verified" in first.stderr
+    assert "gate      before: passed, 1 test" in first.stderr
+    assert "gate      after: passed, 1 test" in first.stderr
+    assert "changed   2 files, +2 −2" in first.stderr
+    commit = desk.git("rev-parse", "muster/modernise", repository=project)
+    assert f"muster/modernise at {commit[:12]}" in first.stderr
+    assert desk.git("show", "muster/modernise:shapes/box.py", repository=project).startswith("class Box:")
+    assert desk.git("status", "--porcelain", repository=project) == ""
+
+    again = desk.muster("batch", "run", "batch.toml")
+    assert again.exit_code == 0, again.stderr
+    assert "nothing is submitted again" in again.stderr
+    assert desk.git("rev-parse", "muster/modernise", repository=project) == commit
+
+    _take_the_change_along(desk, project, json.loads(desk.muster("batch", "list", "--json").stdout)["task_id"])
+
+
+def _take_the_change_along(desk, project: Path, task_id: str) -> None:
+    """The commands that the summary names do what it says."""
+    assert desk.muster("task", "diff", task_id).stdout.count("\n+class ") == 2
+    applied = desk.muster("task", "apply", task_id, "--repo", "project")
+    assert applied.exit_code == 0, applied.stderr
+    assert (project / "shapes/box.py").read_text().startswith("class Box:")
+    twice = desk.muster("task", "apply", task_id, "--repo", "project")
+    assert twice.exit_code == 2
+    assert "does not fit" in twice.stderr
+    assert "batch modernise" not in desk.muster("task", "logs", task_id).stderr
+    assert "gate after: passed, 1 test" in desk.muster("task", "logs", task_id[-8:]).stdout
+    shown = json.loads(desk.muster("task", "show", task_id[-8:], "--json").stdout)
+    assert shown["result"]["output"]["structured"]["repositories"][0]["verified"] is True
+    attached = desk.muster("batch", "attach", task_id[-8:], "--json")
+    assert attached.exit_code == 0, attached.stderr
+    entries = [json.loads(line) for line in attached.stdout.splitlines()]
+    assert entries[-1]["kind"] == "result"
+    assert entries[-1]["task_id"] == task_id
+
+
+def _containers() -> set[str]:
+    words = ("docker", "ps", "-aq", "--filter", "label=muster.owner")
+    return set(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
+
+
+def _at_a_terminal(desk, *words: str) -> tuple[subprocess.Popen[bytes], int]:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "orchestrator.cli.main", *words]
+    environment = {**desk.environment, "TERM": "xterm"}
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=desk.home, env=environment, start_new_session=True
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def _read_until(terminal: int, text: str) -> str:
+    seen = ""
+    while text not in seen:
+        try:
+            seen += os.read(terminal, 4096).decode("utf-8", "replace")
+        except OSError:
+            raise AssertionError(f"the command ended before it said {text!r}:\n{seen}") from None
+    return seen
+
+
+@pytest.mark.parametrize(("answer", "ended", "word"), [(b"\n", True, "cancelling"), (b"d\n", False, "it goes on")])
+def test_an_interrupt_asks_and_leaves_nothing_half_done(desk, project, answer, ended, word):
+    (desk.home / "batch.toml").write_text(BATCH.format(command="sleep 60"))
+    command, terminal = _at_a_terminal(desk, "batch", "run", "batch.toml")
+    _read_until(terminal, "bash sleep 60")
+    os.kill(command.pid, signal.SIGINT)
+    _read_until(terminal, "[d/C]")
+    os.write(terminal, answer)
+    _read_until(terminal, word)
+    _drain(terminal)
+    assert command.wait(60) == 130
+    assert _branches(desk, project) == ["main"]
+    states = {task["agent"]: task["state"] for task in _tasks(desk)}
+    assert (states["batch"] == "cancelled") is ended
+    desk.muster("down")
+    assert not [name for name in _containers() if str(desk.home) in _mounts(name)]
+    os.close(terminal)
+
+
+def _tasks(desk) -> list[dict[str, str]]:
+    return [json.loads(line) for line in desk.muster("task", "list", "--json").stdout.splitlines()]
+
+
+def _mounts(container: str) -> str:
+    words = ("docker", "inspect", "--format", "{{json .}}", container)
+    return subprocess.run(words, capture_output=True, text=True).stdout
+
+
+def _drain(terminal: int) -> None:
+    """Read to the end, so that the command never waits for its terminal."""
+    try:
+        while os.read(terminal, 4096):
+            pass
+    except OSError:
+        return  # Linux's way to say that the other side is closed
+
+
+def test_without_a_terminal_an_interrupt_cancels(desk, project):
+    (desk.home / "batch.toml").write_text(BATCH.format(command="sleep 60"))
+    words = [sys.executable, "-m", "orchestrator.cli.main", "batch", "run", "batch.toml", "--no-input"]
+    command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=desk.home, env=desk.environment)
+    assert command.stderr is not None
+    assert any("started recipe" in line for line in command.stderr)
+    command.send_signal(signal.SIGINT)
+    rest = command.stderr.read()
+    assert command.wait(60) == 130
+    assert "cancelling" in rest
+    assert {task["state"] for task in _tasks(desk)} == {"cancelled"}
+    assert _branches(desk, project) == ["main"]
