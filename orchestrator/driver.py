@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from .metrics import OrchestratorMetrics
 EVENTS_PER_MESSAGE = 500
 # Depth is 1 and 64 children may be in flight: a shard that has sent out more is summed up too low, and stops nothing.
 MAX_TASKS_PER_SHARD = 1_000
+# Sandboxes are killed, not asked: two hundred of them are gone within this time.
+STOP_WAIT_S = 10.0
 
 
 def completed(result: TaskResult) -> bool:
@@ -86,7 +89,7 @@ class Driver:
     started_at_ms: int
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _own_roots: set[str] = field(default_factory=set[str])  # live tasks that no parent's end would stop
+    _live: set[str] = field(default_factory=set[str])  # what this driver submitted and has not seen the end of
 
     @property
     def request(self) -> TaskRequest:
@@ -138,18 +141,23 @@ class Driver:
                     else:
                         yield Ended(place.work, result, place.foreign, cost_microusd)
 
-    async def stop_roots(self, reason: str) -> None:
-        """Cancel the live tasks that this driver started in traces of their own; its children end with it anyway."""
-        for task_id in sorted(self._own_roots):
+    async def stop_all(self, reason: str) -> None:
+        """Cancel what still lives, and wait for its end: who waits for this driver must find no sandbox of its tasks.
+
+        Bounded: a task whose worker is gone ends later, by its lease.
+        """
+        for task_id in sorted(self._live):
             await self.transport.cancel(task_id, by=self.request.task_id, reason=reason)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_WAIT_S):
+                async for _ in self.transport.results(self._live):
+                    pass
 
     async def _submit(self, works: Sequence[Work]) -> list[_Placed]:
         handles = await self._accepted([work.request for work in works])
         placed = [await self._place(work, handle) for work, handle in zip(works, handles, strict=True)]
-        own_trace = self.request.trace_id
-        roots = {place.handle.task_id for place in placed if place.handle.trace_id != own_trace and not place.foreign}
-        self._own_roots |= roots
-        await self.report(*(_spawned(place, own_trace) for place in placed))
+        self._live |= {place.handle.task_id for place in placed if not place.foreign}
+        await self.report(*(_spawned(place, self.request.trace_id) for place in placed))
         return placed
 
     async def _accepted(self, requests: Sequence[TaskRequest]) -> list[Handle]:
@@ -178,7 +186,7 @@ class Driver:
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
     async def _tell_ended(self, result: TaskResult, place: _Placed) -> int:
-        self._own_roots.discard(result.task_id)
+        self._live.discard(result.task_id)
         if not place.foreign:
             self.office.metrics.count_result(place.work.request.recipient, result)
         cost_microusd = 0 if place.foreign else await self._cost_of(result)

@@ -75,9 +75,9 @@ async def _drive(driver: Driver) -> TaskResult:
     except asyncio.CancelledError:
         # Given back or lost, the driver runs again elsewhere and finds its tasks; else nobody would want them.
         if driver.delivery.stop_reason in (StopReason.CANCELLED, StopReason.EXPIRED):
-            await asyncio.shield(driver.stop_roots(driver.delivery.stop_detail or "its batch has expired"))
+            await asyncio.shield(driver.stop_all(driver.delivery.stop_detail or "its time is over"))
         raise
-    await driver.stop_roots("its batch has ended")
+    await driver.stop_all("its goal or batch has ended")
     return result
 
 

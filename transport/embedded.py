@@ -18,7 +18,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,6 +104,7 @@ async def _running(program: Path, socket: Path, data: Path, lock: int) -> AsyncG
         yield process
     finally:
         await _stop(process)
+        _tidy(socket)
 
 
 def _arguments(socket: Path, data: Path) -> list[str]:
@@ -201,6 +202,12 @@ async def _answers(socket: Path) -> bool:
         return False
     finally:
         writer.close()
+
+
+def _tidy(socket: Path) -> None:
+    socket.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty: somebody else keeps something there
+        socket.parent.rmdir()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -85,7 +85,8 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
         handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings))
         remember(settings, handle.task_id, file)
         if handle.existing:
-            note(f"{spec.name}: the same batch is known as {handle.task_id}; nothing is submitted again")
+            state = "already done" if await muster.result(handle.task_id) else "already under way"
+            note(f"{spec.name} is {state} as {handle.task_id}; nothing is submitted again")
         if detach:
             note(f"it runs; join it with: muster batch attach {handle.task_id}")
             data(handle.task_id)

@@ -43,4 +43,4 @@ def plain(text: str) -> str:
     >>> plain("a\\x1b[2Jb\\n")
     'a?[2Jb'
     """
-    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).strip()
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).rstrip()

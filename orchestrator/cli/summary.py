@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +21,15 @@ from .units import dollars, duration, tokens
 # A screenful; the rest is in the patch, which the last lines tell how to see.
 MAX_FILES = 12
 MAX_TROUBLES = 10
-
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`headline` is the one line that says how it ended, `good` its colour."""
+    """`headline` is the one line that says how it ended, `good` its colour, `hint` what to try if it ended badly."""
 
     headline: str
+    hint: str
     good: bool
     lines: tuple[Line, ...]
     commands: tuple[str, ...]
@@ -37,6 +37,8 @@ class Summary:
     def print(self) -> None:
         console = people()
         console.print(f"\n[bold {'green' if self.good else 'red'}]{escape(self.headline)}[/]", soft_wrap=True)
+        if self.hint:
+            console.print(f"hint: {escape(plain(self.hint))}", soft_wrap=True)
         for about, text in self.lines:
             console.print(f"  [dim]{about:<9}[/] {escape(plain(text))}", soft_wrap=True)
         for command in self.commands:
@@ -55,7 +57,7 @@ def summary_of_run(session: Session, result: TaskResult, *, cap_microusd: int | 
         *_spent(session, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
-    return Summary(_headline(result, verified), verified or _is_done(result), tuple(lines), _next(result))
+    return _summary(result, verified, lines)
 
 
 def summary_of_batch(
@@ -68,7 +70,13 @@ def summary_of_batch(
         if repository.name in published:
             lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
     lines += [*_troubles(result, []), *_warnings(session.warnings), *_spent(session, result, cap_microusd)]
-    return Summary(_headline(result, report.verified), _is_done(result), tuple(lines), _next(result))
+    return _summary(result, report.verified, lines)
+
+
+def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:
+    own = result.errors[0].hint if result.errors else ""
+    hint = "" if _is_done(result) else own or f"see how it went: muster task logs {result.task_id}"
+    return Summary(_headline(result, verified), hint, _is_done(result), tuple(lines), _next(result))
 
 
 def _is_done(result: TaskResult) -> bool:
@@ -80,7 +88,7 @@ def _headline(result: TaskResult, verified: bool) -> str:
     if _is_done(result):
         return "✔ done and verified" if verified else "✔ done, not verified"
     said = result.errors[0].message if result.errors else str(result.status)
-    return f"✘ {plain(said.splitlines()[0])}"
+    return f"error: {plain(said.splitlines()[0])}"
 
 
 def _changes(patch: PatchRef | None) -> Iterator[Line]:
@@ -103,11 +111,9 @@ def _tests(gates: tuple[GateVerdict, ...]) -> Iterator[Line]:
 
 
 def _troubles(result: TaskResult, reasons: list[str]) -> Iterator[Line]:
-    """The first error is the headline; its hint and the others follow."""
+    """The first error is the headline; the others follow."""
     told = [*reasons, *(error.message for error in result.errors[1:])]
     yield from (("not done" if index == 0 else "", text) for index, text in enumerate(told[:MAX_TROUBLES]))
-    if result.errors and result.errors[0].hint:
-        yield "hint", result.errors[0].hint
 
 
 def _warnings(warnings: tuple[WarningRaised, ...]) -> Iterator[Line]:

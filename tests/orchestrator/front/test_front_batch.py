@@ -60,7 +60,7 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
 
     again = desk.muster("batch", "run", "batch.toml")
     assert again.exit_code == 0, again.stderr
-    assert "nothing is submitted again" in again.stderr
+    assert "is already done as" in again.stderr
     assert desk.git("rev-parse", "muster/modernise", repository=project) == commit
 
     _take_the_change_along(desk, project, json.loads(desk.muster("batch", "list", "--json").stdout)["task_id"])

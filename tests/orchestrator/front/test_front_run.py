@@ -84,7 +84,7 @@ def test_a_change_that_breaks_the_tests_is_not_acceptable_and_sets_no_branch(des
     done = desk.muster(*words, env=model)
 
     assert done.exit_code == 1, done.stderr
-    assert "✘ the gate fails" in done.stderr
+    assert "error: the gate fails" in done.stderr
     assert "gate      before: passed, 1 test" in done.stderr
     assert "muster task diff" in done.stderr
     assert desk.git("for-each-ref", "--format=%(refname:short)", "refs/heads", repository=project) == "main"
@@ -116,10 +116,11 @@ def test_a_detached_goal_is_found_again_by_its_id(desk, project, serve):
 def test_what_is_wrong_with_the_model_is_told_with_exit_code_2(desk, project, serve, options, script, sentence):
     done = desk.muster("run", "greet", "--repo", "project", *options, env=serve(script))
     assert done.exit_code == 2, done.stderr
-    headline = next(line for line in done.stderr.splitlines() if line.startswith("✘"))
-    assert sentence in headline
+    lines = done.stderr.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("error: "))
+    assert sentence in lines[at]
+    assert lines[at + 1].startswith("hint: ")
     assert "no-key-on-loopback" not in done.stderr
-    assert "\n  hint" in done.stderr
 
 
 @pytest.mark.parametrize(

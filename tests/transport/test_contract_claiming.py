@@ -1,0 +1,63 @@
+"""What every transport promises about claiming, held against each implementation. Time is the store's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+async def test_no_more_than_the_free_slots_are_claimed(fleet):
+    await fleet.transport.submit([fleet.request() for _ in range(5)])
+
+    first = await fleet.transport.claim("explore", "w1", slots=3, wait_s=0)
+    rest = await fleet.transport.claim("explore", "w2", slots=3, wait_s=0)
+
+    assert (len(first), len(rest)) == (3, 2)
+    assert len({claim.lease.task_id for claim in [*first, *rest]}) == 5
+
+
+async def test_an_empty_queue_gives_nothing_when_the_wait_is_over(fleet):
+    assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0.01) == []
+
+
+async def test_pools_are_apart(fleet):
+    await fleet.submit(recipient="build")
+
+    assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0) == []
+    assert (await fleet.claim_one(pool="build")).lease.pool == "build"
+
+
+async def test_a_waiting_worker_is_woken_by_a_submission(fleet):
+    waiting = asyncio.create_task(fleet.claim_one(wait_s=30))
+    await asyncio.wait({waiting}, timeout=0.05)  # let it come to its wait
+    loop = asyncio.get_running_loop()
+    submitted_at = loop.time()
+    await fleet.submit()
+
+    await waiting
+
+    assert loop.time() - submitted_at < 2  # well under the 5 s after which it would have looked by itself
+
+
+async def test_every_waiting_worker_is_woken_when_there_is_work_for_all(fleet):
+    waiting = [asyncio.create_task(fleet.claim_one(f"w{n}", wait_s=30)) for n in range(5)]
+    await asyncio.wait(waiting, timeout=0.05)
+
+    await fleet.transport.submit([fleet.request() for _ in range(5)])
+
+    async with asyncio.timeout(3):
+        claims = await asyncio.gather(*waiting)
+    assert len({claim.lease.task_id for claim in claims}) == 5
+
+
+async def test_a_cancelled_claim_loses_no_task(fleet):
+    for _ in range(20):
+        claiming = asyncio.create_task(fleet.transport.claim("explore", "w", slots=1, wait_s=30))
+        submitting = asyncio.create_task(fleet.submit())
+        await asyncio.wait({submitting})
+        claiming.cancel()
+        try:
+            (claim,) = await claiming
+        except asyncio.CancelledError:
+            claim = await fleet.claim_one(wait_s=0)
+        assert claim.lost_leases == 0
+        await fleet.finish(claim)

@@ -1,0 +1,75 @@
+"""What every transport promises about fairness, held against each implementation. Time is the store's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.ids import new_trace_id
+from envelope.messages import Priority
+
+
+async def order_of_traces(fleet, names: dict[str, str], *, count: int) -> list[str]:
+    claims = await fleet.transport.claim("explore", "w", slots=count, wait_s=0)
+    return [names[claim.lease.trace_id] for claim in claims]
+
+
+async def test_a_trace_of_ten_is_not_held_up_by_one_of_a_thousand(fleet):
+    big, small = new_trace_id(), new_trace_id()
+    await fleet.transport.submit([fleet.request(trace_id=big) for _ in range(1000)])
+    await fleet.transport.submit([fleet.request(trace_id=small) for _ in range(10)])
+
+    started = await order_of_traces(fleet, {big: "big", small: "small"}, count=22)
+
+    assert started.count("small") == 10
+
+
+async def test_priorities_share_sixteen_to_four_to_one(fleet):
+    names = {new_trace_id(): str(priority) for priority in Priority}
+    for trace_id, priority in names.items():
+        await fleet.transport.submit([fleet.request(trace_id=trace_id, priority=priority) for _ in range(200)])
+
+    started = await order_of_traces(fleet, names, count=210)
+
+    assert [started.count(name) for name in ("high", "normal", "low")] == pytest.approx([160, 40, 10], abs=2)
+
+
+async def test_a_flow_that_was_away_gets_no_credit_for_it(fleet):
+    steady, late = new_trace_id(), new_trace_id()
+    await fleet.transport.submit([fleet.request(trace_id=steady) for _ in range(60)])
+    await fleet.transport.claim("explore", "w", slots=40, wait_s=0)
+    await fleet.transport.submit([fleet.request(trace_id=late) for _ in range(20)])
+
+    started = await order_of_traces(fleet, {steady: "steady", late: "late"}, count=20)
+
+    assert started.count("steady") == pytest.approx(10, abs=1)
+
+
+async def test_a_trace_that_submits_one_by_one_gains_nothing_by_it(fleet):
+    steady, sly = new_trace_id(), new_trace_id()
+    await fleet.transport.submit([fleet.request(trace_id=steady) for _ in range(50)])
+    started = []
+    for _ in range(40):
+        await fleet.transport.submit([fleet.request(trace_id=sly)])
+        started += await order_of_traces(fleet, {steady: "steady", sly: "sly"}, count=1)
+
+    assert started.count("steady") >= 19
+
+
+async def test_tasks_of_one_trace_start_in_the_order_of_their_submission(fleet):
+    trace = new_trace_id()
+    requests = [fleet.request(trace_id=trace) for _ in range(10)]
+    await fleet.transport.submit(requests)
+
+    claims = await fleet.transport.claim("explore", "w", slots=10, wait_s=0)
+
+    assert [claim.lease.task_id for claim in claims] == [request.task_id for request in requests]
+
+
+async def test_traces_of_one_task_start_in_the_order_in_which_they_came(fleet):
+    requests = [fleet.request() for _ in range(20)]
+    await fleet.transport.submit(requests[:10])
+    started = await fleet.transport.claim("explore", "w", slots=5, wait_s=0)
+    await fleet.transport.submit(requests[10:])
+    started += await fleet.transport.claim("explore", "w", slots=20, wait_s=0)
+
+    assert [claim.lease.task_id for claim in started] == [request.task_id for request in requests]

@@ -1,0 +1,116 @@
+"""What every transport promises about leases and time, held against each implementation. Time is the store's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress
+from transport.base import Entry
+from transport.errors import Fenced
+from transport.limits import Limits
+
+
+async def collect(entries) -> list[Entry]:
+    return [entry async for entry in entries]
+
+
+async def test_a_renewed_lease_is_kept(hasty_fleet):
+    fleet = hasty_fleet
+    await fleet.submit()
+    claim = await fleet.claim_one("w1")
+    keeper = fleet.transport.keeper()
+    waiting = asyncio.create_task(fleet.transport.claim("explore", "w2", slots=1, wait_s=1.0))
+    while not waiting.done():
+        renewal = await asyncio.to_thread(keeper.renew, [claim.lease])
+        assert not renewal.lost
+        await asyncio.wait({waiting}, timeout=0.1)
+
+    assert await waiting == []
+    await fleet.finish(claim)
+    keeper.close()
+
+
+async def test_the_tasks_of_a_lost_worker_start_again_when_their_leases_end(hasty_fleet):
+    fleet = hasty_fleet
+    await fleet.transport.submit([fleet.request() for _ in range(10)])
+    lost = await fleet.transport.claim("explore", "lost", slots=10, wait_s=0)
+
+    again = await fleet.transport.claim("explore", "heir", slots=10, wait_s=10)
+
+    assert {claim.lease.task_id for claim in again} == {claim.lease.task_id for claim in lost}
+    assert all(claim.lost_leases == 1 for claim in again)
+
+
+async def test_a_lost_lease_shows_in_the_stream(hasty_fleet):
+    request = await hasty_fleet.submit()
+    await hasty_fleet.claim_one("lost")
+    await hasty_fleet.finish(await hasty_fleet.claim_one("heir"))
+
+    entries = await collect(hasty_fleet.transport.follow(request.trace_id))
+
+    states = [
+        event.state for entry in entries if isinstance(entry.message, TaskProgress) for event in entry.message.events
+    ]
+    assert states == [State.RUNNING, State.PENDING, State.RUNNING]
+
+
+async def test_the_third_lost_lease_ends_the_task_as_poison(make_fleet):
+    fleet = await make_fleet(Limits(lease_ms=100))
+    request = await fleet.submit()
+    for attempt in (1, 2, 3):
+        assert (await fleet.claim_one()).lease.attempt == attempt
+
+    assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0.5) == []
+
+    result = await fleet.ended(request.task_id)
+    assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.POISON)
+    assert (await fleet.transport.record(request.task_id)).lost_leases == 3
+    assert (await fleet.transport.counters())["poisoned"] == 1
+
+
+async def test_a_queued_task_past_its_deadline_is_ended_by_the_reaper(fleet):
+    request = await fleet.submit(deadline_ms=20)
+    assert await fleet.transport.claim("build", "w", slots=1, wait_s=0.2) == []  # any worker alive will do
+
+    result = await fleet.ended(request.task_id)
+
+    assert (result.status, result.errors[0].code) == (State.EXPIRED, ErrorCode.DEADLINE)
+    assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0) == []
+
+
+async def test_a_running_task_past_its_deadline_is_told_and_may_end_itself(fleet):
+    await fleet.submit(deadline_ms=20)
+    claim = await fleet.claim_one()
+    keeper = fleet.transport.keeper()
+    while not (renewal := keeper.renew([claim.lease])).expired:
+        await asyncio.wait_for(fleet.transport.reap(), 5)
+
+    assert renewal.expired == {claim.lease.task_id}
+    await fleet.transport.finish(claim.lease, fleet.result(claim, "what I have", State.EXPIRED))
+    assert (await fleet.transport.result(claim.lease.task_id)).output.text == "what I have"
+    keeper.close()
+
+
+async def test_a_running_task_that_ignores_its_deadline_is_ended_by_the_queue(hasty_fleet):
+    fleet = hasty_fleet
+    request = await fleet.submit(deadline_ms=50)
+    claim = await fleet.claim_one()
+    keeper = fleet.transport.keeper()
+    while request.task_id not in (await asyncio.to_thread(keeper.renew, [claim.lease])).lost:
+        await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.05)
+
+    assert (await fleet.transport.result(request.task_id)).status is State.EXPIRED
+    with pytest.raises(Fenced):
+        await fleet.finish(claim)
+    keeper.close()
+
+
+async def test_reaping_touches_nothing_that_is_in_time(fleet):
+    await fleet.transport.submit([fleet.request(), fleet.request()])
+    await fleet.claim_one()
+
+    assert await fleet.transport.reap() == 0

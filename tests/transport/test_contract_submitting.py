@@ -1,0 +1,148 @@
+"""What every transport promises about submitting, held against each implementation. Time is the store's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.codec import decode_request
+from envelope.errors import ScopeExceeded
+from envelope.ids import new_task_id, new_trace_id
+from envelope.lifecycle import State
+from transport.base import Entry
+from transport.errors import NotFound, Refused
+from transport.limits import Limits
+
+
+async def collect(entries) -> list[Entry]:
+    return [entry async for entry in entries]
+
+
+async def test_a_task_comes_out_as_it_went_in(fleet):
+    request = await fleet.submit(intent="look", batch_id="b1")
+
+    claim = await fleet.claim_one()
+
+    assert decode_request(claim.envelope, keyring=fleet.transport.keyring).task_id == request.task_id
+    assert await fleet.transport.request(request.task_id) == decode_request(claim.envelope)
+    assert (claim.lease.task_id, claim.lease.attempt, claim.lost_leases) == (request.task_id, 1, 0)
+    assert claim.accepted_at_ms <= claim.started_at_ms < claim.expires_at_ms
+
+
+async def test_a_submitted_task_can_be_looked_up_before_it_starts(fleet):
+    request = await fleet.submit(intent="look", batch_id="b1")
+
+    record = await fleet.transport.record(request.task_id)
+
+    assert (record.state, record.attempt, record.pool) == (State.PENDING, 0, "explore")
+    assert (record.intent, record.batch_id, record.parent_task_id) == ("look", "b1", None)
+    assert record.expires_at_ms - record.accepted_at_ms == request.deadline_ms
+    assert await fleet.transport.result(request.task_id) is None
+
+
+async def test_unknown_ids_are_not_found(fleet):
+    transport = fleet.transport
+    for lookup in (transport.record, transport.request, transport.result):
+        with pytest.raises(NotFound):
+            await lookup(new_task_id())
+    with pytest.raises(NotFound):
+        await transport.cancel(new_task_id(), by="me", reason="why not")
+    with pytest.raises(NotFound):
+        await collect(transport.follow(new_trace_id()))
+    with pytest.raises(NotFound):
+        await collect(transport.results([new_task_id()]))
+
+
+async def test_the_same_idempotency_key_gives_the_first_task_back(fleet):
+    first, second = fleet.request(idempotency_key="k"), fleet.request(idempotency_key="k")
+    (handle,) = await fleet.transport.submit([first])
+    (again,) = await fleet.transport.submit([second])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, False)
+    assert (again.task_id, again.trace_id, again.existing) == (first.task_id, first.trace_id, True)
+    assert len(await fleet.transport.claim("explore", "w", slots=9, wait_s=0)) == 1
+
+
+async def test_the_same_key_twice_in_one_batch_is_one_task(fleet):
+    handles = await fleet.transport.submit([fleet.request(idempotency_key="k") for _ in range(2)])
+
+    assert len({handle.task_id for handle in handles}) == 1
+    assert [handle.existing for handle in handles] == [False, True]
+
+
+async def test_tenants_do_not_share_idempotency_keys(fleet):
+    requests = [fleet.request(idempotency_key="k", tenant=tenant) for tenant in ("a", "b")]
+
+    handles = await fleet.transport.submit(requests)
+
+    assert not any(handle.existing for handle in handles)
+
+
+async def test_an_idempotency_key_is_free_again_after_its_window(make_fleet):
+    fleet = await make_fleet(Limits(idempotency_ms=1))
+    await fleet.submit(idempotency_key="k")
+    before_ms = await fleet.transport.now_ms()
+    while await fleet.transport.now_ms() < before_ms + 3:
+        pass
+
+    (handle,) = await fleet.transport.submit([fleet.request(idempotency_key="k")])
+
+    assert not handle.existing
+
+
+async def test_submitting_the_same_task_again_is_safe(fleet):
+    request = await fleet.submit()
+    (handle,) = await fleet.transport.submit([request])
+
+    assert (handle.task_id, handle.existing) == (request.task_id, False)  # it is no other's
+    assert len(await fleet.transport.claim("explore", "w", slots=9, wait_s=0)) == 1
+
+
+async def test_a_batch_with_one_bad_child_is_refused_whole(fleet):
+    good, orphan = fleet.request(), fleet.request(parent_task_id=new_task_id())
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit([good, orphan])
+
+    assert refusal.value.field == "parent_task_id"
+    with pytest.raises(NotFound):
+        await fleet.transport.record(good.task_id)
+
+
+async def test_a_child_of_a_task_that_ended_is_refused(fleet):
+    parent = await fleet.submit()
+    await fleet.finish(await fleet.claim_one())
+
+    with pytest.raises(Refused):
+        await fleet.transport.submit([fleet.child(parent)])
+
+
+async def test_a_child_expires_no_later_than_its_parent(fleet):
+    parent = await fleet.submit(deadline_ms=30_000)
+    child = fleet.child(parent, deadline_ms=60_000)
+    await fleet.transport.submit([child])
+
+    records = [await fleet.transport.record(task.task_id) for task in (parent, child)]
+
+    assert records[0].expires_at_ms == records[1].expires_at_ms
+    assert records[1].parent_task_id == parent.task_id
+
+
+async def test_a_parent_and_its_child_can_come_in_one_batch(fleet):
+    parent = fleet.request(deadline_ms=1_000, auth_scope=("read:**",))
+    child = fleet.child(parent, deadline_ms=60_000, auth_scope=("read:src/**",))
+
+    await fleet.transport.submit([parent, child])
+
+    records = [await fleet.transport.record(task.task_id) for task in (parent, child)]
+    assert records[0].expires_at_ms == records[1].expires_at_ms
+
+
+async def test_a_child_that_wants_more_than_its_parent_is_refused_with_the_grant_named(fleet):
+    parent = await fleet.submit(auth_scope=("read:src/**",))
+
+    with pytest.raises(ScopeExceeded, match="read:docs"):
+        await fleet.transport.submit([fleet.child(parent, auth_scope=("read:src/a", "read:docs/**"))])
+
+
+async def test_nothing_to_submit_is_no_error(fleet):
+    assert await fleet.transport.submit([]) == []
