@@ -21,9 +21,9 @@ check: dev ## format, lint, types, architecture
 	@$(BIN)/python -m pytest tests/test_architecture.py
 
 bench: dev engine image ## measure queue, sandbox and command line beside named peers
-	@$(BIN)/python benchmarks/queue.py
-	@$(BIN)/python benchmarks/sandbox.py
-	@$(BIN)/python benchmarks/cli.py
+	@$(BIN)/python -m benchmarks.queue
+	@$(BIN)/python -m benchmarks.sandbox
+	@$(BIN)/python -m benchmarks.cli
 
 venv: .venv/.runtime ## the virtual environment, from the hashed lock file
 

@@ -15,7 +15,7 @@ from ..client import Muster
 from ..session import Session, TaskView, fold
 
 # A shard is a trace of its own; following one costs a blocked connection, and a screen shows no more rows than this.
-MAX_TRACES = 32
+MAX_SHARDS = 32
 
 Show = Callable[[Session, Entry], None]
 
@@ -75,7 +75,8 @@ class _Followers:
             for task in map(self._session.tasks.__getitem__, root.children)
             if not task.ended and task.trace_id and task.trace_id not in self._seen
         )
-        for task in islice(waiting, max(0, MAX_TRACES - len(self._readers))):
+        others = len(self._readers) - 1  # without the root's
+        for task in islice(waiting, max(0, MAX_SHARDS - others)):
             self._follow(task)
 
     def _follow(self, task: TaskView) -> None:

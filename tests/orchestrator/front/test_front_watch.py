@@ -9,7 +9,7 @@ import pytest
 from envelope.events import ChildEnded, ChildSpawned, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
-from orchestrator.cli.watch import MAX_TRACES, watch
+from orchestrator.cli.watch import MAX_SHARDS, watch
 from orchestrator.client import Muster
 from orchestrator.session import new_session
 from orchestrator.settings import Settings
@@ -19,7 +19,7 @@ from transport.errors import Unreachable
 from transport.keyring import fresh
 from transport.memory import MemoryTransport
 
-SHARDS = MAX_TRACES + 8
+SHARDS = MAX_SHARDS + 8
 HOUR_MS = 3_600_000
 
 
@@ -56,7 +56,7 @@ async def test_more_shards_than_can_be_followed_at_once_are_all_seen_to_their_en
 
     def show(session, entry) -> None:
         seen.update(task.task_id for task in session.tasks.values() if task.turn)
-        if len(seen) >= MAX_TRACES:
+        if len(seen) >= MAX_SHARDS:
             all_seen.set()
 
     watching = asyncio.create_task(watch(stage.muster, new_session(root.task_id, root.trace_id), show))
@@ -66,7 +66,7 @@ async def test_more_shards_than_can_be_followed_at_once_are_all_seen_to_their_en
         await stage.tell(shard, TurnStarted(turn=1))
     async with asyncio.timeout(10):
         await all_seen.wait()
-    assert len(seen) == MAX_TRACES  # the others wait for a place
+    assert len(seen) == MAX_SHARDS  # the others wait for a place
     for handle, shard in shards:
         await stage.finish(shard)
         await stage.tell(driver, ChildEnded(child_task_id=handle.task_id, state=State.COMPLETED))
