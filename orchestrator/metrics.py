@@ -50,9 +50,9 @@ class OrchestratorMetrics:
             self.oldest_s.labels(pool.pool).set(pool.oldest_ready_age_s)
 
     @contextmanager
-    def serve(self, port: int) -> Generator[int]:
-        """Answer on loopback while the context lasts; gives the port (0 asks for a free one)."""
-        server, thread = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+    def serve(self, port: int, host: str) -> Generator[int]:
+        """Show the metrics over HTTP while the context lasts; the port (0 asks for a free one)."""
+        server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:
             yield server.server_port
         finally:

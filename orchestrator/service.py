@@ -101,7 +101,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         transport = await connect(settings)
         stack.push_async_callback(transport.close)
-        port = stack.enter_context(metrics.serve(settings.metrics_port))
+        port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
         card = _card(settings, port)
         handle = handler_of(Office(transport, settings.cache_dir, metrics))
         consumer = Consumer(transport, pool=DRIVERS, worker=card.worker, slots=card.slots, handle=handle)

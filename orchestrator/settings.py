@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import SettingsConfigDict
 
 from envelope.messages import MAX_DEADLINE_MS
-from transport.settings import FleetSettings
+from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings, near_miss
 
 HOUR_MS = 3600 * 1000
-
-
-def user_file() -> Path:
-    """`$MUSTER_CONFIG`, else `muster/config.toml` in the user's configuration folder; it need not exist."""
-    configured = os.environ.get("MUSTER_CONFIG")
-    if configured:
-        return Path(configured)
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "muster" / "config.toml"
 
 
 class Settings(FleetSettings):
@@ -41,25 +32,14 @@ class Settings(FleetSettings):
     budget_microusd: Annotated[int, Field(ge=0)] = 5_000_000
     tenant: str = "default"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: a free one, announced with the process's card
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
+    workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 
     @property
     def cache_dir(self) -> Path:
         """Mirrors of the repositories that batches work on."""
         return self.state_dir / "orchestrator"
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=user_file())
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -1,4 +1,8 @@
-"""Which fleet this process belongs to, and how to reach it. Environment: `MUSTER_REDIS_URL`, `MUSTER_FLEET`, …"""
+"""Which fleet this process belongs to, and how to reach it.
+
+Every process reads the same two places: the environment (`MUSTER_REDIS_URL`, `MUSTER_FLEET`, …), then the user's file.
+What workers alone know stands in the file's table `[workers]`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from . import keyring
 from .base import Transport
@@ -22,6 +26,14 @@ def default_state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "muster"
 
 
+def user_file() -> Path:
+    """`$MUSTER_CONFIG`, else `muster/config.toml` in the user's configuration folder; it need not exist."""
+    configured = os.environ.get("MUSTER_CONFIG")
+    if configured:
+        return Path(configured)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "muster" / "config.toml"
+
+
 class FleetSettings(BaseSettings):
     """Without `redis_url` the fleet is this machine's, on an embedded server in the state folder."""
 
@@ -34,6 +46,9 @@ class FleetSettings(BaseSettings):
     poison_after: int = Field(default=3, ge=1)
     retention_s: float = Field(default=7 * 24 * 3600.0, gt=0)
     max_entries: int = Field(default=100_000, ge=1_000)
+    keyring: Path | None = None  # None: one in the state folder, made at the first start
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = Field(default=0, ge=0, le=65535)  # 0: a free one, announced with the process's card
 
     @property
     def limits(self) -> Limits:
@@ -46,7 +61,18 @@ class FleetSettings(BaseSettings):
 
     @property
     def keyring_path(self) -> Path:
-        return self.state_dir / "keyring.json"
+        return self.keyring or self.state_dir / "keyring.json"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=user_file())
 
 
 async def connect(settings: FleetSettings) -> Transport:

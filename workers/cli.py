@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def worker(
     pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general or build.")],
     slots: Annotated[int | None, typer.Option(min=1, max=1000, help="Tasks at once [default: 4].")] = None,
-    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0: any free one.")] = 0,
+    metrics_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /metrics [default: any]")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve a pool: claim its tasks, run them in sandboxes, send back results.
@@ -39,7 +39,8 @@ def worker(
     if pool not in pools:
         _fail(f"there is no pool {pool!r}", f"there are: {', '.join(pools)}", ExitCode.USAGE)
     try:
-        settings = WorkerSettings() if slots is None else WorkerSettings(slots=slots)
+        told = {"slots": slots, "metrics_port": metrics_port}
+        settings = WorkerSettings.model_validate({name: value for name, value in told.items() if value is not None})
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
@@ -53,7 +54,7 @@ def worker(
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve(settings, pool, metrics_port=metrics_port, stop=stop)
+        await serve(settings, pool, stop=stop)
 
     try:
         asyncio.run(run())

@@ -86,7 +86,7 @@ class WorkerMetrics:
         return observe
 
     @contextmanager
-    def serve(self, port: int, host: str = "127.0.0.1") -> Generator[int]:
+    def serve(self, port: int, host: str) -> Generator[int]:
         """Show the metrics over HTTP until the end of the context; the port (0 asks for any free one)."""
         server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:

@@ -41,7 +41,7 @@ SWEEP_EVERY_S = 30.0
 log = get_logger("service")
 
 
-async def serve(settings: WorkerSettings, pool: str, *, metrics_port: int, stop: asyncio.Event) -> None:
+async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> None:
     """Claim and run tasks of `pool` until `stop`; then give back what still runs.
 
     Raises before the first claim when the store, the engine or the image is missing, each with a hint.
@@ -52,7 +52,7 @@ async def serve(settings: WorkerSettings, pool: str, *, metrics_port: int, stop:
         await _require_image(driver, settings.image)
         with owned(settings.owners_dir, worker):
             await sweep(driver, settings)
-            with metrics.serve(metrics_port, settings.metrics_host) as port:
+            with metrics.serve(settings.metrics_port, settings.metrics_host) as port:
                 consumer = Consumer(
                     transport,
                     pool=pool,

@@ -1,4 +1,4 @@
-"""What a worker process is told: `MUSTER_*` variables on top of the fleet's."""
+"""What a worker process is told: `MUSTER_*` variables, then the user's file: its table `[workers]`, then its rest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    TomlConfigSettingsSource,
+)
 
 from envelope.redaction import register_secret
 from sandbox.image import DEFAULT_IMAGE
-from transport.settings import FleetSettings
+from transport.settings import FleetSettings, user_file
 
 
 class PriceRow(BaseModel):
@@ -37,7 +43,14 @@ class WorkerSettings(FleetSettings):
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
     drain_grace_s: float = Field(default=0.0, ge=0)  # how long tasks may go on after a stop; then they are given back
-    metrics_host: str = "127.0.0.1"
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        *before, file = super().settings_customise_sources(settings_cls, *sources, **named)
+        own = TomlConfigSettingsSource(settings_cls, toml_file=user_file()).toml_data.get("workers", {})
+        return (*before, InitSettingsSource(settings_cls, init_kwargs=own), file)
 
     @field_validator("prices", mode="after")
     @classmethod

@@ -51,6 +51,7 @@ def main() -> int:
             )
         finally:
             muster("down", environment=environment, quiet=True)
+            say("to use the commands above here: export MUSTER_STATE_DIR=$PWD/.demo/state PATH=$PWD/.venv/bin:$PATH")
 
 
 def fetch_package(folder: Path) -> Path:
@@ -60,8 +61,15 @@ def fetch_package(folder: Path) -> Path:
         return package
     folder.mkdir(exist_ok=True)
     say("fetching the package (its archive is pinned by hash in examples/demo/package.txt)")
-    run(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps",
-        "--no-binary", "more-itertools", "--dest", str(folder), "--requirement", str(HERE / "package.txt"))  # fmt: skip
+    options = [
+        "--quiet",
+        "--disable-pip-version-check",
+        "--require-hashes",
+        "--no-deps",
+        "--no-binary",
+        "more-itertools",
+    ]
+    run(sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "-r", str(HERE / "package.txt"))
     archive = next(folder.glob("more-itertools-*.tar.gz"))
     with tarfile.open(archive) as files:
         files.extractall(folder / "unpacked", filter="data")

@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ..settings import load_settings, user_file
+from transport.settings import user_file
+
+from ..settings import load_settings
 from .console import data
 
 app = typer.Typer()

@@ -9,7 +9,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
 from ..base import Lease, TaskRecord
-from ..limits import HIGHEST_WEIGHT, PRIORITY_WEIGHT, TICK
+from ..limits import STRIDE, TICK
 
 Flow = tuple[str, str, str]  # priority, tenant, trace
 Numbered = tuple[int, TaskProgress | TaskResult]
@@ -85,7 +85,7 @@ class Trace:
 class Pool:
     """Flows by virtual time; an emptied flow stays until its turn comes, so that it gains nothing by leaving."""
 
-    virtual_time: float = 0.0
+    virtual_time: int = 0
     flows: dict[Flow, deque[str]] = field(default_factory=dict[Flow, deque[str]])
     due: dict[Flow, float] = field(default_factory=dict[Flow, float])
 
@@ -101,7 +101,7 @@ class Pool:
             flow = min(self.due, key=lambda flow: (self.due[flow], flow))
             self.virtual_time = max(self.virtual_time, self.due[flow])
             if line := self.flows[flow]:
-                self.due[flow] += HIGHEST_WEIGHT / PRIORITY_WEIGHT[flow[0]]
+                self.due[flow] += STRIDE[flow[0]]
                 return line.popleft()
             del self.due[flow], self.flows[flow]
         return None

@@ -12,7 +12,7 @@ from envelope.signature import Keyring
 
 from ..admission import parent_gone
 from ..base import Claim, Handle, Lease
-from ..limits import HIGHEST_WEIGHT, PRIORITY_WEIGHT
+from ..limits import STRIDE
 from .cell import Cell
 from .client import MAX_BLOCK_S
 from .records import no_task
@@ -81,9 +81,7 @@ async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, li
 
 
 async def _take_now(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
-    wake_ms, rows = await cell.run(
-        "claim", pool=pool, worker=worker, slots=slots, weights=PRIORITY_WEIGHT, highest_weight=HIGHEST_WEIGHT
-    )
+    wake_ms, rows = await cell.run("claim", pool=pool, worker=worker, slots=slots, strides=STRIDE)
     return wake_ms, [_claim(row, pool, worker) for row in rows]
 
 

@@ -101,3 +101,15 @@ def test_whole_lines_are_kept_up_to_a_limit(keep, limits, kept, dropped):
 def test_one_line_over_the_limit_is_cut_between_characters():
     assert truncate("ä" * 10, max_bytes=5).text == "ää"
     assert truncate("x\n" + "ä" * 10, keep="tail", max_bytes=5).text == "ää"
+
+
+def test_the_users_file_speaks_to_workers_in_a_table_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "config.toml"
+    file.write_text('model = "openai/x"\n[workers]\nmodel_base_url = "http://127.0.0.1:1/v1"\nslots = 7\n')
+    monkeypatch.setenv("MUSTER_CONFIG", str(file))
+
+    settings = WorkerSettings()
+    assert (settings.model, settings.model_base_url, settings.slots) == ("openai/x", "http://127.0.0.1:1/v1", 7)
+
+    monkeypatch.setenv("MUSTER_SLOTS", "5")
+    assert WorkerSettings().slots == 5, "the environment comes before the file"
