@@ -21,7 +21,7 @@ from typing import Any
 from envelope.events import TurnStarted
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
-from envelope.messages import Metrics, Output, TaskProgress, TaskRequest, TaskResult
+from envelope.messages import Metrics, Output, TaskInput, TaskProgress, TaskRequest, TaskResult
 from transport import keyring
 from transport.base import Transport
 from transport.consumer import Consumer, ConsumerEvent, Delivery, What
@@ -99,6 +99,8 @@ class Worker:
 
 
 class Bench:
+    """One fresh server: no measurement pays for what another has left behind (memory, a rewrite of its file)."""
+
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.keys = folder / "keyring.json"
@@ -186,7 +188,7 @@ class Bench:
 def request(trace_id: str) -> TaskRequest:
     return TaskRequest(
         task_id=new_task_id(), trace_id=trace_id, sender="bench", recipient=POOL, agent="noop",
-        input={"prompt": PROMPT}, auth_scope=("read:**",), deadline_ms=3_600_000,
+        input=TaskInput(prompt=PROMPT), auth_scope=("read:**",), deadline_ms=3_600_000,
         created_at_ms=time.time_ns() // 1_000_000,
     )  # fmt: skip
 
@@ -200,7 +202,7 @@ def arq_settings(url: str) -> Any:
     return RedisSettings(unix_socket_path=url.removeprefix("unix://"))
 
 
-async def arq_noop(_context: dict[str, Any], _prompt: str) -> str:
+async def arq_noop(ctx: dict[Any, Any], prompt: str) -> str:
     return "done"
 
 
@@ -222,29 +224,38 @@ async def serve_arq(url: str, count: int) -> None:
 # -- the report
 
 
-async def median_of(runs: int, measure: Callable[[], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    rows = [await measure() for _ in range(runs)]
+async def median_of(runs: int, measure: Callable[[Bench], Awaitable[dict[str, float]]]) -> dict[str, float]:
+    rows = [await on_fresh_server(measure) for _ in range(runs)]
     return {name: round(statistics.median(row[name] for row in rows), 2) for name in rows[0]}
+
+
+async def on_fresh_server(measure: Callable[[Bench], Awaitable[dict[str, float]]]) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        async with embedded_redis(Path(folder)) as server:
+            return await measure(Bench(server.url, Path(folder)))
+
+
+async def server_name() -> str:
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        async with embedded_redis(Path(folder)) as server:
+            return f"{server.program.name} {server.version}, append-only file every second"
 
 
 async def measure_all(*, quick: bool, peer: bool) -> dict[str, Any]:
     runs, count = (1, 5_000) if quick else (3, 20_000)
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
-        async with embedded_redis(Path(folder)) as server:
-            bench = Bench(server.url, Path(folder))
-            report: dict[str, Any] = {
-                "server": f"{server.program.name} {server.version}, append-only file every second",
-                "python": sys.version.split()[0],
-                "runs": runs,
-                f"drain of {count} over 100 traces": await median_of(runs, lambda: bench.drain(count, 100)),
-                f"drain of {count} in one trace": await median_of(runs, lambda: bench.drain(count, 1)),
-                "1,000 x 200 ms, 100 traces": await median_of(runs, lambda: bench.fan_out(100)),
-                "1,000 x 200 ms, 1,000 traces": await median_of(runs, lambda: bench.fan_out(1000)),
-                "idle pick-up": await median_of(runs, lambda: bench.pick_up(50 if quick else 200)),
-            }
-            if peer:
-                report["arq, drain of 3000, results only"] = await median_of(runs, lambda: bench.arq_drain(3000))
-            return report
+    report: dict[str, Any] = {
+        "server": await server_name(),
+        "python": sys.version.split()[0],
+        "runs": runs,
+        f"drain of {count} over 100 traces": await median_of(runs, lambda bench: bench.drain(count, 100)),
+        f"drain of {count} in one trace": await median_of(runs, lambda bench: bench.drain(count, 1)),
+        "1,000 x 200 ms, 100 traces": await median_of(runs, lambda bench: bench.fan_out(100)),
+        "1,000 x 200 ms, 1,000 traces": await median_of(runs, lambda bench: bench.fan_out(1000)),
+        "idle pick-up": await median_of(runs, lambda bench: bench.pick_up(50 if quick else 200)),
+    }
+    if peer:
+        report["arq, drain of 3000, results only"] = await median_of(runs, lambda bench: bench.arq_drain(3000))
+    return report
 
 
 def show(report: dict[str, Any]) -> None:

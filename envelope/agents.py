@@ -10,7 +10,7 @@ from .wire import Wire
 
 class AgentCard(Wire):
     name: str
-    mode: Literal["primary", "subagent", "all", "recipe"]
+    mode: Literal["primary", "subagent", "all", "recipe", "driver"]
     pool: str
     description: str = ""
     hidden: bool = False

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from .wire import Wire
 
+MICROUSD_PER_USD = 1_000_000
+
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -16,29 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-
-class MusterError(Exception):
-    """One sentence that says what; `hint` says what to try next."""
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-
-
-class EnvelopeError(MusterError): ...
-
-
-class DecodeError(EnvelopeError): ...
-
-
-class BadSignature(EnvelopeError): ...
-
-
-class IllegalMove(EnvelopeError): ...
-
-
-class ScopeExceeded(MusterError): ...
+from .state import State
 
 
 class ExitCode(IntEnum):
@@ -91,9 +69,12 @@ class ErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
+    """`state` is how a task ends whose first error has this code."""
+
     retryable: bool
     turn: Turn
     exit_code: ExitCode
+    state: State = State.ERROR
 
 
 CODES: dict[ErrorCode, CodeInfo] = {
@@ -102,8 +83,8 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.OUT_OF_SCOPE: CodeInfo(False, Turn.CALLER, ExitCode.REFUSED),
     ErrorCode.BUDGET: CodeInfo(True, Turn.CALLER, ExitCode.BUDGET),
     ErrorCode.TURN_LIMIT: CodeInfo(True, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),
-    ErrorCode.DEADLINE: CodeInfo(True, Turn.CALLER, ExitCode.DEADLINE),
-    ErrorCode.CANCELLED: CodeInfo(True, Turn.CALLER, ExitCode.CANCELLED),
+    ErrorCode.DEADLINE: CodeInfo(True, Turn.CALLER, ExitCode.DEADLINE, State.EXPIRED),
+    ErrorCode.CANCELLED: CodeInfo(True, Turn.CALLER, ExitCode.CANCELLED, State.CANCELLED),
     ErrorCode.POISON: CodeInfo(False, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.MODEL_AUTH: CodeInfo(False, Turn.OPERATOR, ExitCode.USAGE),
     ErrorCode.MODEL_UNKNOWN: CodeInfo(False, Turn.OPERATOR, ExitCode.USAGE),
@@ -118,3 +99,37 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.PARTIAL: CodeInfo(True, Turn.CALLER, ExitCode.PARTIAL),
     ErrorCode.INTERNAL: CodeInfo(True, Turn.MUSTER, ExitCode.INFRASTRUCTURE),
 }
+
+
+class MusterError(Exception):
+    """One sentence that says what; `hint` says what to try next. `code` is what a result says of it."""
+
+    code: ErrorCode = ErrorCode.INTERNAL
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class EnvelopeError(MusterError): ...
+
+
+class DecodeError(EnvelopeError):
+    code = ErrorCode.BAD_INPUT
+
+
+class BadSignature(EnvelopeError):
+    code = ErrorCode.REFUSED
+
+
+class IllegalMove(EnvelopeError): ...
+
+
+class ScopeExceeded(MusterError):
+    code = ErrorCode.OUT_OF_SCOPE
+
+
+def error_text(message: str, hint: str = "") -> str:
+    """What a program of ours writes to stderr before it ends; the supervisor reads it, too."""
+    return f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from .errors import IllegalMove
+from .state import State
 
-
-class State(StrEnum):
-    PENDING = "pending"
-    RUNNING = "running"
-    WAITING = "waiting"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-    ERROR = "error"
-
+__all__ = ["NEXT", "TERMINAL", "State", "check_move"]
 
 NEXT: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.RUNNING, State.CANCELLED, State.EXPIRED, State.ERROR}),

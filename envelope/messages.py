@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from .budget import Budget, Metrics
 from .errors import CODES, ErrorCode, Turn
@@ -66,9 +67,17 @@ class Workspace(Wire):
     @field_validator("url")
     @classmethod
     def _no_secret_in_url(cls, url: str | None) -> str | None:
-        if url and "@" in url.partition("://")[2].partition("/")[0].partition(":")[2]:
-            raise ValueError("the URL carries a password; name it in `credentials`")
+        parts = urlsplit(url or "")
+        # `git` in ssh://git@… is an account; over HTTP the name alone may be a token
+        if parts.password is not None or (parts.username is not None and parts.scheme in ("http", "https")):
+            raise ValueError("the URL carries a password or a token; name it in `credentials`")
         return url
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if sum(source is not None for source in (self.url, self.bundle, self.path)) != 1:
+            raise ValueError("say exactly one of `url`, `bundle` and `path`")
+        return self
 
 
 class Signature(Wire):

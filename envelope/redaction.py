@@ -23,9 +23,26 @@ _SHAPES = re.compile(
     | \bAKIA[0-9A-Z]{16}\b                        # AWS access key id
     | \bxox[abprs]-[A-Za-z0-9-]{10,}              # Slack
     | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}   # a JSON web token
-    | (?<=://)[^/\s:@]+:[^/\s:@]+(?=@)            # user:password in a URL
+    | (?<=://)[^/\s:@]*:[^/\s@]+(?=@)             # user:password in a URL; Redis's have no user
+    | (?:(?<=https://)|(?<=http://))[^/\s@]+(?=@)  # a token in the place of the user
+    | (?<=[?&]password=)[^&\s]+                   # Redis's other way to write it
     | (?i:\bbearer\s+)[A-Za-z0-9._~+/-]{12,}=*    # an authorization header
     | -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?-----END[ A-Z]*PRIVATE\ KEY-----
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# A private key in PEM, the longest of the shapes, has up to 3,300 characters (RSA, 4096 bits).
+MAX_UNSETTLED_CHARS = 4096
+
+# What may still become one of the shapes: none of them holds white space, but for these two.
+_UNFINISHED = re.compile(
+    r"""
+    (?: -----BEGIN[ A-Z]*-{0,5}
+      | -----BEGIN[ A-Z]*PRIVATE\ KEY----- (?: (?!-----END[ A-Z]*PRIVATE\ KEY-----) . )*
+      | \b(?i:bearer)\s+\S*
+      | (?<!\S)\S+
+    )\Z
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -50,10 +67,32 @@ def register_environment(environ: Mapping[str, str]) -> None:
 
 def redact(text: str) -> str:
     """The text with every known or well-known secret blanked out."""
+    return _SHAPES.sub(REDACTED, redact_known(text))
+
+
+def redact_known(text: str) -> str:
+    """Without the secrets that this process knows; for what must keep everything else, such as a repository's text."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, REDACTED)
-    return _SHAPES.sub(REDACTED, text)
+    return text
+
+
+def settled_chars(text: str) -> int:
+    """How many characters of a text that still grows can be redacted and let go: what follows may finish a secret.
+
+    At most the last `MAX_UNSETTLED_CHARS` are held back, so that a text without white space goes on, too.
+
+    >>> settled_chars("the key is sk-12")
+    11
+    """
+    window = text[-MAX_UNSETTLED_CHARS:]
+    unfinished = _UNFINISHED.search(window)
+    cut = min([unfinished.start() if unfinished else len(window), *(_beginning(secret, window) for secret in _known)])
+    for start, end in sorted(_secret_spans(window), reverse=True):
+        if start < cut < end:  # whole by now, and to be blanked out in one piece
+            cut = start
+    return len(text) - len(window) + cut
 
 
 def redact_value(value: Any) -> Any:
@@ -68,6 +107,17 @@ def redact_value(value: Any) -> Any:
             return [redact_value(inner) for inner in cast(list[Any], value)]
         case _:
             return value
+
+
+def _beginning(secret: str, text: str) -> int:
+    """Where the end of the text may be the beginning of the secret; the text's length when nowhere."""
+    shortest = max(0, len(text) - len(secret) + 1)
+    return next((at for at in range(shortest, len(text)) if secret.startswith(text[at:])), len(text))
+
+
+def _secret_spans(text: str) -> list[tuple[int, int]]:
+    known = [found.span() for secret in _known for found in re.finditer(re.escape(secret), text)]
+    return known + [found.span() for found in _SHAPES.finditer(text)]
 
 
 def _names_secret(key: Any) -> bool:

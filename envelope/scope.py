@@ -11,10 +11,11 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from .errors import ScopeExceeded
-from .pattern import covers, match
+from .pattern import MAX_PATTERN_CHARS, covers, match
 
 # A tool's name, which may carry wildcards (`mcp_*`), then what it may touch: a path, a command, a URL, an agent.
-Grant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$", max_length=600)]
+# No longer than what `covers` looks at: a grant beyond it could never be handed on.
+Grant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$", max_length=MAX_PATTERN_CHARS)]
 Scope = tuple[Grant, ...]
 
 # One grant governs the tools that do the same thing.

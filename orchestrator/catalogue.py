@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from envelope.agents import AgentCard, WorkerCard
@@ -13,7 +14,7 @@ PEOPLE_START = frozenset({"primary", "all"})
 
 def agents_of(workers: Iterable[WorkerCard]) -> dict[str, AgentCard]:
     """All agents by name. While a fleet is being upgraded two workers may differ: the newest version's card counts."""
-    by_age = sorted(workers, key=lambda worker: worker.version)
+    by_age = sorted(workers, key=lambda worker: _numbers(worker.version))
     return {agent.name: agent for worker in by_age for agent in worker.agents}
 
 
@@ -38,3 +39,8 @@ def require_pools(pools: Iterable[str], workers: Iterable[WorkerCard]) -> None:
     for pool in pools:
         if pool not in served:
             raise UnknownName(f"no live worker serves the pool {pool!r}", hint=f"start one: muster-worker {pool}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """As texts, 0.10 would be older than 0.9."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Unpack, overload
 
 from envelope.agents import WorkerCard
-from envelope.ids import content_key
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
@@ -20,8 +19,9 @@ from transport.base import Entry, Handle, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.settings import connect
 
+from .catalogue import agent_named
 from .settings import Settings, load_settings
-from .submit import TaskFields, task_request
+from .submit import TaskFields, is_resolved, repeated, resolved, task_request
 
 
 class Muster:
@@ -51,11 +51,25 @@ class Muster:
     async def submit(self, **fields: Unpack[TaskFields]) -> Handle: ...
     async def submit(self, request: TaskRequest | None = None, /, **fields: Unpack[TaskFields]) -> Handle:  # pyright: ignore[reportInconsistentOverload]
         """Hand over one task, ready-made or by its fields. When this returns, it will have exactly one result."""
-        return (await self.submit_many([request or task_request(**fields)]))[0]
+        [handle] = await self.submit_many([request or fields])
+        return handle
 
-    async def submit_many(self, requests: Sequence[TaskRequest]) -> list[Handle]:
-        """Hand over all tasks or none; the handles are in the order of the requests."""
-        return await self.transport.submit(requests)
+    async def submit_many(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[Handle]:
+        """Hand over all tasks or none; the handles are in the order of the tasks.
+
+        Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
+        """
+        return await self.transport.submit(await self._requests(tasks))
+
+    async def _requests(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[TaskRequest]:
+        workers = [] if all(map(is_resolved, tasks)) else await self.workers()
+        return [self._request(task, workers) for task in tasks]
+
+    def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard]) -> TaskRequest:
+        if not is_resolved(task):
+            agent = task.agent if isinstance(task, TaskRequest) else task["agent"]
+            return resolved(task, agent_named(agent, workers, by_person=False))
+        return task if isinstance(task, TaskRequest) else task_request(**task)
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
@@ -64,11 +78,8 @@ class Muster:
         """
         handle = await self.submit(request)
         while handle.existing and await self._ended_badly(handle.task_id):
-            again = {
-                "retry_of": handle.task_id,
-                "idempotency_key": content_key(request.idempotency_key, handle.task_id),
-            }
-            handle = await self.submit(request.model_copy(update=again))
+            request = repeated(request, handle.task_id)
+            handle = await self.submit(request)
         return handle
 
     async def _ended_badly(self, task_id: str) -> bool:

@@ -151,7 +151,8 @@ async def _say(*words: str) -> tuple[int | None, str]:
     except FileNotFoundError:
         return None, ""
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), COMMAND_TIMEOUT_S)
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
+            output, _ = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()

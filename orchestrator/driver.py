@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from envelope.budget import Metrics
-from envelope.errors import ErrorCode
+from envelope.errors import CODES
 from envelope.events import ChildEnded, ChildSpawned, Event
-from envelope.ids import content_key, new_task_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
 from transport.base import Handle, Transport
@@ -25,6 +24,7 @@ from transport.consumer import Delivery
 from transport.errors import QueueFull
 
 from .metrics import OrchestratorMetrics
+from .submit import repeated
 
 # About 150 bytes each: far from the size limit of a message.
 EVENTS_PER_MESSAGE = 500
@@ -48,13 +48,8 @@ class Work:
     reusable: Callable[[TaskResult], bool] = completed
 
     def after(self, dead_task_id: str) -> Work:
-        """The same work once more. Derived from the task that failed, so that a repeated driver finds it again."""
-        again = {
-            "task_id": new_task_id(),
-            "idempotency_key": content_key(self.request.idempotency_key, dead_task_id),
-            "retry_of": dead_task_id,
-        }
-        return replace(self, request=self.request.model_copy(update=again))
+        """The same work once more."""
+        return replace(self, request=repeated(self.request, dead_task_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class DriverContext:
     """What all drivers of a process share."""
 
     transport: Transport
@@ -83,7 +78,7 @@ class Driver:
     `started_at_ms` is when the first attempt started, of which this may be a later one.
     """
 
-    office: Office
+    context: DriverContext
     delivery: Delivery
     skew_ms: int
     started_at_ms: int
@@ -97,7 +92,7 @@ class Driver:
 
     @property
     def transport(self) -> Transport:
-        return self.office.transport
+        return self.context.transport
 
     @property
     def now_ms(self) -> int:
@@ -134,7 +129,7 @@ class Driver:
                 placed.setdefault(place.handle.task_id, []).append(place)
             waiting = []
             async for result in self.transport.results(placed):
-                cost_microusd = await self._tell_ended(result, placed[result.task_id][0])
+                cost_microusd = await self._report_ended(result, placed[result.task_id][0])
                 for place in placed[result.task_id]:
                     if place.foreign and not place.work.reusable(result):
                         waiting.append(place.work.after(result.task_id))  # somebody else's, and it came to nothing
@@ -176,7 +171,7 @@ class Driver:
             work = work.after(handle.task_id)
             [handle] = await self._accepted([work.request])
         if not handle.existing:
-            self.office.metrics.count_submitted(work.request.recipient)
+            self.context.metrics.count_submitted(work.request.recipient)
         return _Placed(work, handle, foreign=False)
 
     async def _is_foreign(self, handle: Handle) -> bool:
@@ -185,10 +180,8 @@ class Driver:
             return False
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
-    async def _tell_ended(self, result: TaskResult, place: _Placed) -> int:
+    async def _report_ended(self, result: TaskResult, place: _Placed) -> int:
         self._live.discard(result.task_id)
-        if not place.foreign:
-            self.office.metrics.count_result(place.work.request.recipient, result)
         cost_microusd = 0 if place.foreign else await self._cost_of(result)
         ended = ChildEnded(
             child_task_id=result.task_id,
@@ -228,25 +221,24 @@ def _spawned(place: _Placed, own_trace_id: str) -> ChildSpawned:
     )
 
 
-async def open_driver(delivery: Delivery, office: Office) -> Driver:
-    now_ms = await office.transport.now_ms()
+async def open_driver(delivery: Delivery, context: DriverContext) -> Driver:
+    now_ms = await context.transport.now_ms()
     skew_ms = now_ms - time.monotonic_ns() // 1_000_000
-    record = await office.transport.record(delivery.request.task_id)
-    return Driver(office, delivery, skew_ms, record.started_at_ms or delivery.claim.started_at_ms)
-
-
-# A cancelled tree reaches the children first: what a driver then hears of them must not make its own end an error.
-_STATE_OF = {ErrorCode.CANCELLED: State.CANCELLED, ErrorCode.DEADLINE: State.EXPIRED}
+    record = await context.transport.record(delivery.request.task_id)
+    return Driver(context, delivery, skew_ms, record.started_at_ms or delivery.claim.started_at_ms)
 
 
 def ended_with(driver: Driver, *errors: ErrorInfo, **fields: Any) -> TaskResult:
-    """The driver's result, in the state that its first error says. Its metrics are its own; children have theirs."""
+    """The driver's result, in the state that its first error says. Its metrics are its own; children have theirs.
+
+    A cancelled tree reaches the children first: what a driver then hears of them must not make its own end an error.
+    """
     claim = driver.delivery.claim
     return TaskResult(
         trace_id=claim.lease.trace_id,
         task_id=claim.lease.task_id,
         attempt=claim.lease.attempt,
-        status=_STATE_OF.get(errors[0].code, State.ERROR) if errors else State.COMPLETED,
+        status=CODES[errors[0].code].state if errors else State.COMPLETED,
         errors=errors,
         metrics=Metrics(
             latency_ms=max(0, driver.now_ms - driver.started_at_ms),

@@ -16,16 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from envelope.errors import ExitCode, MusterError
+from envelope.errors import CODES, ErrorCode, ExitCode, MusterError
 from envelope.messages import ErrorInfo
+from repo.errors import RepoError
+from transport.errors import Misconfigured, NotFound, Refused
 
 
 class OrchestratorError(MusterError):
-    exit_code = ExitCode.INFRASTRUCTURE
+    exit_code: ExitCode | None = None  # set where another program's is passed on
 
 
 class BadInput(OrchestratorError):
-    exit_code = ExitCode.USAGE
+    code = ErrorCode.BAD_INPUT
 
 
 class BadBatchFile(BadInput): ...
@@ -41,6 +43,29 @@ class TaskFailed(OrchestratorError):
     def __init__(self, error: ErrorInfo) -> None:
         super().__init__(error.message, hint=error.hint)
         self.error = error
+        self.code = error.code
+
+
+# Packages below ours, whose classes name no code.
+CODE_OF: dict[type[Exception], ErrorCode] = {
+    RepoError: ErrorCode.REPOSITORY,
+    Refused: ErrorCode.REFUSED,
+    NotFound: ErrorCode.BAD_INPUT,
+    Misconfigured: ErrorCode.BAD_INPUT,
+}
+
+
+def code_of(error: BaseException) -> ErrorCode | None:
+    """What results and commands say of an exception; None when nobody foresaw it."""
+    foreign = next((code for kind, code in CODE_OF.items() if isinstance(error, kind)), None)
+    return foreign or (error.code if isinstance(error, MusterError) else None)
+
+
+def exit_code_of(error: BaseException) -> ExitCode | None:
+    """What a command that ends with this exception returns; None when nobody foresaw it."""
+    code = code_of(error)
+    own = error.exit_code if isinstance(error, OrchestratorError) else None
+    return own or (CODES[code].exit_code if code else None)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from envelope.errors import ErrorCode
+from envelope.errors import CODES, ErrorCode
 from envelope.ids import content_key
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, PatchRef, TaskResult
@@ -13,17 +13,19 @@ from repo.merge import merge_patches
 from repo.mirror import Mirror
 
 from .driver import Driver, Work, completed, ended_with
-from .errors import BadInput
-from .gate import Gate, Judgement, Run, judge, read_run
-from .repositories import as_shard, attach_bundle, fetch_mirror, tree_of
-from .submit import GoalParams, task_request
+from .errors import BadInput, TaskFailed
+from .gate import NO_GATE, Gate, Proof
+from .judgement import Judgement, Run
+from .repositories import as_changeset, attach_bundle, fetch_mirror
+from .submit import GoalParams, params_of, task_request
 
 BUNDLE_NAME = "change.bundle"
 TITLE_CHARS = 72  # git's custom for the first line of a commit
+NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class Committed:
     """The agent's patch as a commit of ours on the base."""
 
     mirror: Mirror
@@ -34,28 +36,36 @@ class Landed:
 async def drive_goal(driver: Driver) -> TaskResult:
     """Run the agent and, beside it, the gate on the base; then the gate on the agent's change."""
     request = driver.request
-    params = GoalParams.model_validate(request.input.params)
+    params = params_of(GoalParams, request)
     gate = _gate(driver, params)
     answer, before = await _ask(driver, params, gate)
-    told = {"provenance": answer.provenance, "patch": answer.patch}
     if not completed(answer):
-        return ended_with(driver, *_errors_of(answer), output=answer.output, attachments=answer.attachments, **told)
+        return _passed_on(driver, answer)
     patch = answer.patch if answer.patch and answer.patch.files else None
-    landed = await _land(driver, patch)
-    attachments = (*answer.attachments, *await _bundled(driver, landed))
-    judgement, after = await _judge(driver, params, gate, before, patch, landed)
-    structured = _structured(answer, judgement, before, after, landed)
-    output = answer.output.model_copy(update={"structured": structured})
+    committed = await _commit(driver, patch)
+    attachments = (*answer.attachments, *await _bundled(driver, committed))
+    proof = await _prove(gate, before, patch, committed)
+    output = answer.output.model_copy(update={"structured": _structured(answer, proof, committed)})
+    judgement = proof.judgement
     failed = gate is not None and patch is not None and not judgement.verified
     errors = [ErrorInfo.of(ErrorCode.GATE_FAILED, judgement.reason, judgement.hint)] if failed else []
-    return ended_with(driver, *errors, output=output, attachments=attachments, **told)
+    return ended_with(
+        driver, *errors, output=output, attachments=attachments, provenance=answer.provenance, patch=answer.patch
+    )
 
 
-def _errors_of(answer: TaskResult) -> tuple[ErrorInfo, ...]:
+def _passed_on(driver: Driver, answer: TaskResult) -> TaskResult:
     """A cancelled or expired agent need not say why; its driver, which lives on, must."""
-    code = {State.CANCELLED: ErrorCode.CANCELLED, State.EXPIRED: ErrorCode.DEADLINE}.get(answer.status)
-    silent = ErrorInfo.of(code or ErrorCode.INTERNAL, f"the agent's task ended as {answer.status}")
-    return answer.errors or (silent,)
+    said_by_state = (code for code, info in CODES.items() if info.state is answer.status is not State.ERROR)
+    silent = ErrorInfo.of(next(said_by_state, ErrorCode.INTERNAL), f"the agent's task ended as {answer.status}")
+    return ended_with(
+        driver,
+        *(answer.errors or (silent,)),
+        output=answer.output,
+        attachments=answer.attachments,
+        provenance=answer.provenance,
+        patch=answer.patch,
+    )
 
 
 def _gate(driver: Driver, params: GoalParams) -> Gate | None:
@@ -66,19 +76,18 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
         raise BadInput("a gate needs a repository to run in", hint="name one with --repo")
     if workspace.changes is not None:
         raise BadInput("a gate needs a commit as its base, not uncommitted changes", hint="commit them first")
-    return Gate(driver.request, params.gate, workspace)
+    return Gate(driver, params.gate, workspace, params.min_tests)
 
 
 async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[TaskResult, Run | None]:
     """The agent's result and the gate's on the base. Whichever makes the other pointless ends both."""
-    works = [_agent_work(driver, params), *([gate.before(deadline_ms=driver.remaining_ms)] if gate else [])]
+    works = [_agent_work(driver, params), *([gate.before()] if gate else [])]
     answer: TaskResult | None = None
     before: Run | None = None
     async with aclosing(driver.run(works)) as endings:
         async for ended in endings:
-            if ended.work is not works[0]:
-                before = read_run(ended.result)
-                await driver.report(before.verdict("before"))
+            if gate is not None and ended.work is not works[0]:
+                before = await gate.read("before", ended.result)
                 continue
             answer = ended.result
             if not completed(answer):
@@ -113,60 +122,45 @@ def _title(prompt: str) -> str:
     return (prompt.strip().splitlines() or [""])[0][:TITLE_CHARS]
 
 
-async def _land(driver: Driver, patch: PatchRef | None) -> Landed | None:
+async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
     """The patch is applied again here: the tree that counts is git's, not the one that a worker names."""
     workspace = driver.request.workspace
     if patch is None or workspace is None or workspace.bundle is None or workspace.changes is not None:
         return None
     blobs = driver.transport.blobs
-    mirror = await fetch_mirror(blobs, driver.office.cache_dir, bundle_ref=workspace.bundle, base=workspace.base)
-    shard = await as_shard(blobs, "change", _title(driver.request.input.prompt), patch)
-    merged = await merge_patches(mirror, workspace.base, [shard])
+    mirror = await fetch_mirror(blobs, driver.context.cache_dir, bundle_ref=workspace.bundle, base=workspace.base)
+    changeset = await as_changeset(blobs, "change", _title(driver.request.input.prompt), patch)
+    merged = await merge_patches(mirror, workspace.base, [changeset])
     if merged.collisions:
-        raise BadInput(f"the agent's patch does not apply to its own base: {merged.collisions[0].detail}")
-    return Landed(mirror, merged.commit, await tree_of(mirror, merged.commit))
+        why = f"the agent's patch does not apply to its own base: {merged.collisions[0].detail}"
+        raise TaskFailed(ErrorInfo.of(ErrorCode.INTERNAL, why))
+    return Committed(mirror, merged.commit, await mirror.tree(merged.commit))
 
 
-async def _bundled(driver: Driver, landed: Landed | None) -> tuple[Attachment, ...]:
-    if landed is None:
+async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachment, ...]:
+    if committed is None:
         return ()
-    return (await attach_bundle(landed.mirror, driver.transport.blobs, landed.commit, BUNDLE_NAME),)
+    return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-async def _judge(
-    driver: Driver,
-    params: GoalParams,
-    gate: Gate | None,
-    before: Run | None,
-    patch: PatchRef | None,
-    landed: Landed | None,
-) -> tuple[Judgement, Run | None]:
+async def _prove(gate: Gate | None, before: Run | None, patch: PatchRef | None, committed: Committed | None) -> Proof:
     if gate is None or before is None:
-        return Judgement(False, "no gate is configured"), None
+        return NO_GATE
     if patch is None:
-        return Judgement(False, "nothing was changed, so there is nothing to verify"), None
-    after: Run | None = None
-    async for ended in driver.run([gate.after(patch.diff, deadline_ms=driver.remaining_ms)]):
-        after = read_run(ended.result)
-        await driver.report(after.verdict("after"))
-    assert after is not None
-    judgement = judge(before, after, tree=landed.tree if landed else patch.tree, min_tests=params.min_tests)
-    driver.office.metrics.count_verdict(verified=judgement.verified)
-    return judgement, after
+        return Proof(NO_CHANGE, before.verdict("before"))
+    return await gate.prove(before, changes=patch.diff, tree=committed.tree if committed else patch.tree)
 
 
-def _structured(
-    answer: TaskResult, judgement: Judgement, before: Run | None, after: Run | None, landed: Landed | None
-) -> dict[str, object]:
+def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:
     """For programs: `verified`, why not, the gate's two verdicts, and the agent's own structured answer."""
     return {
-        "verified": judgement.verified,
-        "reason": judgement.reason,
+        "verified": proof.judgement.verified,
+        "reason": proof.judgement.reason,
         "gate": {
-            "before": before.verdict("before").model_dump(mode="json") if before else None,
-            "after": after.verdict("after").model_dump(mode="json") if after else None,
+            "before": proof.before.model_dump(mode="json") if proof.before else None,
+            "after": proof.after.model_dump(mode="json") if proof.after else None,
         },
-        "commit": landed.commit if landed else None,
+        "commit": committed.commit if committed else None,
         "agent_task_id": answer.task_id,
         "answer": answer.output.structured,
     }

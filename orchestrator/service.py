@@ -15,11 +15,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from pydantic import ValidationError
-
 from envelope import logs
 from envelope.agents import AgentCard, WorkerCard
-from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded
+from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text
 from envelope.messages import ErrorInfo, TaskResult
 from repo.errors import RepoError
 from transport.base import Transport
@@ -28,8 +26,8 @@ from transport.errors import NotFound, Refused
 from transport.settings import connect
 
 from .batch.run import drive_batch
-from .driver import Driver, Office, ended_with, open_driver
-from .errors import BadInput, TaskFailed
+from .driver import Driver, DriverContext, ended_with, open_driver
+from .errors import BadInput, TaskFailed, code_of, exit_code_of
 from .goal import drive_goal
 from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
@@ -44,26 +42,14 @@ DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {RUN: drive_goal,
 ANNOUNCE_EVERY_S, ANNOUNCE_TTL_S = 10.0, 25.0
 HELPER_PAUSE_S = 5.0
 
-# What can stop a driver, as codes that travel. Anything else is a fault of ours: the consumer reports it as internal.
-CODE_OF: dict[type[Exception], ErrorCode] = {
-    BadInput: ErrorCode.BAD_INPUT,
-    ValidationError: ErrorCode.BAD_INPUT,  # params that no client of ours writes
-    ScopeExceeded: ErrorCode.OUT_OF_SCOPE,
-    Refused: ErrorCode.REFUSED,
-    NotFound: ErrorCode.REPOSITORY,
-    RepoError: ErrorCode.REPOSITORY,
-}
+# What may stop a driver. Anything else is a fault of ours: the consumer reports it as internal.
+FORESEEN = (BadInput, ScopeExceeded, Refused, NotFound, RepoError)
 
 
-def handler_of(office: Office) -> Callable[[Delivery], Awaitable[TaskResult]]:
+def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskResult]]:
     async def handle(delivery: Delivery) -> TaskResult:
         logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
-        driver = await open_driver(delivery, office)
-        pool = delivery.request.recipient
-        with office.metrics.drivers.labels(pool).track_inprogress():
-            result = await _drive(driver)
-        office.metrics.count_result(pool, result)
-        return result
+        return await _drive(await open_driver(delivery, context))
 
     return handle
 
@@ -90,9 +76,8 @@ async def _outcome(driver: Driver) -> TaskResult:
         return await drive(driver)
     except TaskFailed as e:
         return ended_with(driver, e.error)
-    except tuple(CODE_OF) as e:
-        code = next(code for kind, code in CODE_OF.items() if isinstance(e, kind))
-        return ended_with(driver, ErrorInfo.of(code, str(e), getattr(e, "hint", "")))
+    except FORESEEN as e:
+        return ended_with(driver, ErrorInfo.of(code_of(e) or ErrorCode.INTERNAL, str(e), e.hint))
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
@@ -103,8 +88,15 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         stack.push_async_callback(transport.close)
         port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
         card = _card(settings, port)
-        handle = handler_of(Office(transport, settings.cache_dir, metrics))
-        consumer = Consumer(transport, pool=DRIVERS, worker=card.worker, slots=card.slots, handle=handle)
+        handle = handler_of(DriverContext(transport, settings.cache_dir, metrics))
+        consumer = Consumer(
+            transport,
+            pool=DRIVERS,
+            worker=card.worker,
+            slots=card.slots,
+            handle=handle,
+            on_event=metrics.observe,
+        )
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
         helpers = (lambda: _beat(transport, card, metrics, settings), lambda: run_jobs(transport, settings))
         async with asyncio.TaskGroup() as group:
@@ -131,6 +123,7 @@ async def _beat(transport: Transport, card: WorkerCard, metrics: OrchestratorMet
     while True:
         await transport.announce(card, ttl_s=ANNOUNCE_TTL_S)
         metrics.show_queues(await transport.stats(pools))
+        metrics.show_fleet(await transport.counters())
         await asyncio.sleep(ANNOUNCE_EVERY_S)
 
 
@@ -140,7 +133,7 @@ def _card(settings: Settings, metrics_port: int) -> WorkerCard:
         worker=f"{DRIVERS}-{host}-{pid}-{os.urandom(3).hex()}",  # containers share host names and pids
         pool=DRIVERS,
         slots=settings.driver_slots,
-        agents=tuple(AgentCard(name=name, mode="recipe", pool=DRIVERS, hidden=True) for name in DRIVES),
+        agents=tuple(AgentCard(name=name, mode="driver", pool=DRIVERS, hidden=True) for name in DRIVES),
         host=host,
         pid=pid,
         metrics_port=metrics_port,
@@ -162,8 +155,8 @@ def main() -> int:
     try:
         asyncio.run(_main())
     except MusterError as e:
-        sys.stderr.write(f"error: {e}\n" + (f"hint: {e.hint}\n" if e.hint else ""))
-        return getattr(e, "exit_code", ExitCode.INFRASTRUCTURE)
+        sys.stderr.write(error_text(e.message, e.hint))
+        return exit_code_of(e) or ExitCode.INFRASTRUCTURE
     return ExitCode.OK
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
+
+from pydantic import ValidationError
 
 from envelope.agents import AgentCard
 from envelope.budget import Budget
@@ -15,6 +17,7 @@ from envelope.scope import Scope
 from envelope.wire import Wire
 
 from .batch.spec import BatchSpec
+from .errors import BadInput
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
@@ -26,12 +29,18 @@ RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
 FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**")
 
 
+P = TypeVar("P", bound=Wire)
+
+
 class TaskFields(TypedDict):
-    """What a caller says of a task; the rest has defaults. `pool` is the queue, usually the agent's own."""
+    """What a caller says of a task; the rest has defaults.
+
+    `Muster.submit` takes `pool` (the queue) and `auth_scope` from the agent's card when they are not given.
+    """
 
     agent: str
-    pool: str
     deadline_ms: int
+    pool: NotRequired[str]
     prompt: NotRequired[str]
     params: NotRequired[dict[str, Any]]
     workspace: NotRequired[Workspace | None]
@@ -74,10 +83,31 @@ class BatchParams(Wire):
     repositories: tuple[RepositoryInput, ...]
 
 
+def params_of(model: type[P], request: TaskRequest) -> P:
+    """A driver's parameters; `BadInput` for what no client of ours writes."""
+    try:
+        return model.model_validate(request.input.params)
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        raise BadInput(f"params.{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from e
+
+
+def repeated(request: TaskRequest, dead_task_id: str) -> TaskRequest:
+    """The same work once more. Derived from the task that failed, so that whoever repeats it, too, finds it again."""
+    again = {
+        "task_id": new_task_id(),
+        "idempotency_key": content_key(request.idempotency_key, dead_task_id),
+        "retry_of": dead_task_id,
+    }
+    return request.model_copy(update=again)
+
+
 def task_request(
     *, parent: TaskRequest | None = None, sender: str = "api", **fields: Unpack[TaskFields]
 ) -> TaskRequest:
-    """One task: a root in a trace of its own, or a child of `parent` in the parent's."""
+    """One task: a root in a trace of its own, or a child of `parent` in the parent's. `BadInput` without a pool."""
+    if "pool" not in fields:
+        raise BadInput("a request needs a pool", hint="name one, or give the fields to Muster.submit, which knows it")
     values: dict[str, Any] = {
         "task_id": new_task_id(),
         "trace_id": parent.trace_id if parent else new_trace_id(),
@@ -90,6 +120,28 @@ def task_request(
     }
     given = TaskInput(prompt=values.pop("prompt", ""), params=values.pop("params", {}))
     return TaskRequest(recipient=values.pop("pool"), input=given, **values)
+
+
+def is_resolved(task: TaskRequest | TaskFields) -> bool:
+    """Does the caller say where the task goes and what it may do?"""
+    if isinstance(task, TaskRequest):
+        return "auth_scope" in task.model_fields_set
+    return "auth_scope" in task and "pool" in task
+
+
+def resolved(task: TaskRequest | TaskFields, card: AgentCard) -> TaskRequest:
+    """The task with what its agent's card says where the caller says nothing."""
+    if isinstance(task, TaskRequest):
+        return task.model_copy(update={"auth_scope": scope_of(card)})
+    fields = task.copy()
+    fields.setdefault("pool", card.pool)
+    fields.setdefault("auth_scope", scope_of(card))
+    return task_request(**fields)
+
+
+def scope_of(card: AgentCard) -> Scope:
+    """What an agent may do when its caller names no scope."""
+    return card.auth_scope or FULL_SCOPE
 
 
 def goal_request(
@@ -108,7 +160,7 @@ def goal_request(
     sender: str = "cli",
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved)."""
-    scope = agent.auth_scope or FULL_SCOPE if auth_scope is None else auth_scope
+    scope = scope_of(agent) if auth_scope is None else auth_scope
     params = GoalParams(agent=agent.name, pool=agent.pool, auth_scope=scope, gate=tuple(gate), min_tests=min_tests)
     return task_request(
         agent=RUN,

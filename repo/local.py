@@ -1,4 +1,4 @@
-"""The user's own repository: where it is, what state it is in, and one branch that we may set."""
+"""The user's own repository: where it is, what state it is in, and how a diff goes into its files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import CommitMissing, FolderMissing, GitFailed, RepositoryMissing
+from .errors import CommitMissing, FolderMissing, GitFailed, PatchRefused, RepositoryMissing
 from .git import Completed, git
 from .scratch import scratch
 from .wording import readable
@@ -65,6 +65,30 @@ async def describe(path: Path) -> LocalRepository:
     return LocalRepository(place.root, place.git_dir, head.line, branch.line or None, dirty, untracked)
 
 
+async def branch_tip(repository: Path, branch: str) -> str | None:
+    """The commit that a branch stands at; None when there is no such branch."""
+    place = await locate(repository)
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"refs/heads/{branch}")
+    return (await git(*asked, git_dir=place.git_dir, ok=(0, 1, 128))).line or None
+
+
+async def apply_diff(diff: bytes, repository: Path, *, check_only: bool = False) -> Path:
+    """Apply a diff to the files of a work tree, all of it or nothing; its root comes back. No filter runs.
+
+    `PatchRefused` when the diff does not fit the files as they are now.
+    """
+    place = await locate(repository)
+    apply = ("apply", "--whitespace=nowarn", *(["--check"] if check_only else []), "-")
+    settings = await _harmless_settings(place)
+    with scratch(place.objects) as own:
+        done = await own.git(*apply, work_tree=place.root, stdin=diff, configuration=settings, ok=(0, 1, 128))
+    if done.exit_code:
+        why = (done.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("error: ")
+        hint = "look at the change, and check out the commit that it was made from"
+        raise PatchRefused(f"The change does not fit the files in {place.root}: {why}", hint=hint)
+    return place.root
+
+
 async def _status(place: Place, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A copy of the index in a git directory of our own, so that no filter of the repository's runs.
 
@@ -72,7 +96,7 @@ async def _status(place: Place, head: str) -> tuple[tuple[str, ...], tuple[str, 
     """
     if place.bare:
         return (), ()
-    settings = await git("config", "-z", "--get-regexp", HARMLESS_SETTINGS, git_dir=place.git_dir, ok=(0, 1))
+    settings = await _harmless_settings(place)
     with scratch(place.objects) as own:
         for source in (*place.git_dir.glob("index"), *place.git_dir.glob("sharedindex.*")):
             shutil.copy2(source, own.git_dir / source.name)
@@ -82,10 +106,15 @@ async def _status(place: Place, head: str) -> tuple[tuple[str, ...], tuple[str, 
             work_tree=place.root,
             configuration=(
                 f"core.excludesFile={place.common_dir / 'info/exclude'}",
-                *(field.decode().replace("\n", "=", 1) for field in settings.fields),
+                *settings,
             ),
         )
     return _split_status(status)
+
+
+async def _harmless_settings(place: Place) -> tuple[str, ...]:
+    found = await git("config", "-z", "--get-regexp", HARMLESS_SETTINGS, git_dir=place.git_dir, ok=(0, 1))
+    return tuple(field.decode().replace("\n", "=", 1) for field in found.fields)
 
 
 def _split_status(status: Completed) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -14,7 +14,7 @@ from .scratch import Scratch, scratch
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class Changeset:
     """One patch against the base. `files` must name every path that `diff` touches (both sides of a rename)."""
 
     key: str
@@ -63,7 +63,7 @@ class _Line:
     collisions: list[Collision] = field(default_factory=list[Collision])
 
 
-async def merge_patches(mirror: Mirror, base_commit: str, patches: Sequence[Shard]) -> Merged:
+async def merge_patches(mirror: Mirror, base_commit: str, patches: Sequence[Changeset]) -> Merged:
     """Apply `patches` one after the other onto `base_commit`; each becomes a commit, or a collision.
 
     The same base and patches in the same order give the same commit id, on any machine and day: names and dates
@@ -77,52 +77,52 @@ async def merge_patches(mirror: Mirror, base_commit: str, patches: Sequence[Shar
         tree = (await own.git("rev-parse", f"{base}^{{tree}}")).line
         line = _Line(own, base, base, tree, {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date})
         await own.git("read-tree", base)
-        for shard in patches:
-            await _take(line, shard)
-        await _refuse_undeclared(line, {shard.key: shard for shard in patches})
+        for changeset in patches:
+            await _take(line, changeset)
+        await _refuse_undeclared(line, {changeset.key: changeset for changeset in patches})
     return Merged(line.tip, tuple(line.applied), tuple(line.collisions))
 
 
-async def _take(line: _Line, shard: Shard) -> None:
-    if shard.diff:
-        collision = await (_merge if line.footprint.owners_of(shard.paths) else _apply)(line, shard)
+async def _take(line: _Line, changeset: Changeset) -> None:
+    if changeset.diff:
+        collision = await (_merge if line.footprint.owners_of(changeset.paths) else _apply)(line, changeset)
         if collision is not None:
             line.collisions.append(collision)
             return
-        line.footprint.add(shard.key, shard.paths)
-    line.applied.append(shard.key)
+        line.footprint.add(changeset.key, changeset.paths)
+    line.applied.append(changeset.key)
 
 
-async def _apply(line: _Line, shard: Shard) -> Collision | None:
+async def _apply(line: _Line, changeset: Changeset) -> Collision | None:
     """Every file that the patch touches is still as in the base, so it fits exactly or never will."""
     try:
-        await apply_to_index(line.own, shard.diff)
+        await apply_to_index(line.own, changeset.diff)
     except PatchRefused as e:
-        return Collision(shard.key, (), tuple(sorted(shard.paths)), str(e))
+        return Collision(changeset.key, (), tuple(sorted(changeset.paths)), str(e))
     line.tree = (await line.own.git("write-tree")).line
-    line.tip = await _commit(line, line.tree, line.tip, shard)
-    line.as_sent[line.tip] = shard.key
+    line.tip = await _commit(line, line.tree, line.tip, changeset)
+    line.as_sent[line.tip] = changeset.key
     return None
 
 
-async def _merge(line: _Line, shard: Shard) -> Collision | None:
+async def _merge(line: _Line, changeset: Changeset) -> Collision | None:
     """By 3-way merge, never by shifted context: a hunk that drifts to a similar place would be wrong silently."""
     try:
-        theirs = await _commit_on_base(line, shard)
+        theirs = await _commit_on_base(line, changeset)
     except PatchRefused as e:
-        return Collision(shard.key, (), tuple(sorted(shard.paths)), str(e))
+        return Collision(changeset.key, (), tuple(sorted(changeset.paths)), str(e))
     merge = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", line.tip, theirs)
     merged = await line.own.git(*merge, ok=(0, 1))
     tree = merged.fields[0].decode()
     if merged.exit_code:
-        return _collision(line, shard, tree, merged.fields[1:])
+        return _collision(line, changeset, tree, merged.fields[1:])
     await line.own.git("read-tree", tree)
     if tree != line.tree:  # an earlier patch may have made the same change
-        line.tip, line.tree = await _commit(line, tree, line.tip, shard), tree
+        line.tip, line.tree = await _commit(line, tree, line.tip, changeset), tree
     return None
 
 
-def _collision(line: _Line, shard: Shard, tree: str, fields: list[bytes]) -> Collision:
+def _collision(line: _Line, changeset: Changeset, tree: str, fields: list[bytes]) -> Collision:
     """`fields`: the paths in conflict, an empty one, then messages: a count, so many paths, a type, the text."""
     end = fields.index(b"")
     paths = {name.decode("utf-8", "backslashreplace") for name in fields[:end]}
@@ -134,34 +134,34 @@ def _collision(line: _Line, shard: Shard, tree: str, fields: list[bytes]) -> Col
         if kind.startswith(b"CONFLICT") and about:
             messages.append(text.decode("utf-8", "backslashreplace").strip())
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(shard.paths)
-    return Collision(shard.key, owners, tuple(sorted(paths)), "\n".join(messages), tree)
+    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
+    return Collision(changeset.key, owners, tuple(sorted(paths)), "\n".join(messages), tree)
 
 
-async def _commit_on_base(line: _Line, shard: Shard) -> str:
+async def _commit_on_base(line: _Line, changeset: Changeset) -> str:
     with scratch(write_to=line.own.objects) as aside:
         await aside.git("read-tree", line.base)
-        await apply_to_index(aside, shard.diff)
-        commit = await _commit(line, (await aside.git("write-tree")).line, line.base, shard)
-    line.as_sent[commit] = shard.key
+        await apply_to_index(aside, changeset.diff)
+        commit = await _commit(line, (await aside.git("write-tree")).line, line.base, changeset)
+    line.as_sent[commit] = changeset.key
     return commit
 
 
-async def _commit(line: _Line, tree: str, parent: str, shard: Shard) -> str:
-    title, key = (" ".join(text.replace("\0", " ").split()) for text in (shard.title, shard.key))
+async def _commit(line: _Line, tree: str, parent: str, changeset: Changeset) -> str:
+    title, key = (" ".join(text.replace("\0", " ").split()) for text in (changeset.title, changeset.key))
     message = f"{title or key}\n\nMuster-Shard: {key}\n".encode("utf-8", "backslashreplace")
     commit = ("commit-tree", tree, "-p", parent)
     return (await line.own.git(*commit, stdin=message, env=line.dates)).line
 
 
-async def _refuse_undeclared(line: _Line, shards: dict[str, Shard]) -> None:
+async def _refuse_undeclared(line: _Line, changesets: dict[str, Changeset]) -> None:
     """Collisions are found by the declared paths, so a patch that hides one would merge unseen."""
     compare = ("diff-tree", "--stdin", "-r", "-z", "--no-renames", "--name-only")
     ids = "".join(f"{commit}\n" for commit in line.as_sent).encode()
     listed = (await line.own.git(*compare, stdin=ids)).fields
-    shard = None
+    changeset = None
     for text in (entry.decode("utf-8", "backslashreplace") for entry in listed):
         if text in line.as_sent:
-            shard = shards[line.as_sent[text]]
-        elif shard is not None and text not in shard.paths:
-            raise PatchRefused(f"The patch {shard.key} changes {text}, which is not among its files")
+            changeset = changesets[line.as_sent[text]]
+        elif changeset is not None and text not in changeset.paths:
+            raise PatchRefused(f"The patch {changeset.key} changes {text}, which is not among its files")

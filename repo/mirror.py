@@ -14,9 +14,11 @@ from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
 from .lock import file_lock
 from .scratch import make_git_dir
+from .wording import is_utf8
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
+REGULAR_FILES = (b"100644", b"100755")
 FULL_ID = re.compile(r"[0-9a-f]{40}")
 
 
@@ -40,7 +42,21 @@ class Mirror:
 
     async def resolve(self, ref: str) -> str:
         """The commit id of a branch, tag or abbreviated id; `CommitMissing` when there is none."""
-        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        return await self._id_of(ref, "commit")
+
+    async def tree(self, commit: str) -> str:
+        """The id of a commit's tree; `CommitMissing` when there is no such commit."""
+        return await self._id_of(commit, "tree")
+
+    async def files(self, commit: str) -> list[str]:
+        """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8."""
+        listed = await git("ls-tree", "-r", "-z", "--full-tree", await self.resolve(commit), git_dir=self.git_dir)
+        entries = [entry.split(b"\t", 1) for entry in listed.fields]
+        paths = [path for attributes, path in entries if attributes.split(b" ", 1)[0] in REGULAR_FILES]
+        return [path.decode() for path in paths if is_utf8(path)]
+
+    async def _id_of(self, ref: str, kind: str) -> str:
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")
         found = await git(*asked, git_dir=self.git_dir, ok=(0, 1, 128))
         if found.exit_code:
             raise CommitMissing(f"The repository has no commit {ref!r}")

@@ -11,11 +11,12 @@ from pathlib import Path
 from .changes import NO_MODE, SYMLINK_MODE, FileChange, TreeChange, changes_between
 from .collect import collect
 from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused
-from .git import Completed
+from .git import GIB, Completed
+from .mirror import Mirror
 from .scratch import Scratch, scratch
-from .wording import capped, each, readable
+from .wording import capped, each, is_utf8, readable
 
-__all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch"]
+__all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch", "patch_between"]
 
 MIB = 1024 * 1024
 UNNAMED = "has a name that is not UTF-8 and was left out"  # it would fit into no message
@@ -82,6 +83,15 @@ async def extract_patch(
         )
 
 
+async def patch_between(mirror: Mirror, base: str, commit: str) -> Patch:
+    """What `commit` changes against `base`; the mirror has both."""
+    with scratch(mirror.objects) as own:
+        base_tree, tree = await _tree_of(own, base), await _tree_of(own, commit)
+        changes = await changes_between(own, base_tree, tree)
+        diff = await _diff(own, base_tree, tree, GIB)
+    return Patch(base, diff, tuple(change.as_file_change() for change in changes), tree, warnings=(), refused=())
+
+
 async def apply_to_tree(git_dir: Path, base: str, diff: bytes, *, three_way: bool = False) -> str:
     """The id of the tree that `diff` makes of `base` (a commit or tree id); its objects stay in `git_dir`.
 
@@ -139,10 +149,7 @@ async def _diff(own: Scratch, base_tree: str, tree: str, max_bytes: int) -> byte
 
 
 def _is_text(change: TreeChange) -> bool:
-    try:
-        return all(path.decode() for path in change.paths)
-    except UnicodeDecodeError:
-        return False
+    return all(map(is_utf8, change.paths))
 
 
 def _is_allowed(change: TreeChange, allowed: Callable[[str], bool] | None) -> bool:

@@ -22,14 +22,12 @@ async def publish_branch(
     out is never touched. Objects come first and the branch last, by compare-and-set: an interrupt leaves at most
     objects that nothing names. No hook runs. `BranchRefused` says why a branch stayed where it was.
     """
+    await require_branch_name(branch)
     place = await locate(repository)
     ref = f"refs/heads/{branch}"
-    valid = (await git("check-ref-format", ref, git_dir=place.git_dir, ok=(0, 1))).exit_code == 0
-    if not valid or branch == "HEAD" or branch.startswith("-"):  # git takes the last two only from those who insist
-        raise BranchRefused(f"{branch!r} is not a valid branch name")
     if not await mirror.has(commit):
         raise CommitMissing(f"The mirror has no commit {commit}")
-    old = (await git("rev-parse", "--verify", "--quiet", ref, git_dir=place.git_dir, ok=(0, 1))).line or NO_COMMIT
+    old = await _position(place, ref)
     if old == commit:
         return
     await _refuse_checked_out(place, ref)
@@ -40,8 +38,22 @@ async def publish_branch(
     try:
         await git(*move, git_dir=place.git_dir)
     except GitFailed as e:
+        if await _position(place, ref) == commit:
+            return  # somebody else published the same, a moment ago
         hint = "look at the branch, then publish again or choose another name"
         raise BranchRefused(f"The branch {branch} could not be set: {e}", hint=hint) from e
+
+
+async def require_branch_name(branch: str) -> None:
+    """`BranchRefused` for what git takes for no branch, or only from those who insist (`HEAD`, `-x`)."""
+    asked = ("check-ref-format", f"refs/heads/{branch}")
+    valid = (await git(*asked, git_dir=None, ok=(0, 1))).exit_code == 0
+    if not valid or branch == "HEAD" or branch.startswith("-"):
+        raise BranchRefused(f"{branch!r} is not a valid branch name", hint="name it like muster/my-change")
+
+
+async def _position(place: Place, ref: str) -> str:
+    return (await git("rev-parse", "--verify", "--quiet", ref, git_dir=place.git_dir, ok=(0, 1))).line or NO_COMMIT
 
 
 async def _refuse_checked_out(place: Place, ref: str) -> None:

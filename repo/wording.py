@@ -21,3 +21,11 @@ def each(names: Iterable[bytes], sentence: str) -> list[str]:
 def capped(sentences: list[str]) -> list[str]:
     hidden = len(sentences) - WARNINGS_SHOWN
     return [*sentences[:WARNINGS_SHOWN], f"{hidden} more warnings of this kind"] if hidden > 0 else sentences
+
+
+def is_utf8(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

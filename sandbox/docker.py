@@ -27,6 +27,7 @@ NOT_FOUND, CONFLICT, UNREACHABLE = 404, 409, 900  # the last is the client libra
 STDERR = 2
 MAX_COMPLAINT_BYTES = 2000
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
+REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
 
 
 class AttachedStream:
@@ -198,4 +199,4 @@ def _translated(error: aiodocker.DockerError) -> SandboxError:
         return ImageMissing(f"The engine has no such image: {error.message}.", hint="run `muster sandbox build`")
     if error.status == NOT_FOUND and "o such" in error.message:  # a container or a volume
         return SandboxLost("The sandbox is gone.")
-    return SandboxError(f"The Docker engine refused: {error.message.strip()}.")
+    return SandboxError(f"The Docker engine refused: {error.message.strip().removesuffix('.')}.", hint=REFUSED_HINT)

@@ -6,8 +6,7 @@ Knows nothing of what a task means: a `Handler` turns one delivery into one resu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 from envelope.codec import decode_request
 from envelope.errors import EnvelopeError, ErrorCode
@@ -31,7 +30,6 @@ BACKOFF_S = (0.1, 5.0)
 CLEANUP_S = 30.0
 
 _log = get_logger("consumer")
-T = TypeVar("T")
 
 
 def _ignore(_event: ConsumerEvent) -> None:
@@ -91,38 +89,50 @@ class Consumer:
     # -- claiming
 
     async def _serve(self, stop: asyncio.Event) -> None:
-        stopping = asyncio.ensure_future(stop.wait())
-        pause_s, longest_s = BACKOFF_S
+        """Fill slots until the stop. A claim that is cancelled gives back what it started."""
+        filling, stopping = asyncio.ensure_future(self._fill_slots()), asyncio.ensure_future(stop.wait())
         try:
-            while not stop.is_set():
-                try:
-                    await self._fill(stopping)
-                    pause_s = BACKOFF_S[0]
-                except TransportError as error:
-                    _log.warning("claim_failed", pool=self._pool, error=error.message, again_in_s=pause_s)
-                    await asyncio.wait({stopping}, timeout=pause_s)
-                    pause_s = min(pause_s * 2, longest_s)
+            await asyncio.wait({filling, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            filling.cancel()
             stopping.cancel()
+            await asyncio.wait({filling})
+        if not filling.cancelled():
+            filling.result()  # it never ends by itself, but for a fault of ours
 
-    async def _fill(self, stopping: asyncio.Future[Any]) -> None:
+    async def _fill_slots(self) -> None:
+        pause_s, longest_s = BACKOFF_S
+        while True:
+            try:
+                await self._fill()
+                pause_s = BACKOFF_S[0]
+            except TransportError as error:
+                _log.warning("claim_failed", pool=self._pool, error=error.message, again_in_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, longest_s)
+
+    async def _fill(self) -> None:
         """Start as much as there are free slots; when there is none, wait for one."""
         free = self._slots - len(self._working)
         if free <= 0:
             self._freed.clear()
-            await _unless(stopping, self._freed.wait())
+            await self._freed.wait()
             return
         slots = min(free, CLAIM_AT_ONCE)
-        claiming = self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
-        for claim in await _unless(stopping, claiming) or ():
+        for claim in await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S):
             self._start(claim)
 
     def _start(self, claim: Claim) -> None:
-        for lease, delivery in self._deliveries.items():
-            if lease.task_id == claim.lease.task_id:
-                delivery.stop(StopReason.LOST)
+        if claim.lease.attempt > 1:
+            self._stop_earlier(claim.lease.task_id)
         work = self._working[claim.lease] = asyncio.create_task(self._work(claim))
         work.add_done_callback(lambda done: self._release(claim.lease, done))
+
+    def _stop_earlier(self, task_id: str) -> None:
+        """An attempt that was lost may still be at work here."""
+        for lease, delivery in self._deliveries.items():
+            if lease.task_id == task_id:
+                delivery.stop(StopReason.LOST)
 
     def _release(self, lease: Lease, done: asyncio.Task[None]) -> None:
         del self._working[lease]
@@ -233,17 +243,6 @@ class Consumer:
             _, stuck = await asyncio.wait(self._working.values(), timeout=CLEANUP_S)
             if stuck:
                 _log.error("handlers_did_not_stop", count=len(stuck))
-
-
-async def _unless(stopping: asyncio.Future[Any], what: Coroutine[Any, Any, T]) -> T | None:
-    """What it gives, or None when the stop comes first. A claim that is cancelled gives back what it started."""
-    task = asyncio.ensure_future(what)
-    try:
-        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        task.cancel()
-    await asyncio.wait({task})
-    return None if task.cancelled() else task.result()
 
 
 async def _until_stored(write: Callable[[], Awaitable[None]]) -> bool:

@@ -104,7 +104,7 @@ async def _running(program: Path, socket: Path, data: Path, lock: int) -> AsyncG
         yield process
     finally:
         await _stop(process)
-        _tidy(socket)
+        tidy_folder(socket)
 
 
 def _arguments(socket: Path, data: Path) -> list[str]:
@@ -115,6 +115,8 @@ def _arguments(socket: Path, data: Path) -> list[str]:
         "dir": str(data),
         "appendonly": "yes",
         "appendfsync": "everysec",
+        # rewriting the file takes a core for a while; one of 256 MB is still read within some seconds
+        "auto-aof-rewrite-min-size": "256mb",
         "save": "",  # the append-only file is the one truth
         "maxmemory-policy": "noeviction",
         "daemonize": "no",
@@ -140,11 +142,7 @@ async def _lock(file: IO[str], state_dir: Path) -> None:
 
 def _prepare(data: Path, socket: Path, version: str) -> None:
     _refuse_older(data / "server-version", version)
-    # in a shared /tmp somebody else may have made our folder first
-    for folder in (socket.parent.parent, socket.parent):
-        folder.mkdir(exist_ok=True, mode=0o700)
-        if folder.stat().st_uid != os.getuid():
-            raise Misconfigured(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
+    prepare_folder(socket)
     socket.unlink(missing_ok=True)
 
 
@@ -204,7 +202,17 @@ async def _answers(socket: Path) -> bool:
         writer.close()
 
 
-def _tidy(socket: Path) -> None:
+def prepare_folder(socket: Path) -> None:
+    """Make the folder of a socket, for this user alone; `Misconfigured` when it is another's."""
+    # in a shared /tmp somebody else may have made our folder first
+    for folder in (socket.parent.parent, socket.parent):
+        folder.mkdir(exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.getuid():
+            raise Misconfigured(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
+
+
+def tidy_folder(socket: Path) -> None:
+    """Remove a socket, and its folder unless others have theirs in it."""
     socket.unlink(missing_ok=True)
     with suppress(OSError):  # not empty: somebody else keeps something there
         socket.parent.rmdir()

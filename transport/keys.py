@@ -38,7 +38,7 @@ CONTROL = (
     Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),
     Key("deadlines", "zset", "submit", "while it has members", "live tasks by the moment at which they expire"),
     Key("wake:{worker}", "list", "cancel", "minutes", "a token for the worker's lease keeper: look at your leases"),
-    Key("done", "stream", "write", "always", "ids of ended tasks, about the last 100,000"),
+    Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),
     Key("dead", "stream", "claim, reap", "always", "dead letters: task, trace, pool and why, about the last 10,000"),
     Key("once:{tenant}:{key}", "string", "submit", "window", "idempotency key → the first task"),
     Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, poisoned"),

@@ -24,7 +24,7 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
-from .results import Ended
+from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
@@ -40,10 +40,10 @@ class AgentTasks:
     models: Models
     agents: Mapping[str, Agent]
 
-    async def run(self, attempt: Attempt) -> Ended:
+    async def run(self, attempt: Attempt) -> TaskOutcome:
         """From wherever the session stands to its end. `BadInput` and `NoModel` before the first call."""
         session = await self._session(attempt)
-        attempt.reporter.tally.metrics = _spent(session)
+        attempt.reporter.totals.metrics = _spent(session)
         shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
         attempt.reporter.report(MessageAdded(role="user", text=shown))
         ledger = await attempt.reporter.flush()
@@ -55,7 +55,7 @@ class AgentTasks:
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
         loop = await self._loop(attempt, session, price)
-        return _ended(await run(session, loop), attempt.reporter.last_checkpoint)
+        return _outcome(await run(session, loop), attempt.reporter.last_checkpoint)
 
     async def _session(self, attempt: Attempt) -> Session:
         """This task's own checkpoint, else the session that the request continues, else a new one."""
@@ -67,7 +67,7 @@ class AgentTasks:
             earlier = await self._stored(attempt, request.resume_token)
             prompt = request.input.prompt or "Go on."
             return reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
-        sandbox, prepared = await attempt.bench.sandbox(), await attempt.bench.prepared()
+        sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
         environment = await look_around(
             sandbox,
             date=datetime.now(UTC).date().isoformat(),
@@ -82,13 +82,13 @@ class AgentTasks:
     async def _stored(self, attempt: Attempt, blob: str) -> Session:
         session = Session.load(await self.transport.blobs.get(blob))
         if session.changes:
-            attempt.bench.progress = await self.transport.blobs.get(session.changes)
+            attempt.sandbox.earlier_work_diff = await self.transport.blobs.get(session.changes)
         return session
 
     async def _loop(self, attempt: Attempt, session: Session, price: Price | None) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, attempt, self.agents, names)
-        context = ToolContext(attempt.bench.sandbox, children, dict(session.read_digests))
+        context = ToolContext(attempt.sandbox.opened, children, dict(session.read_digests))
         capabilities = attempt.request.capabilities
         tools: dict[str, Tool] = {
             tool.name: tool for tool in offered(attempt.agent, attempt.guard, capabilities, children.catalogue())
@@ -102,17 +102,19 @@ class AgentTasks:
             context=context,
             emit=attempt.reporter.report,
             save=lambda current: self._save(attempt, current, context),
-            price=lambda _model, usage: _cost(price, usage),
+            price=lambda usage: _cost(price, usage),
             exhausted=lambda: attempt.reporter.ledger.exhausted,
         )
 
     async def _save(self, attempt: Attempt, session: Session, context: ToolContext) -> Session:
-        """Store the session after a turn, and the workspace's changes with it where there may be new ones."""
+        """Store the session after a turn, and the work's diff with it where there may be a new one."""
         if context.may_have_written:
             context.may_have_written = False
-            diff = await attempt.bench.changes()
+            diff = await attempt.sandbox.work_diff()
             changes = await self.transport.blobs.put(diff) if diff else None
             session = session.model_copy(update={"changes": changes})
+        # The whole session, every turn: the blobs of a task grow with the square of its turns. That is fine for the
+        # tens of turns of now; long sessions want a log of messages, and a snapshot now and then.
         await attempt.reporter.checkpoint(await self.transport.blobs.put(session.dump()))
         return session
 
@@ -133,9 +135,9 @@ def _cost(price: Price | None, usage: Usage) -> int:
     return 0 if price is None else cost_microusd(price, usage)
 
 
-def _ended(session: Session, checkpoint: str) -> Ended:
+def _outcome(session: Session, checkpoint: str) -> TaskOutcome:
     outcome = session.outcome
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return Ended(Output(text=outcome.text), errors, session.tool_calls, checkpoint)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, checkpoint)

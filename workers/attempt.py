@@ -10,7 +10,7 @@ from transport.base import Claim
 from .agents.base import Agent
 from .permissions.guard import Guard
 from .reporter import Reporter
-from .workbench import Workbench
+from .task_sandbox import TaskSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +19,5 @@ class Attempt:
     request: TaskRequest
     agent: Agent
     guard: Guard
-    bench: Workbench
+    sandbox: TaskSandbox
     reporter: Reporter

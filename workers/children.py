@@ -89,7 +89,7 @@ class QueuedChildren:
             input=TaskInput(prompt=child.prompt),
             workspace=await self._workspace(parent.workspace),
             auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names),
-            budget=child_budget(parent.budget, self.attempt.reporter.tally.metrics),
+            budget=child_budget(parent.budget, self.attempt.reporter.totals.metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
             idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt),
@@ -105,7 +105,7 @@ class QueuedChildren:
         if workspace is None:
             return None
         # git applies one diff after the other from the same input, also to a file that stands in both
-        diff = (await self.attempt.bench.prepared()).changes + await self.attempt.bench.changes()
+        diff = (await self.attempt.sandbox.prepared()).request_diff + await self.attempt.sandbox.work_diff()
         changes = await self.transport.blobs.put(diff) if diff else None
         return workspace.model_copy(update={"changes": changes})
 
@@ -113,7 +113,7 @@ class QueuedChildren:
         if result.errors or result.patch is None or not result.patch.files:
             return result
         try:
-            await self.attempt.bench.apply(await self.transport.blobs.get(result.patch.diff))
+            await self.attempt.sandbox.apply(await self.transport.blobs.get(result.patch.diff))
         except PatchRefused as e:
             paths = ", ".join(file.path for file in result.patch.files)
             message = f"the subagent's change of {paths} collides with what was changed here meanwhile: {e}"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from envelope.errors import ExitCode, MusterError
+from envelope.errors import ExitCode, MusterError, error_text
+
+if TYPE_CHECKING:
+    from .settings import WorkerSettings
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -25,12 +28,9 @@ def worker(
 
     The first interrupt drains: running tasks are given back to the queue. Settings come from MUSTER_* variables.
     """
-    from pydantic import ValidationError
-
     from envelope.logs import LEVELS, configure
 
     from .agents.registry import builtin
-    from .settings import WorkerSettings
 
     if log_level not in LEVELS:
         _fail(f"there is no log level {log_level!r}", f"there are: {', '.join(LEVELS)}", ExitCode.USAGE)
@@ -38,13 +38,27 @@ def worker(
     pools = sorted({agent.pool for agent in builtin().values()})
     if pool not in pools:
         _fail(f"there is no pool {pool!r}", f"there are: {', '.join(pools)}", ExitCode.USAGE)
+    flags = {"slots": slots, "metrics_port": metrics_port}
+    _serve(_settings({name: value for name, value in flags.items() if value is not None}), pool)
+
+
+def _settings(flags: dict[str, int]) -> WorkerSettings:
+    from pydantic import ValidationError
+
+    from .errors import BadSettings
+    from .settings import WorkerSettings
+
     try:
-        told = {"slots": slots, "metrics_port": metrics_port}
-        settings = WorkerSettings.model_validate({name: value for name, value in told.items() if value is not None})
+        return WorkerSettings.model_validate(flags)
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
         _fail(f"{name} is not usable: {fault['msg']}", f"correct or unset {name}", ExitCode.USAGE)
+    except BadSettings as e:
+        _fail(e.message, e.hint, ExitCode.USAGE)
+
+
+def _serve(settings: WorkerSettings, pool: str) -> None:
     from sandbox.errors import SandboxError
     from transport.errors import Misconfigured
 
@@ -65,12 +79,23 @@ def worker(
 
 
 def _fail(message: str, hint: str, code: ExitCode) -> NoReturn:
-    sys.stderr.write(f"error: {message.rstrip('.')}\n" + (f"\nhint: {hint}\n" if hint else ""))
+    _tell(message, hint)
     raise typer.Exit(code)
 
 
+def _tell(message: str, hint: str) -> None:
+    sys.stderr.write(error_text(message.rstrip("."), hint))
+
+
 def main() -> None:
-    app()
+    try:
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as e:  # a flag or a value that is wrong
+        what = e.format_message().partition(" Did you mean ")[0].partition(" (Possible options:")[0]
+        _tell(what[:1].lower() + what[1:], "see `muster-worker --help`")
+        sys.exit(ExitCode.USAGE)
+    except typer.Abort:
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 if __name__ == "__main__":

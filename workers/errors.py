@@ -3,24 +3,34 @@
 MusterError
 └── WorkerError
     ├── BadAgent        an agent's file that says something we do not understand
-    └── BadScript       a scripted model's file that is wrong, or has no answer to a request
+    ├── BadInput        a request that this worker cannot serve
+    ├── BadScript       a scripted model's file that is wrong, or has no answer to a request
+    ├── BadSettings     a user's file that is wrong
+    └── NoModel         nobody said which model answers
 """
 
 from __future__ import annotations
 
-from envelope.errors import MusterError
+from envelope.errors import ErrorCode, MusterError
 
 
 class WorkerError(MusterError): ...
 
 
-class BadAgent(WorkerError): ...
+class BadAgent(WorkerError):
+    code = ErrorCode.BAD_INPUT
+
+
+class BadInput(WorkerError):
+    code = ErrorCode.BAD_INPUT
 
 
 class BadScript(WorkerError): ...
 
 
-class BadInput(WorkerError): ...
+class BadSettings(WorkerError):
+    code = ErrorCode.BAD_INPUT
 
 
-class NoModel(WorkerError): ...
+class NoModel(WorkerError):
+    code = ErrorCode.MODEL_UNKNOWN

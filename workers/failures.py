@@ -1,32 +1,41 @@
-"""Which code an exception travels as: the one table of the workers. Class names never leave the process."""
+"""Which code a failure travels as: the tables of the workers. Class names never leave the process."""
 
 from __future__ import annotations
 
-from envelope.errors import ErrorCode, MusterError, ScopeExceeded
+from collections.abc import Mapping
+
+from envelope.errors import ErrorCode, MusterError
 from envelope.messages import ErrorInfo
 from repo.errors import RepoError
 from sandbox.errors import SandboxError, SetupFailed
 from transport.errors import NotFound, Refused
 
-from .errors import BadAgent, BadInput, NoModel
+from .llm.base import Failure
 
-# The first row that fits counts.
+# Errors of packages that know no codes, and what the transport's mean in a task. The first row that fits counts.
 CODE_OF: tuple[tuple[type[Exception], ErrorCode], ...] = (
-    (BadInput, ErrorCode.BAD_INPUT),
-    (BadAgent, ErrorCode.BAD_INPUT),
-    (NoModel, ErrorCode.MODEL_UNKNOWN),
-    (ScopeExceeded, ErrorCode.OUT_OF_SCOPE),
     (Refused, ErrorCode.BAD_INPUT),
     (NotFound, ErrorCode.BAD_INPUT),  # a blob or a parent that the request names
     (SetupFailed, ErrorCode.SETUP_FAILED),
     (SandboxError, ErrorCode.SANDBOX),
     (RepoError, ErrorCode.REPOSITORY),
-    (Exception, ErrorCode.INTERNAL),
 )
+
+# What a failed model call is called on the wire, and what a person can do about it.
+OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
+    Failure.AUTH: (ErrorCode.MODEL_AUTH, "check the model's API key (MUSTER_MODEL_API_KEY or the provider's own)"),
+    Failure.UNKNOWN_MODEL: (ErrorCode.MODEL_UNKNOWN, "name the model as provider/model, for example openai/gpt-5"),
+    Failure.BAD_REQUEST: (ErrorCode.MODEL_FAILED, "the provider refused the request; see its words"),
+    Failure.OVERFLOW: (ErrorCode.MODEL_FAILED, "give the task less to read at once, or a model with a larger window"),
+    Failure.RATE_LIMIT: (ErrorCode.MODEL_FAILED, "wait, or lower the number of slots"),
+    Failure.UNAVAILABLE: (ErrorCode.MODEL_FAILED, "the provider does not answer; try again, or check its base URL"),
+    Failure.CONTENT_FILTER: (ErrorCode.MODEL_FAILED, "the provider's filter stopped the reply; rephrase the task"),
+}  # fmt: skip
 
 
 def code_of(error: Exception) -> ErrorCode:
-    return next(code for kind, code in CODE_OF if isinstance(error, kind))
+    own = error.code if isinstance(error, MusterError) else ErrorCode.INTERNAL
+    return next((code for kind, code in CODE_OF if isinstance(error, kind)), own)
 
 
 def error_info(error: Exception) -> ErrorInfo:

@@ -1,23 +1,27 @@
 """What a worker counts, for Prometheus, and the loopback server that shows it.
 
 Labels are bounded: pools, outcomes and codes are few, and models that the operator did not name count as `other`.
+Whoever stores a task's result counts it: subagents are counted by the workers that ran them, never by their callers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from envelope.budget import MICROUSD_PER_USD
 from envelope.events import Event, TurnFinished, TurnStarted
 from envelope.lifecycle import TERMINAL
-from envelope.messages import TaskResult
+from transport.base import Lease
+from transport.consumer import ConsumerEvent, What
 
-MICROUSD_PER_USD = 1_000_000
 QUEUE_WAIT_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800, 3600)
 DURATION_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 OTHER = "other"
+NO_REASON = "none"  # an empty label reads as a missing one
 
 
 class WorkerMetrics:
@@ -25,6 +29,8 @@ class WorkerMetrics:
 
     def __init__(self, pool: str, known_models: Collection[str] = ()) -> None:
         self.registry = registry = CollectorRegistry()
+        self._pool = pool
+        self._started_s: dict[Lease, float] = {}
         self._known_models = frozenset(known_models)
         self._running = Gauge("muster_tasks_running", "Tasks that run now", ["pool"], registry=registry)
         self._finished = Counter(
@@ -48,20 +54,27 @@ class WorkerMetrics:
         self._cost = Counter("muster_llm_cost_usd_total", "Money spent on models", registry=registry)
         self._sandboxes = Gauge("muster_sandbox_active", "Open sandboxes", registry=registry)
         self._sandboxes_created = Counter("muster_sandbox_created_total", "Sandboxes opened", registry=registry)
-        self.fenced = Counter("muster_fenced_writes_total", "Writes refused after a lost lease", registry=registry)
+        self._lost = Counter(
+            "muster_lease_lost_total", "Attempts whose task became another worker's", ["pool"], registry=registry
+        )
         self._start_at_zero(pool)
 
-    @contextmanager
-    def running(self, pool: str, *, queue_ms: int) -> Generator[None]:
-        """Count a task as running."""
-        self._queue_wait.labels(pool).observe(queue_ms / 1000)
-        with self._running.labels(pool).track_inprogress():
-            yield
-
-    def finished(self, pool: str, result: TaskResult) -> None:
-        reason = str(result.errors[0].code) if result.errors else ""
-        self._finished.labels(pool, result.status, reason).inc()
-        self._duration.labels(pool).observe(result.metrics.latency_ms / 1000)
+    def observe(self, event: ConsumerEvent) -> None:
+        """What the consumer tells: each claim once, and once how it ended."""
+        lease = event.claim.lease
+        if event.what is What.CLAIMED:
+            self._started_s[lease] = time.monotonic()
+            waited_ms = event.claim.started_at_ms - event.claim.accepted_at_ms
+            self._queue_wait.labels(self._pool).observe(max(0, waited_ms) / 1000)
+        else:
+            took_s = time.monotonic() - self._started_s.pop(lease)
+            if event.result is not None:
+                reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
+                self._finished.labels(self._pool, event.result.status, reason).inc()
+                self._duration.labels(self._pool).observe(took_s)
+        if event.what is What.LOST:
+            self._lost.labels(self._pool).inc()
+        self._running.labels(self._pool).set(len(self._started_s))
 
     def count_sandbox(self, change: int) -> None:
         """+1: one was opened; -1: one was closed."""
@@ -113,5 +126,6 @@ class WorkerMetrics:
         self._running.labels(pool)
         self._queue_wait.labels(pool)
         self._duration.labels(pool)
+        self._lost.labels(pool)
         for state in sorted(TERMINAL):
-            self._finished.labels(pool, state, "")
+            self._finished.labels(pool, state, NO_REASON)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .errors import NoModel
 from .llm.base import ChatModel
 from .llm.litellm import LiteLlmModel, list_price
-from .llm.prices import Price, price_of
+from .llm.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Models:
         return LiteLlmModel(name, base_url=base_url, api_key=api_key, temperature=temperature)
 
     async def price(self, name: str) -> Price | None:
-        """None: nobody knows it."""
-        return await price_of(name, self.prices, list_price)
+        """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""
+        return self.prices[name] if name in self.prices else await list_price(name)
 
 
 def _provider(name: str) -> str:

@@ -1,54 +1,59 @@
-"""A recipe's task: `recipe` changes files and stops at the first failure, `verify` runs everything and counts tests."""
+"""A recipe's task: its commands, run and told as the agent's file says (see `agents/base.py`)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from envelope.errors import ErrorCode
 from envelope.messages import ErrorInfo, Output
+from envelope.recipe import RecipeOutput, RecipeStep
 
 from .attempt import Attempt
 from .permissions.guard import Guard
 from .permissions.rules import Action, Rule
-from .recipe import Recipe, Step, check_scope, failure, parse_recipe, run_recipe
-from .results import Ended
+from .recipe import call_summary, check_scope, failure, parse_recipe, run_recipe
+from .results import TaskOutcome
 
-VERIFY = "verify"
 # The commands are the caller's own words, not a model's: the scope is the border, and there is nothing to ask.
 CALLERS_RULES = (Rule("*", "*", Action.ALLOW),)
 
 
-def returns_patch(agent_name: str) -> bool:
-    """What a verification leaves in its workspace is litter."""
-    return agent_name != VERIFY
+async def run_recipe_task(attempt: Attempt) -> TaskOutcome:
+    """A command that fails is an error if the agent stops there, and a finding if it goes on (`verify`).
 
-
-async def run_recipe_task(attempt: Attempt) -> Ended:
-    """`verify` completes whatever its commands say, since that is what it was asked to find out; a failing `recipe` is
-    an error. `BadInput` and `ScopeExceeded` before the first command runs."""
-    request, verifies = attempt.request, attempt.agent.name == VERIFY
+    `BadInput` and `ScopeExceeded` before the first command runs.
+    """
+    request, agent = attempt.request, attempt.agent
     recipe = parse_recipe(request.input.params)
     check_scope(recipe, Guard(request.auth_scope, CALLERS_RULES))
-    sandbox = await attempt.bench.sandbox()
-    has_base = bool((await attempt.bench.prepared()).spec.base)
-    tree = (await sandbox.snapshot()).tree if verifies and has_base else ""
+    tree = await _tree(attempt) if agent.counts_tests else ""
     steps = await run_recipe(
-        sandbox,
+        await attempt.sandbox.opened(),
         recipe,
         attempt.reporter.report,
         subpath=request.workspace.subpath if request.workspace else "",
-        counts_tests=verifies,
-        goes_on=verifies,
+        counts_tests=agent.counts_tests,
+        stops_at_failure=agent.stops_at_failure,
     )
-    wrong = "" if verifies else failure(recipe, steps)
-    errors = (ErrorInfo.of(ErrorCode.RECIPE_FAILED, wrong),) if wrong else ()
-    structured: dict[str, Any] = {"steps": [step.as_dict() for step in steps]} | ({"tree": tree} if verifies else {})
-    calls = tuple(step.as_summary(recipe) for step in steps)
-    return Ended(Output(text=_told(recipe, steps), structured=structured), errors, calls)
+    wrong = failure(recipe, steps) if agent.stops_at_failure else ""
+    return TaskOutcome(
+        output=Output(
+            text=_summary_text(len(recipe.commands), steps),
+            structured=RecipeOutput(steps=tuple(steps), tree=tree).model_dump(),
+        ),
+        errors=(ErrorInfo.of(ErrorCode.RECIPE_FAILED, wrong),) if wrong else (),
+        tool_calls=tuple(call_summary(recipe, step) for step in steps),
+    )
 
 
-def _told(recipe: Recipe, steps: list[Step]) -> str:
-    ran = f"{len(steps)} of {len(recipe.commands)} commands ran"
-    counted = [step.tests for step in steps if step.tests]
-    tests = f", {sum(tests.total for tests in counted)} tests" if counted else ""
-    return f"{ran}{tests}.\n{steps[-1].output_tail}".strip()
+async def _tree(attempt: Attempt) -> str:
+    """Which files the commands will run on, by git's id; empty where there is no base to compare with."""
+    if not (await attempt.sandbox.prepared()).spec.base:
+        return ""
+    return (await (await attempt.sandbox.opened()).snapshot()).tree
+
+
+def _summary_text(commands: int, steps: Sequence[RecipeStep]) -> str:
+    counted = [step.tests.total for step in steps if step.tests]
+    tests = f", {sum(counted)} tests" if counted else ""
+    return f"{len(steps)} of {commands} commands ran{tests}.\n{steps[-1].output_tail}".strip()

@@ -10,11 +10,11 @@ from typing import Any, Self, cast
 from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
-from envelope.redaction import redact, redact_value
+from envelope.redaction import redact, redact_value, settled_chars
 from transport.base import Lease, Ledger, Transport
 
 from .clock import now_ms
-from .tally import Tally
+from .totals import TaskTotals
 
 # A person reads no faster, and a stream of single tokens would cost a message each.
 MAX_DELAY_S = 0.050
@@ -32,19 +32,20 @@ class Reporter:
     """
 
     def __init__(self, transport: Transport, lease: Lease, *, observers: Sequence[Observer] = ()) -> None:
-        """`observers` see every event before it is sent."""
+        """`observers` see every event as it is sent, without secrets."""
         self._transport = transport
         self._lease = lease
         self._observers = observers
-        self._waiting: list[Event] = []
-        self._gathered_chars = 0
+        self._settled: list[Event] = []  # without secrets, and to be sent
+        self._growing: Delta | None = None  # what the deltas since the last settled event came to
+        self._unsent_chars = 0
         self._seq = 0
         self._sending = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
-        self.tally = Tally()
+        self.totals = TaskTotals()
         self.ledger = Ledger(spent_microusd=0, cap_microusd=None)
         self.last_checkpoint = ""
 
@@ -61,20 +62,20 @@ class Reporter:
 
     def report(self, event: Event) -> None:
         """Take an event; never waits."""
-        event = _redacted(event)
-        for observe in self._observers:
-            observe(event)
-        self.tally.add(event)
-        self._gather(event)
+        if isinstance(event, Delta):
+            self._grow(event)
+        else:
+            self._settle_growing()
+            self._settle(event)
         self._wake.set()
-        if not isinstance(event, Delta) or self._gathered_chars >= MAX_GATHERED_CHARS:
+        if not isinstance(event, Delta) or self._unsent_chars >= MAX_GATHERED_CHARS:
             self._hurry.set()
 
     async def flush(self) -> Ledger:
         """Send all that was taken; raises what stopped an earlier sending, too."""
         if self._failure is not None:
             raise self._failure
-        await self._send()
+        await self._send(whole=True)
         return self.ledger
 
     async def checkpoint(self, blob: str) -> None:
@@ -96,10 +97,11 @@ class Reporter:
             except Exception:  # nobody awaits this task; `_send` keeps it for the next flush
                 return
 
-    async def _send(self) -> None:
+    async def _send(self, *, whole: bool = False) -> None:
         async with self._sending:
-            events, charge = tuple(self._waiting), self.tally.take_charge()
-            self._waiting, self._gathered_chars = [], 0
+            self._settle_growing(whole=whole)
+            events, self._settled, self._unsent_chars = tuple(self._settled), [], 0
+            charge = self.totals.take_charge()
             self._wake.clear()
             self._hurry.clear()
             if not (events or charge):
@@ -109,6 +111,33 @@ class Reporter:
             except Exception as e:  # whatever it is: what was taken is not sent, and every later flush must say so
                 self._failure = e
                 raise
+
+    def _grow(self, delta: Delta) -> None:
+        if self._growing is not None and _continues(self._growing, delta):
+            self._growing = _with_text(self._growing, self._growing.text + delta.text)
+        else:
+            self._settle_growing()
+            self._growing = delta
+        self._unsent_chars += len(delta.text)
+
+    def _settle_growing(self, *, whole: bool = True) -> None:
+        """Let the growing delta go: all of it, or (a stream cuts secrets anywhere) what nothing can follow on."""
+        delta, self._growing = self._growing, None
+        if delta is None:
+            return
+        cut = len(delta.text) if whole else settled_chars(delta.text)
+        if delta.text[:cut]:
+            self._settle(_with_text(delta, delta.text[:cut]))
+        if delta.text[cut:]:
+            self._growing = _with_text(delta, delta.text[cut:])
+
+    def _settle(self, event: Event) -> None:
+        """From here on the event is without secrets; nothing sees it before."""
+        event = _redacted(event)
+        self.totals.add(event)
+        for observe in self._observers:
+            observe(event)
+        self._settled.append(event)
 
     def _progress(self, events: tuple[Event, ...]) -> TaskProgress:
         whole = any(not isinstance(event, Delta) for event in events)
@@ -120,20 +149,11 @@ class Reporter:
             at_ms=now_ms(),
             status=State.RUNNING,
             events=events,
-            metrics=self.tally.metrics if whole else None,
-            partial_output=self.tally.partial_output or None if whole else None,
+            metrics=self.totals.metrics if whole else None,
+            partial_output=self.totals.partial_output or None if whole else None,
         )
         self._seq += 1
         return progress
-
-    def _gather(self, event: Event) -> None:
-        last = self._waiting[-1] if self._waiting else None
-        if isinstance(event, Delta):
-            self._gathered_chars += len(event.text)
-            if isinstance(last, Delta) and _continues(last, event):
-                self._waiting[-1] = last.model_copy(update={"text": last.text + event.text})
-                return
-        self._waiting.append(event)
 
 
 def _continues(last: Delta, event: Delta) -> bool:
@@ -141,8 +161,12 @@ def _continues(last: Delta, event: Delta) -> bool:
     return type(last) is type(event) and same_call
 
 
+def _with_text(delta: Delta, text: str) -> Delta:
+    return delta.model_copy(update={"text": text})
+
+
 def _redacted(event: Event) -> Event:
-    if isinstance(event, TextDelta | ReasoningDelta):
-        return event.model_copy(update={"text": redact(event.text)})
+    if isinstance(event, Delta):  # nearly all events are deltas, and this is the quick way
+        return _with_text(event, redact(event.text))
     fields = cast(dict[str, Any], redact_value(event.model_dump(exclude_unset=True)))
     return type(event).model_validate(fields)

@@ -6,16 +6,21 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from envelope.budget import Metrics
-from envelope.errors import ErrorCode
+from envelope.codec import MAX_MESSAGE_BYTES, encode
+from envelope.errors import CODES, DecodeError, ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, TaskResult, ToolCallSummary
 from envelope.redaction import redact_value
 from repo.patch import FileChange, Patch
 from transport.base import Blobs, Claim
 
+DIFF = "text/x-diff"
+# Of a result that cannot travel whole: enough for a person to see what the task said.
+KEPT_TEXT_CHARS = 4096
+
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TaskOutcome:
     """How the work ended, before its patch is taken. No errors: it completed."""
 
     output: Output = field(default_factory=Output)
@@ -26,28 +31,52 @@ class Ended:
 
 def result_of(
     claim: Claim,
-    ended: Ended,
+    outcome: TaskOutcome,
     *,
     metrics: Metrics,
     patch: PatchRef | None = None,
     attachments: tuple[Attachment, ...] = (),
-    status: State | None = None,
 ) -> TaskResult:
-    """The one result of a task, with secrets blanked out. `status` is given when it was stopped from outside."""
+    """The one result of a task, with secrets blanked out; its first error says which state it ends in."""
     lease = claim.lease
     return TaskResult(
         trace_id=lease.trace_id,
         task_id=lease.task_id,
         attempt=lease.attempt,
-        status=status or (State.ERROR if ended.errors else State.COMPLETED),
-        output=Output.model_validate(_redacted(ended.output)),
+        status=CODES[outcome.errors[0].code].state if outcome.errors else State.COMPLETED,
+        output=Output.model_validate(_redacted(outcome.output)),
         patch=patch,
         attachments=attachments,
-        errors=tuple(ErrorInfo.model_validate(_redacted(error)) for error in ended.errors),
-        tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in ended.tool_calls),
+        errors=tuple(ErrorInfo.model_validate(_redacted(error)) for error in outcome.errors),
+        tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in outcome.tool_calls),
         metrics=metrics,
-        resume_token=ended.resume_token,
+        resume_token=outcome.resume_token,
     )
+
+
+def that_travels(result: TaskResult) -> TaskResult:
+    """The result, or, if its message would be over the limit (a patch of thousands of files is), an error in its place.
+
+    The error keeps the start of the text, and the diff as an attachment.
+    """
+    try:
+        encode(result)
+    except DecodeError:
+        message = f"the task's result is larger than {MAX_MESSAGE_BYTES} bytes, which is the most that travels"
+        error = ErrorInfo.of(ErrorCode.BAD_INPUT, message, "split the task: fewer commands, or fewer files for each")
+        patch = (Attachment(blob=result.patch.diff, name="patch.diff", media_type=DIFF),) if result.patch else ()
+        return TaskResult(
+            trace_id=result.trace_id,
+            task_id=result.task_id,
+            attempt=result.attempt,
+            status=CODES[error.code].state,
+            output=Output(text=result.output.text[:KEPT_TEXT_CHARS]),
+            attachments=(*patch, *result.attachments),
+            errors=(error,),
+            metrics=result.metrics,
+            resume_token=result.resume_token,
+        )
+    return result
 
 
 async def store_patch(blobs: Blobs, patch: Patch) -> PatchRef:
@@ -68,7 +97,7 @@ async def store_refused(blobs: Blobs, patch: Patch) -> tuple[Attachment, ...]:
     if not patch.refused_diff:
         return ()
     blob, size_bytes = await blobs.put(patch.refused_diff), len(patch.refused_diff)
-    return (Attachment(blob=blob, name="refused.diff", media_type="text/x-diff", size_bytes=size_bytes),)
+    return (Attachment(blob=blob, name="refused.diff", media_type=DIFF, size_bytes=size_bytes),)
 
 
 def out_of_scope(patch: Patch) -> tuple[ErrorInfo, ...]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
-from envelope.lifecycle import State
 from envelope.logs import get_logger
 from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
@@ -27,18 +26,20 @@ from .failures import code_of, error_info
 from .metrics import WorkerMetrics
 from .permissions.guard import Guard
 from .permissions.rules import DEFAULTS
-from .recipe_task import returns_patch, run_recipe_task
+from .recipe_task import run_recipe_task
 from .reporter import Reporter
-from .results import Ended, out_of_scope, result_of, store_patch, store_refused
-from .workbench import Workbench
+from .results import TaskOutcome, out_of_scope, result_of, store_patch, store_refused, that_travels
+from .task_sandbox import TaskSandbox
+from .unserved import refuse_unserved
 from .workspace import Prepared, Workspaces
 
-# After its deadline a task has this long to be ended by its worker; then the sandbox ends itself.
+# After its deadline a task has this long to be ended by its worker (a large patch takes a minute to collect on a busy
+# machine); then the sandbox ends itself.
 LIFETIME_GRACE_S = 300
 
-STOPPED: Mapping[StopReason, tuple[State, ErrorCode, str]] = {
-    StopReason.CANCELLED: (State.CANCELLED, ErrorCode.CANCELLED, "the task was cancelled"),
-    StopReason.EXPIRED: (State.EXPIRED, ErrorCode.DEADLINE, "the deadline has passed"),
+STOPPED: Mapping[StopReason, tuple[ErrorCode, str]] = {
+    StopReason.CANCELLED: (ErrorCode.CANCELLED, "the task was cancelled"),
+    StopReason.EXPIRED: (ErrorCode.DEADLINE, "the deadline has passed"),
 }
 
 log = get_logger("runner")
@@ -55,18 +56,11 @@ class Runner:
 
     async def handle(self, delivery: Delivery) -> TaskResult:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
-        request, claim = delivery.request, delivery.claim
         observers = (self.metrics.observer(),)
-        with self.metrics.running(request.recipient, queue_ms=_queue_ms(claim)):
-            async with Reporter(self.transport, claim.lease, observers=observers) as reporter:
-                try:
-                    result = await self._handle(delivery, reporter)
-                    await reporter.flush()
-                except Fenced:
-                    self.metrics.fenced.inc()
-                    raise
-        self.metrics.finished(request.recipient, result)
-        return result
+        async with Reporter(self.transport, delivery.claim.lease, observers=observers) as reporter:
+            result = await self._handle(delivery, reporter)
+            await reporter.flush()
+        return that_travels(result)
 
     async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
         started_s = time.monotonic()
@@ -81,40 +75,40 @@ class Runner:
         except Exception as e:  # whatever happens, the task has one result; what was not foreseen is logged whole
             foreseen = code_of(e) is not ErrorCode.INTERNAL
             log.info("task_failed", task_id=delivery.request.task_id, error=str(e), exc_info=None if foreseen else e)
-            ended = Ended(errors=(error_info(e),), resume_token=reporter.last_checkpoint)
-            result = result_of(delivery.claim, ended, metrics=reporter.tally.metrics)
+            outcome = TaskOutcome(errors=(error_info(e),), resume_token=reporter.last_checkpoint)
+            result = result_of(delivery.claim, outcome, metrics=reporter.totals.metrics)
         timed = {"latency_ms": round((time.monotonic() - started_s) * 1000), "queue_ms": _queue_ms(delivery.claim)}
         return result.model_copy(update={"metrics": result.metrics.model_copy(update=timed)})
 
     async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
         request, claim = delivery.request, delivery.claim
         agent = self._agent(request)
+        refuse_unserved(request, agent)
         await self._check_scope(request)
         guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
 
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)
 
-        async with Workbench(self.driver, prepare, self.metrics.count_sandbox) as bench:
-            attempt = Attempt(claim, request, agent, guard, bench, reporter)
+        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox) as sandbox:
+            attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
             is_recipe = agent.mode == "recipe"
-            ended = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
-            return await self._with_patch(attempt, ended)
+            outcome = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
+            return await self._with_patch(attempt, outcome)
 
-    async def _with_patch(self, attempt: Attempt, ended: Ended) -> TaskResult:
+    async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
-        scope, metrics = attempt.request.auth_scope, attempt.reporter.tally.metrics
+        scope, metrics = attempt.request.auth_scope, attempt.reporter.totals.metrics
         patch = None
-        if returns_patch(attempt.agent.name):
-            patch = await attempt.bench.patch(lambda path: allows(scope, "edit", path))
+        if attempt.agent.returns_patch:
+            patch = await attempt.sandbox.patch(lambda path: allows(scope, "edit", path))
         if patch is None:
-            return result_of(attempt.claim, ended, metrics=metrics)
+            return result_of(attempt.claim, outcome, metrics=metrics)
         for warning in patch.warnings:
             attempt.reporter.report(WarningRaised(message=warning))
-        errors = (*out_of_scope(patch), *ended.errors)
         return result_of(
             attempt.claim,
-            Ended(ended.output, errors, ended.tool_calls, ended.resume_token),
+            replace(outcome, errors=(*out_of_scope(patch), *outcome.errors)),
             metrics=metrics,
             patch=None if patch.empty else await store_patch(self.transport.blobs, patch),
             attachments=await store_refused(self.transport.blobs, patch),
@@ -145,10 +139,11 @@ def _stopped(delivery: Delivery, reporter: Reporter) -> TaskResult | None:
     """What there is of a task that was stopped from outside; None when its end is not ours to tell."""
     if delivery.stop_reason is None or delivery.stop_reason not in STOPPED:
         return None
-    status, code, words = STOPPED[delivery.stop_reason]
+    code, words = STOPPED[delivery.stop_reason]
     error = ErrorInfo.of(code, delivery.stop_detail or words)
-    ended = Ended(Output(text=reporter.tally.partial_output), (error,), resume_token=reporter.last_checkpoint)
-    return result_of(delivery.claim, ended, metrics=reporter.tally.metrics, status=status)
+    text = Output(text=reporter.totals.partial_output)
+    outcome = TaskOutcome(text, (error,), resume_token=reporter.last_checkpoint)
+    return result_of(delivery.claim, outcome, metrics=reporter.totals.metrics)
 
 
 def _queue_ms(claim: Claim) -> int:

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import Any
 
 from envelope.agents import WorkerCard
@@ -31,7 +32,6 @@ from .runner import Runner
 from .settings import WorkerSettings
 from .workspace import Workspaces
 
-VERSION = "0.1.0"
 # A worker that was killed is forgotten after three announcements that did not come.
 ANNOUNCE_EVERY_S = 5.0
 CARD_TTL_S = 3 * ANNOUNCE_EVERY_S
@@ -59,6 +59,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> 
                     worker=worker,
                     slots=settings.slots,
                     handle=make_runner(settings, transport, driver, metrics).handle,
+                    on_event=metrics.observe,
                     grace_s=settings.drain_grace_s,
                 )
                 announcing = _announce(transport, make_card(settings, worker, pool, port), stop)
@@ -94,7 +95,7 @@ def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: in
         host=socket.gethostname(),
         pid=os.getpid(),
         metrics_port=metrics_port,
-        version=VERSION,
+        version=version("muster"),
         model=settings.model,
     )
 

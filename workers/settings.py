@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
     PydanticBaseSettingsSource,
-    TomlConfigSettingsSource,
 )
 
 from envelope.redaction import register_secret
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
+
+from .errors import BadSettings
+from .hints import nearest
 
 
 class PriceRow(BaseModel):
@@ -48,9 +50,9 @@ class WorkerSettings(FleetSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        *before, file = super().settings_customise_sources(settings_cls, *sources, **named)
-        own = TomlConfigSettingsSource(settings_cls, toml_file=user_file()).toml_data.get("workers", {})
-        return (*before, InitSettingsSource(settings_cls, init_kwargs=own), file)
+        workers_table = _workers_table(user_file())  # first: it says best what is wrong with the file
+        *before, rest = super().settings_customise_sources(settings_cls, *sources, **named)
+        return (*before, InitSettingsSource(settings_cls, init_kwargs=workers_table), rest)
 
     @field_validator("prices", mode="after")
     @classmethod
@@ -80,3 +82,25 @@ class WorkerSettings(FleetSettings):
     @property
     def price_rows(self) -> dict[str, PriceRow]:
         return self.prices if isinstance(self.prices, dict) else {}
+
+
+def _workers_table(file: Path) -> dict[str, Any]:
+    """The table `[workers]`, all of whose keys must be settings: a typo there would silently be the default.
+
+    The file's rest is read by other processes, too, and not judged here.
+    """
+    try:
+        table: object = tomllib.loads(file.read_text()).get("workers", {}) if file.is_file() else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        raise BadSettings(
+            f"{file} cannot be read as TOML: {e}", hint="correct it, or name another in MUSTER_CONFIG"
+        ) from e
+    if not isinstance(table, dict):
+        raise BadSettings(f"`workers` in {file} is no table", hint="write `[workers]`, and its keys below it")
+    settings = cast(dict[str, Any], table)
+    if unknown := [key for key in settings if key not in WorkerSettings.model_fields]:
+        raise BadSettings(
+            f"`[workers]` in {file} has an unknown key {unknown[0]!r}",
+            hint=nearest(unknown[0], WorkerSettings.model_fields),
+        )
+    return settings

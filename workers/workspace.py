@@ -32,10 +32,10 @@ SANDBOX_ENV: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What to open, and the diff that goes onto its base first (empty: none)."""
+    """What to open, and the request's diff that goes onto its base first (empty: none)."""
 
     spec: SandboxSpec
-    changes: bytes = b""
+    request_diff: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Workspaces:
             commands=workspace.setup,
             egress_hosts=self.setup_hosts,
         )
-        changes = await self.blobs.get(workspace.changes) if workspace.changes else b""
-        return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), changes)
+        request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
+        return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
 
     async def _mirror(self, workspace: Workspace) -> Mirror:
         if workspace.credentials:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tarfile
@@ -128,6 +129,8 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    # An interrupt reaches `muster` too, which cancels its work and says so; this script only waits for it.
+    signal.signal(signal.SIGINT, lambda *_: None)
     try:
         sys.exit(main())
     except subprocess.CalledProcessError as error:

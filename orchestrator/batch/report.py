@@ -142,8 +142,8 @@ def _line(repository: RepositoryReport) -> str:
         "in collision": repository.count("collision"),
         "failed": repository.count("failed", "set_aside"),
     }
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     tests = repository.after.tests if repository.after else None
     proof = f"; the gate ran {tests} tests" if tests is not None else ""
     why = f": {repository.reason}" if repository.reason else ""
-    return f"{repository.name}: {word}; shards: {told or 'none'}{proof}{why}"
+    return f"{repository.name}: {word}; shards: {counted or 'none'}{proof}{why}"

@@ -1,4 +1,4 @@
-"""The driver of one batch: shards side by side, and each repository settled as soon as its own have ended."""
+"""The driver of one batch: shards side by side, and each repository concluded as soon as its own have ended."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from envelope.budget import Budget
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
-from ..repositories import fetch_mirror, files_at
-from ..submit import BatchParams
-from .plot import Plot, Settled, settle
+from ..repositories import fetch_mirror
+from ..submit import BatchParams, params_of
 from .report import REPORT_NAME, BatchReport
-from .shards import pieces_of
+from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
+from .shards import shards_of
 from .spec import BatchSpec
 
 
 async def drive_batch(driver: Driver) -> TaskResult:
     """Everything that is submitted has a content key, so that this can be killed anywhere and run again."""
-    params = BatchParams.model_validate(driver.request.input.params)
+    params = params_of(BatchParams, driver.request)
     spec = params.spec
-    plots = await _survey(driver, params)
-    share = _share(driver, spec, sum(len(plot.pieces) for plot in plots))
-    settled = await _settle_all(driver, spec, plots, share)
+    runs = await _survey(driver, params)
+    share = _share(driver, spec, sum(len(run.shards) for run in runs))
+    outcomes = await _run_all(driver, spec, runs, share)
     branch = spec.publish.branch if spec.publish else ""
-    reports = tuple(one.report for one in settled)
+    reports = tuple(one.report for one in outcomes)
     report = BatchReport(name=spec.name, branch=branch, repositories=reports)
     return ended_with(
         driver,
-        *(error for one in settled for error in one.errors),
+        *(error for one in outcomes for error in one.errors),
         output=Output(text=report.text(), structured=report.abridged().as_json()),
         patch=next((one.patch for one in reports if one.patch is not None), None),
-        attachments=(*(one.bundle for one in settled if one.bundle), await _attach_report(driver, report)),
+        attachments=(*(one.bundle for one in outcomes if one.bundle), await _attach_report(driver, report)),
     )
 
 
-async def _survey(driver: Driver, params: BatchParams) -> list[Plot]:
+async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
     spec, blobs = params.spec, driver.transport.blobs
-    plots: list[Plot] = []
+    runs: list[RepositoryRun] = []
     left = spec.limits.max_shards
     for given in params.repositories:
-        mirror = await fetch_mirror(blobs, driver.office.cache_dir, bundle_ref=given.bundle, base=given.base)
-        pieces = pieces_of(await files_at(mirror, given.base), spec.shards, max_shards=left, name=given.name)
-        left -= len(pieces)
-        plots.append(Plot(given, mirror, pieces))
-    return plots
+        mirror = await fetch_mirror(blobs, driver.context.cache_dir, bundle_ref=given.bundle, base=given.base)
+        shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
+        left -= len(shards)
+        runs.append(RepositoryRun(given, mirror, shards))
+    return runs
 
 
 def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
@@ -56,10 +56,12 @@ def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
     return Budget(max_cost_microusd=cap // max(1, count))
 
 
-async def _settle_all(driver: Driver, spec: BatchSpec, plots: Sequence[Plot], share: Budget) -> list[Settled]:
+async def _run_all(
+    driver: Driver, spec: BatchSpec, runs: Sequence[RepositoryRun], share: Budget
+) -> list[RepositoryOutcome]:
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(settle(driver, spec, plot, share)) for plot in plots]
+            tasks = [group.create_task(run_repository(driver, spec, run, share)) for run in runs]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     return [task.result() for task in tasks]

@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from envelope.budget import Budget
 from envelope.ids import content_key
 from envelope.messages import TaskRequest, Workspace
+from envelope.pattern import MAX_PATTERN_CHARS
+from envelope.recipe import RecipeParams
 from envelope.scope import Scope
 
 from ..errors import BadInput
@@ -20,12 +21,12 @@ from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
 from .spec import BatchSpec, Shards, Step
 
 WHOLE = "."  # the key of a shard that is a whole repository
-# A grant holds at most 600 characters; git's own limit on names is far above what anybody uses.
-MAX_PATH_CHARS = 500
+# Its grant must be one that can be handed on; git's own limit on names is far above what anybody uses.
+MAX_PATH_CHARS = MAX_PATTERN_CHARS - len("edit:")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Shard:
     """One shard before it is a task. `key` sorts, and is unique in its repository."""
 
     key: str
@@ -36,10 +37,10 @@ class Piece:
         return "edit:**" if self.key == WHOLE else f"edit:{self.path}"
 
 
-def pieces_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: str) -> list[Piece]:
+def shards_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: str) -> list[Shard]:
     """The shards of one repository, sorted by key. `BadInput` when there are none, or too many."""
     if shards.whole:
-        return [Piece(WHOLE, WHOLE)]
+        return [Shard(WHOLE, WHOLE)]
     wanted = _glob(shards.glob or "")
     unwanted = [_glob(pattern) for pattern in shards.exclude]
     found = sorted(path for path in files if wanted.fullmatch(path) and not any(p.fullmatch(path) for p in unwanted))
@@ -55,11 +56,11 @@ def pieces_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: st
         )
     if long := next((path for path in found if len(path) > MAX_PATH_CHARS), None):
         raise BadInput(f"the path {long[:60]}… is too long for a shard")
-    return [Piece(path, path) for path in found]
+    return [Shard(path, path) for path in found]
 
 
 def shard_request(
-    piece: Piece, spec: BatchSpec, repository: RepositoryInput, *, driver: TaskRequest, budget: Budget, deadline_ms: int
+    shard: Shard, spec: BatchSpec, repository: RepositoryInput, *, driver: TaskRequest, budget: Budget, deadline_ms: int
 ) -> TaskRequest:
     """A shard is a root in a trace of its own, so that thousands of them do not share one stream and one budget."""
     step = spec.steps[0]
@@ -67,14 +68,14 @@ def shard_request(
     return task_request(
         agent=agent,
         pool=BUILD,
-        prompt=step.prompt.replace("{path}", piece.path) if step.prompt else "",
-        params=_recipe_params(spec.steps, piece) if step.recipe else {},
+        prompt=step.prompt.replace("{path}", shard.path) if step.prompt else "",
+        params=_recipe_params(spec.steps, shard).model_dump(mode="json", exclude_unset=True) if step.recipe else {},
         workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands),
-        auth_scope=_scope_of(step, spec.shards, piece),
+        auth_scope=_scope_of(step, spec.shards, shard),
         budget=budget,
         deadline_ms=deadline_ms,
-        intent=f"shard {repository.name}:{piece.key}"[:200],
-        idempotency_key=shard_key(piece, spec, repository, model=driver.model),
+        intent=f"shard {repository.name}:{shard.key}"[:200],
+        idempotency_key=shard_key(shard, spec, repository, model=driver.model),
         model=driver.model,
         priority=driver.priority,
         tenant=driver.tenant,
@@ -83,23 +84,23 @@ def shard_request(
     )
 
 
-def shard_key(piece: Piece, spec: BatchSpec, repository: RepositoryInput, *, model: str) -> str:
+def shard_key(shard: Shard, spec: BatchSpec, repository: RepositoryInput, *, model: str) -> str:
     """Made of what the shard's work is: the same steps on the same file at the same commit are done once."""
     steps = [step.model_dump(mode="json") for step in spec.steps]
     work = json.dumps([steps, spec.setup.commands, spec.shards.also_edit, model])
-    return content_key("shard", work, repository.name, repository.base, piece.key)
+    return content_key("shard", work, repository.name, repository.base, shard.key)
 
 
-def _recipe_params(steps: Sequence[Step], piece: Piece) -> dict[str, Any]:
-    path = shlex.quote(piece.path)
-    commands = [command.replace("{path}", path) for step in steps for command in step.recipe or ()]
+def _recipe_params(steps: Sequence[Step], shard: Shard) -> RecipeParams:
+    path = shlex.quote(shard.path)
+    commands = tuple(command.replace("{path}", path) for step in steps for command in step.recipe or ())
     timeout_s = {} if steps[0].timeout_s is None else {"timeout_s": steps[0].timeout_s}
-    return {"commands": commands, "ok_exit_codes": list(steps[0].ok_exit_codes), **timeout_s}
+    return RecipeParams(commands=commands, ok_exit_codes=steps[0].ok_exit_codes, **timeout_s)
 
 
-def _scope_of(step: Step, shards: Shards, piece: Piece) -> Scope:
+def _scope_of(step: Step, shards: Shards, shard: Shard) -> Scope:
     beside = (f"edit:{pattern}" for pattern in shards.also_edit)
-    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), piece.edits, *beside)
+    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), shard.edits, *beside)
 
 
 @lru_cache(maxsize=256)

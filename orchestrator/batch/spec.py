@@ -8,10 +8,11 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
+from envelope.pattern import MAX_PATTERN_CHARS
 
 MAX_DEADLINE_S = MAX_DEADLINE_MS // 1000
-MICROUSD_PER_USD = 1_000_000
 
 # The rules of `git check-ref-format --branch`, as what a branch name must not hold.
 _BAD_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/]|[/.]$|\.lock(/|$)|(^|/)\.|^@$|^HEAD$")
@@ -54,7 +55,7 @@ class Shards(_Part):
     glob: Text | None = None
     whole: bool = False
     exclude: tuple[Text, ...] = ()
-    also_edit: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = ()
+    also_edit: tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS - len("edit:"))], ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -14,23 +14,24 @@ from envelope.messages import TaskResult
 from transport.base import Handle
 
 from ..batch.file import load_batch
-from ..batch.report import BatchReport
+from ..batch.report import REPORT_NAME, BatchReport
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..errors import BadInput
-from ..session import Session, new_session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput, batch_request
-from .attend import attend
+from ..trace_view import TraceView, new_view
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
+from .follow import follow
 from .listing import print_tasks
 from .options import AllowDirty, Detach, Json, NoInput, TaskId
 from .outcome import exit_code_after
 from .places import recall, remember, repositories_of
 from .publish import publish_bundle
 from .repository import starting_point
+from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
@@ -123,23 +124,23 @@ async def _follow(
     owner: bool,
 ) -> int:
     """To the end: the live tree, then the branches, then the summary."""
-    session = new_session(handle.task_id, handle.trace_id, agent=BATCH, title=spec.name)
-    attended = await attend(muster, session, as_json=as_json, may_ask=may_ask, owner=owner)
-    if attended.result is not None:
-        await _conclude(muster, attended.session, attended.result, spec, folders)
-    return exit_code_after(attended)
+    view = new_view(handle.task_id, handle.trace_id, agent=BATCH, title=spec.name)
+    followed = await follow(muster, view, as_json=as_json, may_ask=may_ask, owner=owner)
+    if followed.result is not None:
+        await _conclude(muster, followed.view, followed.result, spec, folders)
+    return exit_code_after(followed)
 
 
 async def _conclude(
-    muster: Muster, session: Session, result: TaskResult, spec: BatchSpec, folders: Mapping[str, Path]
+    muster: Muster, view: TraceView, result: TaskResult, spec: BatchSpec, folders: Mapping[str, Path]
 ) -> None:
     cap = spec.limits.budget_microusd(muster.settings.budget_microusd)
-    report = _report_of(result)
+    report = report_of(result)
     if report is None:
-        summary_of_run(session, result, cap_microusd=cap).print()
+        summary_of_run(view, result, cap_microusd=cap).print()
         return
     published = await _publish(muster, result, report, spec, folders)
-    summary_of_batch(session, result, report, cap_microusd=cap, published=published).print()
+    summary_of_batch(view, result, report, cap_microusd=cap, published=published).print()
 
 
 async def _publish(
@@ -163,11 +164,6 @@ async def _publish(
     return frozenset(repository.name for repository in ready)
 
 
-def _report_of(result: TaskResult) -> BatchReport | None:
-    """None when the batch ended before there was anything to report."""
-    return BatchReport.model_validate(result.output.structured) if result.output.structured else None
-
-
 async def _list(as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         batches = [task for task in await muster.tasks(limit=LATEST) if task.agent == BATCH]
@@ -178,11 +174,10 @@ async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
         result = await muster.result(record.task_id)
-        report = _report_of(result) if result else None
-        if as_json and report:
-            data(report.model_dump_json())
-        elif result and report:
-            session = new_session(record.task_id, record.trace_id, agent=BATCH)
-            summary_of_batch(session, result, report, cap_microusd=None, published=frozenset()).print()
+        if not as_json:
+            await show_task(muster, record)
+        elif result and report_of(result):
+            whole = BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
+            data(whole.model_dump_json())
         else:
-            print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=as_json)
+            print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=True)

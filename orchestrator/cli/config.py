@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from envelope.redaction import redact_value
 from transport.settings import user_file
 
 from ..settings import load_settings
@@ -26,9 +27,9 @@ def config() -> None:
 def show(
     origin: Annotated[bool, typer.Option("--origin", help="Also tell where each comes from.")] = False,
 ) -> None:
-    """Print the settings as JSON. Keys and passwords are no settings of the command line, and never shown."""
+    """Print the settings as JSON, without the passwords in them."""
     settings = load_settings()
-    values = settings.model_dump(mode="json")
+    values = redact_value(settings.model_dump(mode="json"))
     if origin:
         data(json.dumps({name: {"value": value, "origin": _origin(name)} for name, value in values.items()}, indent=2))
     else:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+TAB_COLUMNS = 4  # code in an answer keeps its shape
+
 
 @cache
 def people() -> Console:
@@ -30,6 +32,11 @@ def data(text: str) -> None:
     """One line for programs."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def answer(text: str) -> None:
+    """What a model says, line by line: data all the same, but nobody's terminal takes orders from it."""
+    data("\n".join(plain(line.expandtabs(TAB_COLUMNS)) for line in text.split("\n")))
 
 
 def interactive() -> bool:

@@ -6,26 +6,15 @@ from dataclasses import dataclass
 
 import typer
 
-from envelope.errors import ExitCode, MusterError
+from envelope.errors import ExitCode
 from envelope.redaction import redact
-
-# Exceptions with no exit code of their own, by the name of their class: the classes themselves would have to be
-# imported, and most commands need only a few of them. A class stands for all below it.
-EXIT_CODES: dict[str, ExitCode] = {
-    "RepoError": ExitCode.USAGE,
-    "NotFound": ExitCode.USAGE,
-    "Misconfigured": ExitCode.USAGE,
-    "Refused": ExitCode.REFUSED,
-    "ScopeExceeded": ExitCode.REFUSED,
-    "MusterError": ExitCode.INFRASTRUCTURE,
-}
-
 
 # For errors whose own message says it all.
 HINTS: dict[int, str] = {
     ExitCode.USAGE: "see `muster --help`, and `muster COMMAND --help` for one command",
     ExitCode.REFUSED: "ask for less, or give the caller more: see `muster run --help`, --allow",
 }
+UNUSABLE = (FileNotFoundError, NotADirectoryError, PermissionError)
 DOCTOR = "see what is missing with: muster doctor"
 
 
@@ -37,25 +26,21 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Known errors say themselves what and what next; of others the class is told, and how to see more."""
+    """Known errors say themselves what and what next; of others the class is named, and how to see more."""
     if isinstance(error, typer.TyperException):
         return _usage(error)
-    code = _exit_code(error)
-    if isinstance(error, MusterError) or code is not None:
-        code = code or ExitCode.INFRASTRUCTURE
+    from ..errors import exit_code_of  # only now: what it imports would slow the start of every command
+
+    code = exit_code_of(error)
+    if code is not None:
         return Failure(_sentence(str(error)), redact(getattr(error, "hint", "")) or HINTS.get(code, DOCTOR), code)
+    if isinstance(error, OSError) and error.filename:  # something that a person named, such as the state folder
+        code = ExitCode.USAGE if isinstance(error, UNUSABLE) else ExitCode.INFRASTRUCTURE
+        return Failure(_sentence(f"{error.filename} cannot be used: {error.strerror}"), HINTS.get(code, DOCTOR), code)
     detail = _sentence(str(error))
     message = f"something unforeseen happened: {type(error).__name__}{f': {detail}' if detail else ''}"
     hint = "run it again with --verbose and report what you see"
     return Failure(message, hint, ExitCode.INFRASTRUCTURE)
-
-
-def _exit_code(error: BaseException) -> int | None:
-    own = getattr(error, "exit_code", None)
-    if isinstance(own, int):
-        return own
-    names = (kind.__name__ for kind in type(error).__mro__)
-    return next((EXIT_CODES[name] for name in names if name in EXIT_CODES), None)
 
 
 def _usage(error: typer.TyperException) -> Failure:
@@ -71,6 +56,8 @@ def _usage(error: typer.TyperException) -> Failure:
 
 
 def _sentence(text: str) -> str:
-    """One line, without its full stop, with no secret."""
-    line = " ".join(redact(text).split()).removesuffix(".")
+    """One line, without its full stop, with no secret, and with nothing that a terminal obeys: it may name files."""
+    from .console import plain  # only now, as above
+
+    line = plain(" ".join(redact(text).split())).removesuffix(".")
     return line[:1].lower() + line[1:] if line[:2].istitle() else line

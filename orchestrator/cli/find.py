@@ -40,5 +40,5 @@ async def _by_end(muster: Muster, words: str) -> TaskRecord:
         found = [task for tasks in below for task in tasks if task.task_id.endswith(words)]
     if len(found) != 1:
         what = f"{len(found)} tasks end" if found else "no task ends"
-        raise BadInput(f"{what} in {words!r}", hint="see the ids with: muster task list --all")
+        raise BadInput(f"{what} in {words!r}", hint="see the ids with: muster task list --limit 1000")
     return found[0]

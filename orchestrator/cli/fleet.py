@@ -12,8 +12,8 @@ from ..client import Muster
 from ..settings import Settings
 from ..submit import DRIVERS
 from ..supervisor.attach import attached, is_running
+from ..supervisor.control import state_lock
 from ..supervisor.errors import AlreadyRuns, FleetError
-from ..supervisor.lock import state_lock
 from .console import note
 
 # A worker that is just starting announces itself within this time; whoever has none at all must not wait for long.

@@ -15,7 +15,7 @@ from envelope.errors import ExitCode
 from .console import interactive, people
 
 
-class Wish(StrEnum):
+class Choice(StrEnum):
     DETACH = "detach"
     CANCEL = "cancel"
 
@@ -44,13 +44,13 @@ async def interrupts() -> AsyncGenerator[Interrupts]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def ask_wish(*, may_ask: bool) -> Wish:
+async def ask_choice(*, may_ask: bool) -> Choice:
     """What to do with the work; cancel when nobody can be asked or nothing else is said."""
     if not (may_ask and interactive()):
-        return Wish.CANCEL
+        return Choice.CANCEL
     people().print("\n[bold]interrupted[/]: [bold]d[/] leaves it running, anything else cancels it \\[d/C] ", end="")
     answer = await _line()
-    return Wish.DETACH if answer.strip().lower() in ("d", "detach") else Wish.CANCEL
+    return Choice.DETACH if answer.strip().lower() in ("d", "detach") else Choice.CANCEL
 
 
 async def _line() -> str:

@@ -23,43 +23,49 @@ from envelope.events import (
 from envelope.messages import TaskResult
 from transport.base import Entry
 
-from ..session import Session, TaskView
+from ..trace_view import TaskView, TraceView
 from .console import plain
 from .tree import GLYPHS
 from .units import dollars, duration, tokens
 
-Format = Callable[[Session, Any], str]
+TITLE_CHARS = 60  # so that a line of a log stays one on most screens
+
+Format = Callable[[TraceView, Any], str]
 
 
-def milestones(session: Session, entry: Entry) -> Iterator[str]:
+def milestones(view: TraceView, entry: Entry) -> Iterator[str]:
     """The few lines of an entry that somebody who waits wants to read. Of a child's end its parent tells."""
-    if not isinstance(entry.message, TaskResult) or entry.message.task_id == session.root:
-        yield from _lines(session, entry, MILESTONES)
+    if not isinstance(entry.message, TaskResult) or entry.message.task_id == view.root:
+        yield from _lines(view, entry, MILESTONES)
 
 
-def details(session: Session, entry: Entry) -> Iterator[str]:
+def details(view: TraceView, entry: Entry) -> Iterator[str]:
     """All that is worth a line afterwards, text of the model and output of the tools included."""
-    yield from _lines(session, entry, DETAILS)
+    yield from _lines(view, entry, DETAILS)
 
 
-def _lines(session: Session, entry: Entry, formats: dict[type[Any], Format]) -> Iterator[str]:
+def _lines(view: TraceView, entry: Entry, formats: dict[type[Any], Format]) -> Iterator[str]:
     message = entry.message
-    task = session.tasks.get(message.task_id) or TaskView(message.task_id)
+    task = view.tasks.get(message.task_id) or TaskView(message.task_id)
     if isinstance(message, TaskResult):
-        yield f"{_who(task)}: {_ending(task, message)}"
+        yield f"{_name(view, task)}: {_ending(message)}"
         return
     for event in message.events:
         form = formats.get(type(event))
-        if form and (text := form(session, event)):
+        if form and (text := form(view, event)):
             for line in text.splitlines():
-                yield f"{_who(task)}: {plain(line.expandtabs())}"
+                yield f"{_name(view, task)}: {plain(line.expandtabs())}"
 
 
-def _who(task: TaskView) -> str:
-    return f"{task.agent or 'task'} {plain(task.title)}".strip()
+def _name(view: TraceView, task: TaskView) -> str:
+    """The agent, with its title unless that only repeats the goal."""
+    agent, title = task.agent or "task", plain(task.title)
+    if not title or task.task_id == view.root or plain(view.root_task.title).startswith(title):
+        return agent
+    return f"{agent} {title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + '…'}"
 
 
-def _ending(task: TaskView, result: TaskResult) -> str:
+def _ending(result: TaskResult) -> str:
     glyph, _ = GLYPHS[result.status]
     metrics = result.metrics
     spent = f", {tokens(metrics.usage.total_tokens)}, {dollars(metrics.cost_microusd)}" if metrics.turns else ""
@@ -67,14 +73,14 @@ def _ending(task: TaskView, result: TaskResult) -> str:
     return f"{glyph} {result.status} after {duration(metrics.latency_ms)}{spent}{why}"
 
 
-def _child_ended(session: Session, event: ChildEnded) -> str:
-    child = session.tasks[event.child_task_id]
+def _child_ended(view: TraceView, event: ChildEnded) -> str:
+    child = view.tasks[event.child_task_id]
     glyph, _ = GLYPHS[event.state]
     why = f": {event.error.splitlines()[0]}" if event.error else " (as before)" if event.reused else ""
-    return f"{glyph} {_who(child)} {event.state}{why}"
+    return f"{glyph} {_name(view, child)} {event.state}{why}"
 
 
-def _gate(_: Session, event: GateVerdict) -> str:
+def _gate(_: TraceView, event: GateVerdict) -> str:
     return f"gate {event.phase}: {verdict_text(event)}"
 
 
@@ -87,14 +93,14 @@ def verdict_text(event: GateVerdict) -> str:
     return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
 
 
-def _merge(_: Session, event: MergeStep) -> str:
+def _merge(_: TraceView, event: MergeStep) -> str:
     if event.outcome != "collision":
         return ""
     others = ", ".join(event.with_keys) or "the base"
     return f"merge: {event.key} collides with {others} in {', '.join(event.paths)}"
 
 
-def _call(_: Session, event: ToolCallChanged) -> str:
+def _call(_: TraceView, event: ToolCallChanged) -> str:
     if event.state not in (CallState.COMPLETED, CallState.ERROR):
         return ""
     took = f" ({duration(event.ended_at_ms - event.started_at_ms)})" if event.ended_at_ms else ""
@@ -103,7 +109,7 @@ def _call(_: Session, event: ToolCallChanged) -> str:
 
 
 MILESTONES: dict[type[Any], Format] = {
-    ChildSpawned: lambda session, event: f"started {_who(session.tasks[event.child_task_id])}",
+    ChildSpawned: lambda view, event: f"started {_name(view, view.tasks[event.child_task_id])}",
     ChildEnded: _child_ended,
     GateVerdict: _gate,
     MergeStep: _merge,
@@ -120,5 +126,5 @@ DETAILS: dict[type[Any], Format] = {
     TurnFinished: lambda _, event: (
         f"turn {event.turn}: {event.finish_reason}, {tokens(event.usage.total_tokens)}, {dollars(event.cost_microusd)}"
     ),
-    MergeStep: lambda session, event: _merge(session, event) or f"merge: {event.key} {event.outcome}",
+    MergeStep: lambda view, event: _merge(view, event) or f"merge: {event.key} {event.outcome}",
 }

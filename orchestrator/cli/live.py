@@ -1,4 +1,4 @@
-"""Three ways to show a session while it happens: a live tree, plain lines, JSON Lines."""
+"""Three ways to show a view while it happens: a live tree, plain lines, JSON Lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from transport.base import Entry
 
 from ..client import Muster
-from ..session import Session
+from ..trace_view import TraceView
 from .console import data, people
 from .lines import milestones
 from .tree import tree
@@ -26,12 +26,12 @@ MARGIN_ROWS = 3
 
 
 @contextmanager
-def shown(session: Session, *, as_json: bool, skew_ms: int) -> Generator[Show]:
-    """How to show a session here. `skew_ms` is the queue's clock less this machine's, for the times of what runs."""
+def shown(view: TraceView, *, as_json: bool, skew_ms: int) -> Generator[Show]:
+    """How to show a view here. `skew_ms` is the queue's clock less this machine's, for the times of what runs."""
     if as_json:
         yield _show_json
     elif people().is_terminal:
-        picture = _Picture(session, skew_ms)
+        picture = _Picture(view, skew_ms)
         with Live(picture, console=people(), refresh_per_second=REFRESH_PER_S, transient=False):
             yield picture.show
     else:
@@ -43,26 +43,26 @@ async def skew_of(muster: Muster) -> int:
 
 
 class _Picture:
-    """Drawn by the display's own thread; a session is a value, so that half a change is never seen."""
+    """Drawn by the display's own thread; a view is a value, so that half a change is never seen."""
 
-    def __init__(self, session: Session, skew_ms: int) -> None:
-        self._session = session
+    def __init__(self, view: TraceView, skew_ms: int) -> None:
+        self._view = view
         self._skew_ms = skew_ms
 
-    def show(self, session: Session, entry: Entry) -> None:
-        self._session = session
+    def show(self, view: TraceView, entry: Entry) -> None:
+        self._view = view
 
     def __rich__(self) -> Table:
         height = people().size.height - MARGIN_ROWS
-        return tree(self._session, now_ms=_now_ms() + self._skew_ms, max_rows=height)
+        return tree(self._view, now_ms=_now_ms() + self._skew_ms, max_rows=height)
 
 
-def _show_lines(session: Session, entry: Entry) -> None:
-    for line in milestones(session, entry):
+def _show_lines(view: TraceView, entry: Entry) -> None:
+    for line in milestones(view, entry):
         people().print(Text(line), soft_wrap=True)
 
 
-def _show_json(session: Session, entry: Entry) -> None:
+def _show_json(view: TraceView, entry: Entry) -> None:
     data(json_line(entry))
 
 

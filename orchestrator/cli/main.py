@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import typer
 
-from envelope.errors import ExitCode
+from envelope.errors import ExitCode, error_text
 
 from .commands import build_app
-from .failure import Failure, failure_of
+from .failure import failure_of
 
 # What is asked before the command's name, and by completion, which needs every command's options.
 VERBOSE = "--verbose"
@@ -36,16 +36,10 @@ def run(words: list[str], *, verbose: bool) -> int:
         return ExitCode.OK
     except Exception as error:  # the last net: whatever it is, a person gets a sentence and a script an exit code
         failure = failure_of(error)
-        _tell(failure)
+        sys.stderr.write(error_text(failure.message, failure.hint))
         if verbose:
             raise
         return failure.exit_code
-
-
-def _tell(failure: Failure) -> None:
-    sys.stderr.write(f"error: {failure.message}\n")
-    if failure.hint:
-        sys.stderr.write(f"hint: {failure.hint}\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .units import MICROUSD_PER_USD, parse_duration_s
+from envelope.budget import MICROUSD_PER_USD
+
+from .units import parse_duration_s
 
 
 def _seconds(text: str) -> int:

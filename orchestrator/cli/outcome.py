@@ -6,7 +6,7 @@ from envelope.errors import CODES, ExitCode
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
 
-from .attend import Attended
+from .follow import Followed
 
 BY_STATE = {
     State.COMPLETED: ExitCode.OK,
@@ -21,8 +21,8 @@ def exit_code_of(result: TaskResult) -> ExitCode:
     return CODES[result.errors[0].code].exit_code if result.errors else BY_STATE[result.status]
 
 
-def exit_code_after(attended: Attended) -> ExitCode:
+def exit_code_after(followed: Followed) -> ExitCode:
     """130 after an interrupt, 0 for what goes on without us."""
-    if attended.interrupted:
+    if followed.interrupted:
         return ExitCode.INTERRUPTED
-    return exit_code_of(attended.result) if attended.result else ExitCode.OK
+    return exit_code_of(followed.result) if followed.result else ExitCode.OK

@@ -16,16 +16,17 @@ from envelope.errors import ExitCode
 from envelope.messages import TaskRequest, TaskResult
 from envelope.scope import Scope
 from repo.local import LocalRepository
+from repo.publish import require_branch_name
 
 from ..catalogue import agent_named
 from ..client import Muster
 from ..errors import BadInput
-from ..session import Session, new_session
 from ..settings import load_settings
-from ..submit import FULL_SCOPE, RUN, goal_request
-from .attend import attend
-from .console import data, note
+from ..submit import RUN, goal_request, scope_of
+from ..trace_view import TraceView, new_view
+from .console import answer, data, note
 from .fleet import open_fleet
+from .follow import follow
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, microusd
 from .outcome import exit_code_after
 from .publish import publish_bundle
@@ -36,7 +37,7 @@ BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RunOptions:
     """The command line, as it was meant."""
 
     goal: str
@@ -56,7 +57,7 @@ class Words:
 
 
 def run(
-    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What is to be done, in plain words.")],
+    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What is to be done, in plain options.")],
     repo: Repo = Path(),
     agent: Annotated[str, typer.Option(metavar="NAME", help="Who does it.")] = "build",
     gate: Annotated[
@@ -82,67 +83,73 @@ def run(
     The answer goes to stdout, all else to stderr. Nothing in the repository changes: see the change with
     `muster task diff`, take it with `muster task apply` or --branch.
     """
-    words = Words(
+    options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty,
     )  # fmt: skip
-    raise typer.Exit(asyncio.run(_run(words)))
+    raise typer.Exit(asyncio.run(_run(options)))
 
 
-def _grants(words: list[str]) -> Scope:
+def _grants(texts: list[str]) -> Scope:
     try:
-        return TypeAdapter[Scope](Scope).validate_python(tuple(words))
+        return TypeAdapter[Scope](Scope).validate_python(tuple(texts))
     except ValidationError as e:
         wrong = e.errors()[0]["input"]
         raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
 
 
-async def _run(words: Words) -> int:
-    if not words.goal.strip():
+async def _run(options: RunOptions) -> int:
+    if not options.goal.strip():
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
+    if options.branch:
+        await require_branch_name(options.branch)  # before anything is paid for
     settings = load_settings()
-    local = await starting_point(words.repository, allow_dirty=words.allow_dirty)
+    local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     async with open_fleet(settings) as muster:
-        card = agent_named(words.agent, await muster.workers())
-        request = await _request(muster, words, card, local)
+        card = agent_named(options.agent, await muster.workers())
+        request = await _request(muster, options, card, local)
         handle = await muster.submit(request)
-        if words.detach:
+        if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        session = new_session(handle.task_id, handle.trace_id, agent=RUN, title=words.goal)
-        attended = await attend(muster, session, as_json=words.as_json, may_ask=not words.no_input)
-        if attended.result is not None:
-            await _conclude(muster, words, request, attended.session, attended.result, local)
-        return exit_code_after(attended)
+        view = new_view(handle.task_id, handle.trace_id, agent=RUN, title=options.goal)
+        followed = await follow(muster, view, as_json=options.as_json, may_ask=not options.no_input)
+        if followed.result is not None:
+            await _conclude(muster, options, request, followed.view, followed.result, local)
+        return exit_code_after(followed)
 
 
-async def _request(muster: Muster, words: Words, card: AgentCard, local: LocalRepository) -> TaskRequest:
-    own = card.auth_scope or FULL_SCOPE
-    cap = muster.settings.budget_microusd if words.budget_microusd is None else words.budget_microusd
+async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> TaskRequest:
+    cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
     return goal_request(
-        words.goal,
+        options.goal,
         agent=card,
         settings=muster.settings,
-        workspace=await muster.pack(local.root, commit=local.head, setup=words.setup),
-        gate=words.gate,
-        auth_scope=(*own, *words.allow),
+        workspace=await muster.pack(local.root, commit=local.head, setup=options.setup),
+        gate=options.gate,
+        auth_scope=(*scope_of(card), *options.allow),
         budget=TaskBudget(max_cost_microusd=cap),
-        deadline_ms=words.deadline_s and words.deadline_s * 1000,
-        model=words.model,
+        deadline_ms=options.deadline_s and options.deadline_s * 1000,
+        model=options.model,
     )
 
 
 async def _conclude(
-    muster: Muster, words: Words, request: TaskRequest, session: Session, result: TaskResult, local: LocalRepository
+    muster: Muster,
+    options: RunOptions,
+    request: TaskRequest,
+    view: TraceView,
+    result: TaskResult,
+    local: LocalRepository,
 ) -> None:
-    told: dict[str, Any] = result.output.structured or {}
-    commit = told.get("commit") if not result.errors else None
-    if words.branch and commit:
+    structured: dict[str, Any] = result.output.structured or {}
+    commit = structured.get("commit") if not result.errors else None
+    if options.branch and commit:
         await publish_bundle(
-            muster, result, name=BUNDLE, repository=local.root, branch=words.branch, commit=str(commit)
+            muster, result, name=BUNDLE, repository=local.root, branch=options.branch, commit=str(commit)
         )
-    if result.output.text and not words.as_json:
-        data(result.output.text)
-    branch = f"{words.branch} at {commit[:12]}" if words.branch and commit else ""
-    summary_of_run(session, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()
+    if result.output.text and not options.as_json:
+        answer(result.output.text)
+    branch = f"{options.branch} at {commit[:12]}" if options.branch and commit else ""
+    summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()

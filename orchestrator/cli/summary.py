@@ -13,7 +13,7 @@ from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
 from ..batch.report import BatchReport, RepositoryReport
-from ..session import Session
+from ..trace_view import TraceView
 from .console import people, plain
 from .lines import verdict_text
 from .units import dollars, duration, tokens
@@ -45,23 +45,23 @@ class Summary:
             console.print(f"  {escape(command)}", soft_wrap=True)
 
 
-def summary_of_run(session: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
-    told: dict[str, Any] = result.output.structured or {}
-    verified = told.get("verified") is True
-    reason = str(told.get("reason") or "")
+def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
+    structured: dict[str, Any] = result.output.structured or {}
+    verified = structured.get("verified") is True
+    reason = str(structured.get("reason") or "")
     lines = [
         *_changes(result.patch),
-        *_tests(session.gates),
+        *_tests(view.gates),
         *_troubles(result, [reason] if reason and not result.errors else []),
-        *_warnings(session.warnings),
-        *_spent(session, result, cap_microusd),
+        *_warnings(view.warnings),
+        *_spent(view, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
     return _summary(result, verified, lines)
 
 
 def summary_of_batch(
-    session: Session, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
+    view: TraceView, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
 ) -> Summary:
     """`published` are the names of the repositories whose branch was set."""
     lines: list[Line] = []
@@ -69,7 +69,7 @@ def summary_of_batch(
         lines += _repository(repository)
         if repository.name in published:
             lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
-    lines += [*_troubles(result, []), *_warnings(session.warnings), *_spent(session, result, cap_microusd)]
+    lines += [*_troubles(result, []), *_warnings(view.warnings), *_spent(view, result, cap_microusd)]
     return _summary(result, report.verified, lines)
 
 
@@ -112,18 +112,18 @@ def _tests(gates: tuple[GateVerdict, ...]) -> Iterator[Line]:
 
 def _troubles(result: TaskResult, reasons: list[str]) -> Iterator[Line]:
     """The first error is the headline; the others follow."""
-    told = [*reasons, *(error.message for error in result.errors[1:])]
-    yield from (("not done" if index == 0 else "", text) for index, text in enumerate(told[:MAX_TROUBLES]))
+    troubles = [*reasons, *(error.message for error in result.errors[1:])]
+    yield from (("not done" if index == 0 else "", text) for index, text in enumerate(troubles[:MAX_TROUBLES]))
 
 
 def _warnings(warnings: tuple[WarningRaised, ...]) -> Iterator[Line]:
     yield from (("warning", warning.message) for warning in warnings[:MAX_TROUBLES])
 
 
-def _spent(session: Session, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
-    cost = max(session.cost_microusd, result.metrics.cost_microusd)
+def _spent(view: TraceView, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
+    cost = max(view.cost_microusd, result.metrics.cost_microusd)
     cap = f" of {dollars(cap_microusd)}" if cap_microusd is not None else ""
-    used = session.usage.total_tokens
+    used = view.usage.total_tokens
     yield "cost", f"{dollars(cost)}{cap}{f', {tokens(used)}' if used else ''}"
     yield "time", duration(result.metrics.latency_ms)
 
@@ -136,8 +136,8 @@ def _repository(repository: RepositoryReport) -> Iterator[Line]:
         (repository.count("failed", "set_aside"), "not done"),
     ]
     reused = sum(shard.reused for shard in repository.shards)
-    told = ", ".join(f"{count} {name}" for count, name in counts if count) or "none"
-    yield "shards", f"{repository.name}: {told}{f' ({reused} as before)' if reused else ''}"
+    counted = ", ".join(f"{count} {name}" for count, name in counts if count) or "none"
+    yield "shards", f"{repository.name}: {counted}{f' ({reused} as before)' if reused else ''}"
     yield from _changes(repository.patch)
     yield from _tests(tuple(gate for gate in (repository.before, repository.after) if gate is not None))
     for collision in repository.collisions[:MAX_TROUBLES]:

@@ -13,25 +13,21 @@ import typer
 
 from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskResult
-from transport.base import TaskRecord
+from repo.local import apply_diff
 
-from ..batch.report import BatchReport
-from ..client import Muster
 from ..errors import BadInput
-from ..session import Session, fold, new_session
 from ..settings import load_settings
-from ..submit import BATCH
-from .attend import attend
+from ..trace_view import fold, new_view
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
+from .follow import follow
 from .lines import details
 from .listing import print_tasks
 from .live import json_line
 from .options import Json, TaskId
 from .outcome import exit_code_after
-from .publish import apply_diff
-from .summary import summary_of_batch, summary_of_run
+from .show import show_result, show_task
 
 app = typer.Typer()
 
@@ -98,54 +94,23 @@ async def _list(limit: int, trace: str, as_json: bool) -> None:
 async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        result = await muster.result(record.task_id)
         if as_json:
-            told = result.model_dump(mode="json") if result else None
-            data(json.dumps({**asdict(record), "result": told}))
-            return
-        print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=False)
-        if result is not None:
-            if result.output.text:
-                data(result.output.text)
-            await _summarise(muster, await _session_of(muster, record), result)
-
-
-async def _summarise(muster: Muster, session: Session, result: TaskResult) -> None:
-    request = await muster.request(result.task_id)
-    cap = request.budget.max_cost_microusd
-    if request.agent == BATCH and result.output.structured:
-        report = BatchReport.model_validate(result.output.structured)
-        summary_of_batch(session, result, report, cap_microusd=cap, published=()).print()
-    else:
-        summary_of_run(session, result, cap_microusd=cap).print()
-
-
-async def _session_of(muster: Muster, record: TaskRecord) -> Session:
-    """What the stream of an ended task tells, read again."""
-    session = new_session(record.task_id, record.trace_id, agent=record.agent)
-    if not await _trace_ended(muster, record):
-        return session
-    async for entry in muster.follow(record.trace_id):
-        session = fold(session, entry)
-    return session
-
-
-async def _trace_ended(muster: Muster, record: TaskRecord) -> bool:
-    tasks = await muster.tasks(trace_id=record.trace_id, limit=1)
-    return bool(tasks) and tasks[0].state in TERMINAL
+            result = await muster.result(record.task_id)
+            ended = result.model_dump(mode="json") if result else None
+            data(json.dumps({**asdict(record), "result": ended}))
+        else:
+            await show_task(muster, record)
 
 
 async def _watch(words: str, as_json: bool) -> int:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
         title = (await muster.request(record.task_id)).input.prompt
-        session = new_session(record.task_id, record.trace_id, agent=record.agent, title=title)
-        attended = await attend(muster, session, as_json=as_json, may_ask=False, owner=False)
-        if attended.result is not None and not as_json:
-            if attended.result.output.text:
-                data(attended.result.output.text)
-            await _summarise(muster, attended.session, attended.result)
-        return exit_code_after(attended)
+        view = new_view(record.task_id, record.trace_id, agent=record.agent, title=title)
+        followed = await follow(muster, view, as_json=as_json, may_ask=False, owner=False)
+        if followed.result is not None and not as_json:
+            await show_result(muster, followed.view, followed.result)
+        return exit_code_after(followed)
 
 
 async def _cancel(words: str, reason: str) -> None:
@@ -177,12 +142,12 @@ async def _apply(words: str, repository: Path, check: bool) -> None:
 async def _logs(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        session = new_session(record.task_id, record.trace_id, agent=record.agent)
+        view = new_view(record.task_id, record.trace_id, agent=record.agent)
         async for entry in muster.follow(record.trace_id):
-            session = fold(session, entry)
+            view = fold(view, entry)
             if entry.message.task_id != record.task_id:
                 continue
-            for line in [json_line(entry)] if as_json else details(session, entry):
+            for line in [json_line(entry)] if as_json else details(view, entry):
                 data(line)
             if isinstance(entry.message, TaskResult):
                 return

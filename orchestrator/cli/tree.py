@@ -1,4 +1,4 @@
-"""A session as rows of text. Pure: what is seen at one moment, in one width and height."""
+"""A view as rows of text. Pure: what is seen at one moment, in one width and height."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from envelope.lifecycle import State
 
-from ..session import Session, TaskView
+from ..trace_view import TaskView, TraceView
 from .console import plain
 from .units import dollars, duration, tokens
 
@@ -38,22 +38,22 @@ class Row:
     hidden: str = ""
 
 
-def rows(session: Session, *, max_rows: int) -> list[Row]:
+def rows(view: TraceView, *, max_rows: int) -> list[Row]:
     """The tree from its root in at most `max_rows` lines. Siblings stand in the order in which they were started; where
     some must be left out, the most interesting ones stay and a line counts the others."""
-    return list(_rows(session, session.root_task, 0, max(1, max_rows)))
+    return list(_rows(view, view.root_task, 0, max(1, max_rows)))
 
 
-def _rows(session: Session, task: TaskView, depth: int, room: int) -> Iterator[Row]:
+def _rows(view: TraceView, task: TaskView, depth: int, room: int) -> Iterator[Row]:
     """At least one row, at most `room`; what the first children leave over is the next ones' room."""
     yield Row(depth, task)
-    children = [session.tasks[child] for child in task.children]
+    children = [view.tasks[child] for child in task.children]
     if not children or room < 2:
         return
     shown, hidden = _chosen(children, room - 1)
     spare = room - 1 - len(shown) - bool(hidden)
     for child in shown:
-        below = list(_rows(session, child, depth + 1, 1 + spare))
+        below = list(_rows(view, child, depth + 1, 1 + spare))
         spare -= len(below) - 1
         yield from below
     if hidden:
@@ -70,14 +70,14 @@ def _chosen(children: list[TaskView], room: int) -> tuple[list[TaskView], list[T
     return ordered[: room - 1], ordered[room - 1 :]
 
 
-def tree(session: Session, *, now_ms: int, max_rows: int) -> Table:
+def tree(view: TraceView, *, now_ms: int, max_rows: int) -> Table:
     """Columns: state, agent and title; what it does now; turns, tokens, cost and time."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=2, no_wrap=True, overflow="ellipsis", style="dim")
     for _ in range(4):
         table.add_column(justify="right", no_wrap=True)
-    for row in rows(session, max_rows=max_rows):
+    for row in rows(view, max_rows=max_rows):
         if row.task is None:
             table.add_row(Text(INDENT * row.depth + row.hidden, style="dim"))
         else:

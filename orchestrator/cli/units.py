@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-MICROUSD_PER_USD = 1_000_000
+from envelope.budget import MICROUSD_PER_USD
+
 UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

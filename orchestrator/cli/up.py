@@ -42,7 +42,7 @@ def down() -> None:
 
 async def _up_detached(settings: Settings) -> None:
     async with attached(settings) as fleet:
-        await fleet.wish("stay")
+        await fleet.request("stay")
         pools = ", ".join(f"{pool} ({slots})" for pool, slots in sorted(settings.pools.items()))
         note(f"the fleet runs: {pools}; stop it with: muster down")
 

@@ -1,4 +1,4 @@
-"""Following a task and everything that it started, across traces, as one session."""
+"""Following a task and everything that it started, across traces, as one view."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..client import Muster
-from ..session import Session, TaskView, fold
+from ..trace_view import TaskView, TraceView, fold
 
 # A shard is a trace of its own; following one costs a blocked connection, and a screen shows no more rows than this.
 MAX_SHARDS = 32
 
-Show = Callable[[Session, Entry], None]
+Show = Callable[[TraceView, Entry], None]
 
 
-async def watch(muster: Muster, session: Session, show: Show) -> Session:
-    """Follow the session's root task to its end; `show` sees each step on the way."""
-    async with aclosing(_Followers(muster, session).entries()) as steps:
-        async for session, entry in steps:
-            show(session, entry)
-    return session
+async def watch(muster: Muster, view: TraceView, show: Show) -> TraceView:
+    """Follow the view's root task to its end; `show` sees each step on the way."""
+    async with aclosing(_Followers(muster, view).entries()) as steps:
+        async for view, entry in steps:
+            show(view, entry)
+    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,24 @@ class _End:
 class _Followers:
     """One reader per trace that is being looked at; what they read meets in one queue."""
 
-    def __init__(self, muster: Muster, session: Session) -> None:
+    def __init__(self, muster: Muster, view: TraceView) -> None:
         self._muster = muster
-        self._session = session
+        self._view = view
         self._read: asyncio.Queue[Entry | _End] = asyncio.Queue(maxsize=1000)
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._seen: set[str] = set()
 
-    async def entries(self) -> AsyncGenerator[tuple[Session, Entry]]:
-        root = self._session.root_task
+    async def entries(self) -> AsyncGenerator[tuple[TraceView, Entry]]:
+        root = self._view.root_task
         self._follow(root)
         try:
             while (item := await self._read.get()) != _End(root.trace_id):
                 if isinstance(item, _End):
                     self._stop_reading(item)
-                elif item.message.task_id in self._session.tasks:
+                elif item.message.task_id in self._view.tasks:
                     # The others belong to somebody else: a shard or a gate may be shared with another batch.
-                    self._session = fold(self._session, item)
-                    yield self._session, item
+                    self._view = fold(self._view, item)
+                    yield self._view, item
                 self._follow_shards()
         finally:
             for reader in self._readers.values():
@@ -69,10 +69,10 @@ class _Followers:
         self._readers.pop(end.trace_id, None)
 
     def _follow_shards(self) -> None:
-        root = self._session.root_task
+        root = self._view.root_task
         waiting = (
             task
-            for task in map(self._session.tasks.__getitem__, root.children)
+            for task in map(self._view.tasks.__getitem__, root.children)
             if not task.ended and task.trace_id and task.trace_id not in self._seen
         )
         others = len(self._readers) - 1  # without the root's
@@ -87,7 +87,7 @@ class _Followers:
     async def _read_all(self, trace_id: str, task_id: str) -> None:
         error = None
         try:
-            async for entry in self._muster.follow(trace_id, after=self._session.cursor(trace_id)):
+            async for entry in self._muster.follow(trace_id, after=self._view.cursor(trace_id)):
                 await self._read.put(entry)
                 if entry.message.task_id == task_id and isinstance(entry.message, TaskResult):
                     break

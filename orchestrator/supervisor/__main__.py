@@ -7,9 +7,10 @@ import asyncio
 import socket
 import sys
 
-from envelope.errors import ExitCode
+from envelope.errors import ExitCode, error_text
 from envelope.logs import configure
 
+from ..errors import exit_code_of
 from ..settings import load_settings
 from .errors import AlreadyRuns, FleetError
 from .fleet import IDLE_S, supervise
@@ -17,20 +18,20 @@ from .fleet import IDLE_S, supervise
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m orchestrator.supervisor", description=__doc__)
-    parser.add_argument("--idle-s", type=float, default=IDLE_S, help="stop after this long without guests and tasks")
+    parser.add_argument("--idle-s", type=float, default=IDLE_S, help="stop after this long without clients and tasks")
     parser.add_argument("--stay", action="store_true", help="do not stop when idle")
-    parser.add_argument("--guest-fd", type=int, help="an open connection of whoever starts this process")
+    parser.add_argument("--client-fd", type=int, help="an open connection of whoever starts this process")
     options = parser.parse_args()
     settings = load_settings()
     configure(level=settings.log_level)
-    guest = None if options.guest_fd is None else socket.socket(fileno=options.guest_fd)
+    client = None if options.client_fd is None else socket.socket(fileno=options.client_fd)
     try:
-        asyncio.run(supervise(settings, idle_s=options.idle_s, stay=options.stay, guest=guest))
+        asyncio.run(supervise(settings, idle_s=options.idle_s, stay=options.stay, client=client))
     except AlreadyRuns:
-        return ExitCode.OK  # the guest sees the end of its connection and goes to the other's door
+        return ExitCode.OK  # the client sees the end of its connection and goes to the other's socket
     except FleetError as error:
-        sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
-        return error.exit_code
+        sys.stderr.write(error_text(error.message, error.hint))
+        return exit_code_of(error) or ExitCode.INFRASTRUCTURE
     return ExitCode.OK
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from envelope.errors import ExitCode
 
 from ..settings import Settings
-from .ending import end_of
+from .control import MAX_LINE_BYTES, control_path
+from .environment import environment_of, fingerprint
 from .errors import FleetError, StartFailed
-from .keep import MAX_LINE_BYTES, keep_path
-from .surroundings import environment_of, fingerprint
+from .process import end_of
 
 # Two people may start a fleet at once: the loser of the lock goes to the winner's socket, which is there in an instant.
 ATTEMPTS = 40
@@ -34,7 +34,7 @@ class Attached:
     same_settings: bool
     writer: asyncio.StreamWriter
 
-    async def wish(self, what: str) -> None:
+    async def request(self, what: str) -> None:
         self.writer.write(json.dumps({"do": what}).encode() + b"\n")
         await self.writer.drain()
 
@@ -46,12 +46,12 @@ async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[
     `StartFailed` when it cannot start; `FleetError` when none runs and `start` is False.
     """
     for _ in range(ATTEMPTS):
-        met = await _knock(settings) or (await _start(settings) if start else None)
-        if met is None:
+        connection = await _connect(settings) or (await _start(settings) if start else None)
+        if connection is None:
             raise FleetError("no fleet runs here", hint="start one with `muster up --detach`")
-        reader, writer = met
+        reader, writer = connection
         try:
-            fleet = await _greeted(settings, reader, writer)
+            fleet = await _status_of(settings, reader, writer)
             if fleet is not None:
                 yield fleet
                 return
@@ -62,22 +62,23 @@ async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[
 
 
 async def is_running(settings: Settings) -> bool:
-    """Does anybody listen at this state folder's door?"""
-    met = await _knock(settings)
-    if met is not None:
-        met[1].close()
-    return met is not None
+    """Does anybody listen at this state folder's control socket?"""
+    connection = await _connect(settings)
+    if connection is not None:
+        connection[1].close()
+    return connection is not None
 
 
 async def stop_fleet(settings: Settings) -> bool:
     """Stop the fleet of this state folder and wait until it is gone; False when none ran."""
-    met = await _knock(settings)
-    if met is None:
+    connection = await _connect(settings)
+    if connection is None:
         return False
-    _, writer = met
+    _, writer = connection
     try:
         writer.write(b'{"do": "stop"}\n')
-        await asyncio.wait_for(end_of(_peer(writer)), STOP_TIMEOUT_S)
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await end_of(_peer(writer))
     except TimeoutError as e:
         hint = f"look into {settings.state_dir / 'logs'}"
         raise FleetError(f"the fleet did not stop within {STOP_TIMEOUT_S:.0f} s", hint=hint) from e
@@ -92,29 +93,29 @@ def _peer(writer: asyncio.StreamWriter) -> int:
     return int.from_bytes(credentials[:4], sys.byteorder)
 
 
-Met = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _knock(settings: Settings) -> Met | None:
+async def _connect(settings: Settings) -> Connection | None:
     try:
-        return await asyncio.open_unix_connection(keep_path(settings.state_dir), limit=MAX_LINE_BYTES)
+        return await asyncio.open_unix_connection(control_path(settings.state_dir), limit=MAX_LINE_BYTES)
     except (FileNotFoundError, ConnectionRefusedError):
         return None
 
 
-async def _start(settings: Settings) -> Met:
+async def _start(settings: Settings) -> Connection:
     return await asyncio.open_unix_connection(sock=_spawn(settings), limit=MAX_LINE_BYTES)
 
 
 def _spawn(settings: Settings) -> socket.socket:
     """A supervisor in a session of its own, which outlives this process; what comes back is our end of the first
-    guest's connection, so that nobody has to wait for a socket to appear."""
+    client's connection, so that nobody has to wait for a socket to appear."""
     ours, theirs = socket.socketpair()
     log_folder = settings.state_dir / "logs"
     log_folder.mkdir(parents=True, exist_ok=True)
     with theirs, (log_folder / "supervisor.log").open("ab") as output:
         subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.supervisor", "--guest-fd", str(theirs.fileno())],
+            [sys.executable, "-m", "orchestrator.supervisor", "--client-fd", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -125,18 +126,18 @@ def _spawn(settings: Settings) -> socket.socket:
     return ours
 
 
-async def _greeted(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Attached | None:
+async def _status_of(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Attached | None:
     """The fleet behind this connection; None when it is just ending, perhaps to be started anew with our settings."""
     line = await reader.readline()
     if not line:
         return None
-    greeting = json.loads(line)
-    if "error" in greeting:
-        exit_code = ExitCode(greeting.get("exit", ExitCode.INFRASTRUCTURE))
-        raise StartFailed(greeting["error"], hint=greeting.get("hint", ""), exit_code=exit_code)
-    fleet = Attached(greeting["pid"], greeting["fingerprint"] == fingerprint(settings, os.environ), writer)
+    status = json.loads(line)
+    if "error" in status:
+        exit_code = ExitCode(status.get("exit", ExitCode.INFRASTRUCTURE))
+        raise StartFailed(status["error"], hint=status.get("hint", ""), exit_code=exit_code)
+    fleet = Attached(status["pid"], status["fingerprint"] == fingerprint(settings, os.environ), writer)
     if not fleet.same_settings:
-        await fleet.wish("renew")
+        await fleet.request("stop_if_unused")
         if not await reader.readline():
             return None
     return fleet

@@ -9,23 +9,24 @@ import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from envelope.errors import ExitCode, MusterError
 from envelope.logs import get_logger
 from transport.base import Transport
-from transport.embedded import Server
+from transport.embedded import Server, embedded_redis
 from transport.errors import Unreachable
 from transport.settings import connect
 
+from ..errors import exit_code_of
 from ..settings import Settings
 from ..submit import DRIVERS
+from .control import ControlSocket, control_path, state_lock
+from .environment import fingerprint
 from .errors import StartFailed
-from .keep import Keepers, keep_path
-from .lock import state_lock
+from .process import end_of
 from .programs import Programs
-from .redis import keep_redis
-from .surroundings import fingerprint
 
 IDLE_S = 60.0
 START_TIMEOUT_S = 60.0
@@ -34,40 +35,40 @@ log = get_logger("supervisor")
 
 
 async def supervise(
-    settings: Settings, *, idle_s: float = IDLE_S, stay: bool = False, guest: socket.socket | None = None
+    settings: Settings, *, idle_s: float = IDLE_S, stay: bool = False, client: socket.socket | None = None
 ) -> None:
     """Run the fleet until it is stopped, or nobody has been connected and no task alive for `idle_s`.
 
-    `stay`: run without guests, too. `guest` is the connection of whoever started this process. `AlreadyRuns` when
-    the state folder has a supervisor; a part that refuses to start is told to the guests, then raised as
+    `stay`: run without clients, too. `client` is the connection of whoever started this process. `AlreadyRuns` when
+    the state folder has a supervisor; a part that refuses to start is told to the clients, then raised as
     `StartFailed`. When this returns, no process of the fleet is left.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(settings.state_dir))
-        keepers = Keepers(stay=stay)
-        stack.push_async_callback(keepers.close)
-        await keepers.listen(keep_path(settings.state_dir))
-        if guest is not None:
-            await keepers.adopt(guest)
+        control = ControlSocket(stay=stay)
+        stack.push_async_callback(control.close)
+        await control.listen(control_path(settings.state_dir))
+        if client is not None:
+            await control.adopt(client)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, keepers.stop)
+            asyncio.get_running_loop().add_signal_handler(number, control.stop)
         try:
-            await _run(settings, keepers, idle_s)
+            await _run(settings, control, idle_s)
         except MusterError as error:
-            exit_code = getattr(error, "exit_code", ExitCode.INFRASTRUCTURE)
-            keepers.greet({"error": error.message, "hint": error.hint, "exit": int(exit_code)})
+            exit_code = exit_code_of(error) or ExitCode.INFRASTRUCTURE
+            control.publish({"error": error.message, "hint": error.hint, "exit": int(exit_code)})
             raise
 
 
-async def _run(settings: Settings, keepers: Keepers, idle_s: float) -> None:
+async def _run(settings: Settings, control: ControlSocket, idle_s: float) -> None:
     """Ended in the reverse order of the start: programs drain while Redis still takes what they give back."""
     up: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
-    redis = asyncio.create_task(keep_redis(settings.state_dir, up))
-    redis.add_done_callback(lambda _: keepers.stop())  # a fleet without Redis is none
+    redis = asyncio.create_task(_restart_redis(settings.state_dir, up))
+    redis.add_done_callback(lambda _: control.stop())  # a fleet without Redis is none
     try:
         await asyncio.wait((redis, up), return_when=asyncio.FIRST_COMPLETED)
         if not redis.done():
-            await _run_programs(settings, keepers, idle_s, up.result())
+            await _run_programs(settings, control, idle_s, up.result())
     finally:
         redis.cancel()
         await asyncio.wait((redis,))
@@ -75,16 +76,30 @@ async def _run(settings: Settings, keepers: Keepers, idle_s: float) -> None:
         redis.result()
 
 
-async def _run_programs(settings: Settings, keepers: Keepers, idle_s: float, redis: Server) -> None:
+async def _restart_redis(state_dir: Path, up: asyncio.Future[Server]) -> None:
+    """Run the embedded Redis until cancelled, again should it die: its append-only file holds every task.
+
+    `up` gets the first server. What keeps one from starting is raised.
+    """
+    while True:
+        async with embedded_redis(state_dir) as server:
+            log.info("redis_started", pid=server.pid, version=server.version)
+            if not up.done():
+                up.set_result(server)
+            await end_of(server.pid)
+            log.error("redis_ended", pid=server.pid)
+
+
+async def _run_programs(settings: Settings, control: ControlSocket, idle_s: float, redis: Server) -> None:
     transport = await connect(settings)
     try:
         async with Programs(settings) as programs:
-            await _first_of(_in_time(programs.announced(transport), settings), keepers.until_stopped())
-            if keepers.stopping:
+            await _first_of(_in_time(programs.announced(transport), settings), control.until_stopped())
+            if control.stopping:
                 return
             log.info("fleet_started", pools=settings.pools)
-            keepers.busy = partial(_busy, transport, settings)
-            keepers.greet(
+            control.busy = partial(_busy, transport, settings)
+            control.publish(
                 {
                     "redis": f"{redis.program.name} {redis.version}",
                     "pools": settings.pools,
@@ -92,14 +107,15 @@ async def _run_programs(settings: Settings, keepers: Keepers, idle_s: float, red
                     "pid": os.getpid(),
                 }
             )
-            await _until_unwanted(keepers, idle_s)
+            await _until_unwanted(control, idle_s)
     finally:
         await transport.close()
 
 
 async def _in_time(announced: Coroutine[Any, Any, None], settings: Settings) -> None:
     try:
-        await asyncio.wait_for(announced, START_TIMEOUT_S)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await announced
     except TimeoutError as e:
         hint = f"look into {settings.state_dir / 'logs'}"
         raise StartFailed(f"the fleet was not ready within {START_TIMEOUT_S:.0f} s", hint=hint) from e
@@ -118,13 +134,14 @@ async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-async def _until_unwanted(keepers: Keepers, idle_s: float) -> None:
-    while not keepers.stopping:
-        keepers.changed.clear()
+async def _until_unwanted(control: ControlSocket, idle_s: float) -> None:
+    while not control.stopping:
+        control.changed.clear()
         try:
-            await asyncio.wait_for(keepers.changed.wait(), None if keepers.wanted else idle_s)
+            async with asyncio.timeout(None if control.wanted else idle_s):
+                await control.changed.wait()
         except TimeoutError:
-            if not keepers.wanted and not await keepers.busy():
+            if not control.wanted and not await control.busy():
                 log.info("fleet_unwanted", idle_s=idle_s)
                 return
 

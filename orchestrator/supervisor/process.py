@@ -50,17 +50,17 @@ class Death:
     log_path: Path
 
 
-class KeptProcess:
-    """`pid` is that of the present run, 0 between two runs. `told` hears of every death."""
+class RestartingProcess:
+    """`pid` is that of the present run, 0 between two runs. `on_death` hears of every death."""
 
     def __init__(
-        self, program: Program, *, log_folder: Path, environment: Mapping[str, str], told: Callable[[Death], None]
+        self, program: Program, *, log_folder: Path, environment: Mapping[str, str], on_death: Callable[[Death], None]
     ) -> None:
         self.program = program
         self.pid = 0
         self.log_path = log_folder / f"{program.name}.log"
         self._environment = {**environment, "PYTHONSAFEPATH": "1"}  # a checkout must never shadow our packages
-        self._told = told
+        self._on_death = on_death
 
     async def run(self) -> None:
         """Keep it running until this call is cancelled; then end it, gently first."""
@@ -69,7 +69,7 @@ class KeptProcess:
             started = monotonic()
             death = await self._run_once()
             log.warning("program_ended", program=self.program.name, exit_code=death.exit_code)
-            self._told(death)
+            self._on_death(death)
             pause_s = FIRST_PAUSE_S if monotonic() - started > WELL_AFTER_S else pause_s
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -108,7 +108,8 @@ def _end_with_parent() -> None:
 async def _end(process: Process) -> None:
     try:
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), GRACE_S)
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
     except ProcessLookupError:
         return
     except TimeoutError:
@@ -127,3 +128,18 @@ def _tail(path: Path, begin: int) -> str:
         size = lines.seek(0, os.SEEK_END)
         lines.seek(max(begin, size - TAIL_BYTES))
         return lines.read().decode("utf-8", "replace")
+
+
+async def end_of(pid: int) -> None:
+    """Return when no process of this id runs any more, though it is not ours to reap; at once when none does."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)

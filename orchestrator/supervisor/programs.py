@@ -15,9 +15,9 @@ from transport.base import Transport
 
 from ..settings import Settings
 from ..submit import DRIVERS
+from .environment import environment_of
 from .errors import StartFailed
-from .process import Death, KeptProcess, Program
-from .surroundings import environment_of
+from .process import Death, Program, RestartingProcess
 
 # Only while the fleet starts: a worker announces itself in Redis, which tells nobody, and people are waiting.
 LOOK_S = 0.05
@@ -40,7 +40,7 @@ class Programs:
         self._starting = True
         self._refusal: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self._processes = [
-            KeptProcess(program, log_folder=log_folder, environment=environment, told=self._died)
+            RestartingProcess(program, log_folder=log_folder, environment=environment, on_death=self._died)
             for program in programs_of(settings.pools)
         ]
         self._running: list[asyncio.Task[None]] = []

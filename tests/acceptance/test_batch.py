@@ -74,7 +74,9 @@ def test_an_interrupt_leaves_no_container_no_process_and_no_branch(user: User):
     assert process.returncode == 130
     assert containers(user) == []
     assert git(user.home / "more-itertools", "branch", "--list", BRANCH) == ""
-    assert {task["state"] for task in user.tasks()} <= {"cancelled", "completed"}
+    states = {task["agent"]: task["state"] for task in user.tasks()}
+    assert states["batch"] == "cancelled"
+    assert set(states.values()) <= {"cancelled", "completed"}
 
 
 def test_killing_the_command_line_stops_nothing_and_attach_finds_the_batch_again(user: User):

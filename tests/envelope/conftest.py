@@ -74,7 +74,7 @@ EVENTS = (
     ev.MergeStep(key="a", outcome="collision", paths=("a.py",), with_keys=("b",), detail="both changed it"),
     ev.GateVerdict(phase="after", passed=True, tests=214, failed=0, skipped=1, detail="pytest"),
     ev.WarningRaised(message="careful", hint="look"),
-    ev.UnknownEvent(kind="from_the_future", data={"x": 1, "deep": {"y": [True, None]}}),
+    ev.UnknownEvent.model_validate({"kind": "from_the_future", "x": 1, "deep": {"y": [True, None]}}),
 )  # fmt: skip
 
 REQUEST = TaskRequest(
@@ -146,9 +146,9 @@ events = st.sampled_from(EVENTS) | st.one_of(
         ev.GateVerdict, phase=st.sampled_from(["before", "after"]), passed=st.booleans(), tests=st.none() | number
     ),
     st.builds(
-        ev.UnknownEvent,
-        kind=text.filter(lambda kind: kind not in ev.KINDS),
-        data=params.filter(lambda data: not {"kind", "data"} & data.keys()),
+        lambda kind, fields: ev.UnknownEvent.model_validate({**fields, "kind": kind}),
+        text.filter(lambda kind: kind not in ev.KINDS),
+        params,
     ),
 )
 requests = st.builds(

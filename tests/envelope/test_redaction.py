@@ -8,7 +8,15 @@ import pytest
 
 from envelope import redaction
 from envelope.logs import bind, configure, get_logger
-from envelope.redaction import REDACTED, redact, redact_value, register_environment, register_secret
+from envelope.redaction import (
+    MAX_UNSETTLED_CHARS,
+    REDACTED,
+    redact,
+    redact_value,
+    register_environment,
+    register_secret,
+    settled_chars,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +97,40 @@ def test_a_planted_secret_appears_in_no_log_line(capsys, monkeypatch):
         "handler_failed", "test", "error", REDACTED,
     )  # fmt: skip
     assert "ValueError" in fields["exception"]
+
+
+STREAMED = [
+    "it is hunter2hunter2, is it not",
+    "two words: correct horse,battery; done",
+    'a JSON {"key":"sk-abcdefghijklmnop1234"} and more',
+    "Authorization: Bearer abcdefghijklmnop== is the header",
+    "redis://:pa55word@host:6379/0 and https://ghp_x@example.org/a",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE two\nlines\n-----END RSA PRIVATE KEY----- after",
+    "x" * MAX_UNSETTLED_CHARS + "hunter2hunter2",
+]
+
+
+def streamed(pieces: list[str]) -> str:
+    """What comes out of a stream whose settled part is redacted and let go after every piece."""
+    out, held = "", ""
+    for piece in pieces:
+        held += piece
+        cut = settled_chars(held)
+        out, held = out + redact(held[:cut]), held[cut:]
+    return out + redact(held)
+
+
+@pytest.mark.parametrize("text", STREAMED)
+def test_a_secret_in_a_stream_is_blanked_out_wherever_the_stream_is_cut(text: str):
+    register_secret("hunter2hunter2")
+    register_secret("correct horse,battery")
+    expected = redact(text)
+    assert REDACTED in expected
+
+    cuts = range(max(0, len(text) - 120), len(text))
+    assert {streamed([text[:cut], text[cut:]]) for cut in cuts} == {expected}
+    assert {streamed([text[at : at + size] for at in range(0, len(text), size)]) for size in (3, 4, 7)} == {expected}
+
+
+def test_a_stream_without_white_space_is_not_held_back_for_ever():
+    assert settled_chars("x" * (MAX_UNSETTLED_CHARS + 10)) == 10

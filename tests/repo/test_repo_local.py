@@ -9,7 +9,7 @@ import pytest
 
 from repo.errors import BranchRefused, CommitMissing, RepositoryMissing
 from repo.git import git
-from repo.local import describe
+from repo.local import apply_diff, describe
 from repo.publish import publish_branch
 
 
@@ -147,6 +147,34 @@ async def test_of_two_who_publish_at_once_one_wins_and_the_other_is_told(user, p
     refused = [outcome for outcome in outcomes if outcome is not None]
     assert len(refused) == 1 and isinstance(refused[0], BranchRefused)
     assert branch(user, "work") == commits[outcomes.index(None)]
+
+
+async def test_two_who_publish_the_same_commit_at_once_both_have_done_it(user, published):
+    base, mirror, commit_on = await published()
+    commit = await commit_on(base, "next")
+
+    await asyncio.gather(*(publish_branch(user.root, mirror, "work", commit) for _ in range(4)))
+
+    assert branch(user, "work") == commit
+
+
+async def test_no_filter_of_the_repository_runs_when_a_diff_is_applied(user, tmp_path):
+    user.git("config", "filter.evil.clean", f"touch {tmp_path}/ran; cat")
+    user.git("config", "filter.evil.smudge", f"touch {tmp_path}/ran; cat")
+    diff = b"""\
+diff --git a/new.txt b/new.txt
+new file mode 100644
+--- /dev/null
++++ b/new.txt
+@@ -0,0 +1 @@
++new
+"""
+    (user.root / ".gitattributes").write_text("* filter=evil\n")
+
+    await apply_diff(diff, user.root)
+
+    assert (user.root / "new.txt").read_text() == "new\n"
+    assert not (tmp_path / "ran").exists()
 
 
 STEPS = 10  # git commands of one publication

@@ -11,7 +11,7 @@ from repo.changes import FileChange
 from repo.errors import PatchRefused
 from repo.footprint import Overlap, predict_overlaps
 from repo.git import git
-from repo.merge import Shard, merge_patches
+from repo.merge import Changeset, merge_patches
 from repo.patch import extract_patch
 
 LINES = "".join(f"{n}\n" for n in range(40))
@@ -36,7 +36,7 @@ def shard_of(user, mirror_at, tmp_path):
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 (tree / name).write_text(content)
         patch = await extract_patch(git_dir=mirror.git_dir, base=base, work_tree=tree)
-        return Shard(key, patch.diff, f"Change {key}", patch.files)
+        return Changeset(key, patch.diff, f"Change {key}", patch.files)
 
     return make
 
@@ -159,7 +159,7 @@ async def test_a_patch_that_does_not_fit_the_base_is_set_aside_alone(user, mirro
     base = user.commit({"a": "1\n", "b": "1\n"})
     mirror = await mirror_at(user, base)
     good = await shard_of(base, "good", {"b": "2\n"})
-    bad = Shard("bad", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-7\n+8\n", "Bad", (change("a"),))
+    bad = Changeset("bad", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-7\n+8\n", "Bad", (change("a"),))
     merged = await merge_patches(mirror, base, [bad, good])
     assert merged.applied == ("good",)
     assert (merged.collisions[0].key, merged.collisions[0].other_keys) == ("bad", ())
@@ -177,7 +177,7 @@ async def test_a_patch_that_hides_a_path_is_refused(user, mirror_at, shard_of):
 async def test_no_patches_give_the_base_and_an_empty_one_no_commit(user, mirror_at):
     base = user.commit({"a": "1\n"})
     mirror = await mirror_at(user, base)
-    merged = await merge_patches(mirror, base, [Shard("none", b"", "None", ())])
+    merged = await merge_patches(mirror, base, [Changeset("none", b"", "None", ())])
     assert (merged.commit, merged.applied) == (base, ("none",))
 
 
@@ -192,9 +192,9 @@ async def test_a_title_cannot_forge_the_message(user, mirror_at, shard_of):
 
 def test_overlaps_are_foretold_by_path_rename_and_folder():
     shards = [
-        Shard("a", b"", "", (change("x"), change("z"))),
-        Shard("b", b"", "", (change("y", old_path="x"),)),
-        Shard("c", b"", "", (change("z/deep/file"),)),
-        Shard("d", b"", "", (change("alone"),)),
+        Changeset("a", b"", "", (change("x"), change("z"))),
+        Changeset("b", b"", "", (change("y", old_path="x"),)),
+        Changeset("c", b"", "", (change("z/deep/file"),)),
+        Changeset("d", b"", "", (change("alone"),)),
     ]
     assert predict_overlaps(shards) == (Overlap("a", "b", ("x",)), Overlap("a", "c", ("z", "z/deep/file")))

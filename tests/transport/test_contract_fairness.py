@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from envelope.ids import new_trace_id
@@ -73,3 +75,23 @@ async def test_traces_of_one_task_start_in_the_order_in_which_they_came(fleet):
     started += await fleet.transport.claim("explore", "w", slots=20, wait_s=0)
 
     assert [claim.lease.task_id for claim in started] == [request.task_id for request in requests]
+
+
+async def test_shares_do_not_depend_on_how_many_are_claimed_at_once(fleet):
+    traces = {new_trace_id(): priority for priority in Priority for _ in range(5)}
+    for pool in ("explore", "build"):
+        requests = [
+            fleet.request(recipient=pool, trace_id=trace_id, priority=priority)
+            for trace_id, priority in traces.items()
+            for _ in range(2 if priority is Priority.LOW else 60)  # some flows run empty on the way
+        ]
+        await fleet.transport.submit(requests)
+
+    started = {"explore": Counter[str](), "build": Counter[str]()}
+    for pool, slots in (("explore", 1), ("build", 30)):
+        while started[pool].total() < 240:
+            claims = await fleet.transport.claim(pool, "w", slots=slots, wait_s=0)
+            started[pool].update(claim.lease.trace_id for claim in claims)
+
+    for trace_id in traces:
+        assert started["explore"][trace_id] == pytest.approx(started["build"][trace_id], abs=1)

@@ -87,7 +87,7 @@ class Pool:
 
     virtual_time: int = 0
     flows: dict[Flow, deque[str]] = field(default_factory=dict[Flow, deque[str]])
-    due: dict[Flow, float] = field(default_factory=dict[Flow, float])
+    due: dict[Flow, int] = field(default_factory=dict[Flow, int])
 
     def put(self, flow: Flow, task_id: str, *, head: bool = False) -> None:
         if flow not in self.due:

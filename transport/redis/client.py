@@ -1,21 +1,18 @@
-"""Connections to one Redis, with explicit time-outs, and nothing of the redis library behind them but bytes."""
+"""Commands to one Redis, with nothing of the redis library behind them: replies are as the server gave them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
-import redis.asyncio
 import redis.exceptions as faults
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from ..errors import Misconfigured, QueueFull, TransportError, Unreachable
+from .lines import Command, Lines
 from .script import Script
 
-CONNECT_TIMEOUT_S = 5.0
 # The longest script (a submit of 10,000 tasks) holds the server for well under a second.
 COMMAND_TIMEOUT_S = 15.0
 # An idle reader comes back this often: it then costs the server 0.1 commands/s, and hears of a dead peer.
@@ -24,24 +21,20 @@ MAX_BLOCK_S = 10.0
 BLOCK_TIMEOUT_S = MAX_BLOCK_S + 10.0
 # About 1.5 s in all: a server that restarts is back, one that is gone should be reported soon.
 RETRY_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-# A cancelled command is put down at once, or was swallowed and needs telling again.
-SWALLOWED_AFTER_S = 0.05
 MIN_VERSION = (6, 2)
-
-Command = tuple[str | bytes | int | float, ...]
 
 
 class Client:
-    """Two pools of connections: for commands, and for reads that block."""
+    """Two kinds of connections: for commands, and for reads that block."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._commands = _pool(url, COMMAND_TIMEOUT_S)
-        self._blocking = _pool(url, BLOCK_TIMEOUT_S)
+        self._commands = Lines(url, COMMAND_TIMEOUT_S)
+        self._blocking = Lines(url, BLOCK_TIMEOUT_S)
 
     async def call(self, *command: str | bytes | int | float) -> Any:
         """One command that is safe to repeat; `Unreachable` when no server answers for a while."""
-        return await self._patiently(lambda: _execute(self._commands, command))
+        return (await self.read_many([command]))[0]
 
     async def run(self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False) -> Any:
         """Run a script; loads it first where the server does not know it (a restart, a failover, SCRIPT FLUSH).
@@ -51,31 +44,25 @@ class Client:
 
         async def once() -> Any:
             try:
-                return await _execute(self._commands, ("EVALSHA", script.sha, 1, prefix, arguments))
+                return (await self._commands.execute(("EVALSHA", script.sha, 1, prefix, arguments)))[0]
             except faults.NoScriptError:
-                return await _execute(self._commands, ("EVAL", script.source, 1, prefix, arguments))
+                return (await self._commands.execute(("EVAL", script.source, 1, prefix, arguments)))[0]
 
         return await (self._patiently(once) if repeatable else _translated(once))
 
     async def read_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Reads in one round trip."""
-
-        async def once() -> list[Any]:
-            async with self._commands.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    cast(Any, pipe).execute_command(*command)
-                return await pipe.execute()
-
-        return await self._patiently(once) if commands else []
+        """Commands that are safe to repeat, in one round trip."""
+        return await self._patiently(lambda: self._commands.execute(*commands)) if commands else []
 
     async def block(self, *command: str | bytes | int | float) -> Any:
         """A read that may block, at most MAX_BLOCK_S, on a connection of its own."""
-        return await _translated(lambda: _execute(self._blocking, command))
+        return (await _translated(lambda: self._blocking.execute(command)))[0]
 
     async def check(self) -> None:
         """Refuse a server that is too old, or one that would drop keys when its memory is full."""
-        info = cast(dict[str, Any], await self.call("INFO"))
-        version = str(info["redis_version"])
+        text = (await self.call("INFO")).decode()
+        info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        version = info["redis_version"]
         if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
             raise Misconfigured(f"the Redis server is {version}, older than 6.2", hint="upgrade the Redis server")
         policy = info.get("maxmemory_policy", "noeviction")
@@ -86,8 +73,8 @@ class Client:
             )
 
     async def close(self) -> None:
-        for pool in (self._commands, self._blocking):
-            await pool.aclose(close_connection_pool=True)
+        for lines in (self._commands, self._blocking):
+            await lines.close()
 
     async def _patiently(self, once: Callable[[], Awaitable[Any]]) -> Any:
         for pause_s in RETRY_PAUSES_S:
@@ -98,42 +85,9 @@ class Client:
         return await _translated(once)
 
 
-def options(url: str, timeout_s: float) -> dict[str, Any]:
-    """What every connection of ours is made with, beside its retry object (which the library has in two kinds)."""
-    timeouts = {"socket_timeout": timeout_s, "socket_connect_timeout": CONNECT_TIMEOUT_S}
-    # a unix socket has no keepalive, and refuses the option
-    return timeouts if url.startswith("unix:") else {**timeouts, "socket_keepalive": True}
-
-
-def _pool(url: str, timeout_s: float) -> redis.asyncio.Redis:
-    factory = cast(Callable[..., redis.asyncio.Redis], redis.asyncio.Redis.from_url)  # pyright: ignore[reportUnknownMemberType]
-    # which commands may be repeated is decided here, not in the library
-    return factory(url, retry=Retry(NoBackoff(), 0), **options(url, timeout_s))
-
-
-async def _execute(pool: redis.asyncio.Redis, command: Command) -> Any:
-    return await cast(Any, pool).execute_command(*command)
-
-
 async def _translated(once: Callable[[], Awaitable[Any]]) -> Any:
     with translated():
-        return await _cancellable(once)
-
-
-async def _cancellable(once: Callable[[], Awaitable[Any]]) -> Any:
-    """Await the library in a task of its own, so that a cancellation always reaches the caller.
-
-    The library sends through `asyncio.wait_for`, which up to Python 3.11 swallows a cancellation that comes in the
-    very moment in which the send is done (gh-86296): the caller would go on, or block on the doorbell.
-    """
-    inner = asyncio.ensure_future(once())
-    try:
-        return await asyncio.shield(inner)
-    except asyncio.CancelledError:
-        while not inner.done():
-            inner.cancel()
-            await asyncio.wait({inner}, timeout=SWALLOWED_AFTER_S)
-        raise
+        return await once()
 
 
 @contextmanager

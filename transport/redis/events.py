@@ -20,7 +20,7 @@ PAGE = 500
 # The stream of ended tasks is trimmed: who fell too far behind finds the rest by looking, this often.
 SWEEP_S = 30.0
 
-Page = list[tuple[bytes, dict[bytes, bytes]]]
+Page = list[tuple[bytes, list[bytes]]]  # id, [field, value]: all entries of ours have one
 
 
 async def follow(cell: Cell, trace_id: str, after: str) -> AsyncIterator[Entry]:
@@ -31,9 +31,9 @@ async def follow(cell: Cell, trace_id: str, after: str) -> AsyncIterator[Entry]:
     ended = await cell.client.call("HEXISTS", trace, "ended")
     while True:
         page = await _read(cell, stream, after, block=not ended)
-        for entry_id, fields in page:
+        for entry_id, (_, data) in page:
             after = entry_id.decode()
-            message = decode(fields[b"m"])
+            message = decode(data)
             if isinstance(message, TaskProgress | TaskResult):
                 yield Entry(after, message)
             if isinstance(message, TaskResult) and message.task_id == root.decode():
@@ -59,7 +59,7 @@ async def results(cell: Cell, task_ids: Iterable[str]) -> AsyncIterator[TaskResu
             return
         page = await _read(cell, cell.keys.name("done"), last, block=True)
         last = page[-1][0].decode() if page else last
-        found = [task for _, fields in page if (task := fields[b"t"].decode()) in wanted]
+        found = [task for _, (_, ids) in page for task in ids.decode().split() if task in wanted]
         if loop.time() >= sweep_at:
             found, sweep_at = list(wanted), loop.time() + SWEEP_S
 

@@ -12,7 +12,8 @@ from redis.retry import Retry
 
 from ..base import Lease, Renewal
 from .cell import Cell
-from .client import options, translated
+from .client import translated
+from .lines import options
 from .script import script
 
 # `wait` blocks at most this much less than the socket's time-out, else quiet would look like a lost server.
@@ -68,4 +69,4 @@ class RedisKeeper:
 
 def _connection(url: str, timeout_s: float) -> redis.Redis:
     factory = cast(Callable[..., redis.Redis], redis.Redis.from_url)  # pyright: ignore[reportUnknownMemberType]
-    return factory(url, retry=Retry(NoBackoff(), 0), **options(url, timeout_s))
+    return factory(url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout_s, **options(url))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from envelope.codec import encode
@@ -21,6 +22,8 @@ from .records import no_task
 MISSED_BELL_S = 5.0
 # A lease that ends in the very next moment must not become a busy loop (and 0 would block for ever).
 MIN_BLOCK_S = 0.002
+
+Operation = tuple[str, str, int, str, bytes | str, int | str]
 
 
 async def submit(cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest]) -> list[Handle]:
@@ -75,8 +78,7 @@ async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, li
     except asyncio.CancelledError:
         _, claims = await taking
         if claims:
-            operations = [operation("give_back", claim.lease) for claim in claims]
-            await cell.run("write", operations=operations)
+            await write(cell, [operation("give_back", claim.lease) for claim in claims])
         raise
 
 
@@ -98,9 +100,14 @@ def _claim(row: list[Any], pool: str, worker: str) -> Claim:
     )
 
 
-def operation(kind: str, lease: Lease, **values: Any) -> dict[str, Any]:
-    """One write of a worker, as `write.lua` reads it."""
-    return {"kind": kind, "task": lease.task_id, "attempt": lease.attempt, "worker": lease.worker, **values}
+def operation(kind: str, lease: Lease, data: bytes | str = b"", more: int | str = 0) -> Operation:
+    """One write of a worker, as `write.lua` reads it; `more` is the charge of an emit, the status of a finish."""
+    return kind, lease.task_id, lease.attempt, lease.worker, data, more
+
+
+async def write(cell: Cell, operations: Iterable[Operation]) -> list[list[int]]:
+    """The outcome of each."""
+    return await cell.run("write", operations=list(chain.from_iterable(operations)))
 
 
 async def cancel(cell: Cell, task_id: str, *, by: str, reason: str) -> int:

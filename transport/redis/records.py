@@ -99,7 +99,7 @@ async def stats(cell: Cell, pools: Sequence[str]) -> list[PoolStats]:
 
 async def counters(cell: Cell) -> dict[str, int]:
     found = await cell.client.call("HGETALL", cell.keys.name("counters"))
-    return {name.decode(): int(value) for name, value in found.items()}
+    return {name.decode(): int(value) for name, value in zip(found[::2], found[1::2], strict=True)}
 
 
 async def now_ms(cell: Cell) -> int:

@@ -1,4 +1,4 @@
-"""The Lua scripts beside this file, each with the shared moves of `lib.lua` in front."""
+"""The Lua scripts beside this file, each between the shared moves of `lib.lua` and its `settle()`."""
 
 from __future__ import annotations
 
@@ -19,5 +19,6 @@ class Script:
 def script(name: str) -> Script:
     """The script as the server gets it."""
     folder = files(__package__ or "transport.redis") / "scripts"
-    source = f"{(folder / 'lib.lua').read_text()}\n{(folder / f'{name}.lua').read_text()}"
+    lib, body = ((folder / f"{part}.lua").read_text() for part in ("lib", name))
+    source = f"{lib}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

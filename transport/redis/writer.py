@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from envelope.messages import State
 
 from ..base import Lease, Ledger
 from ..errors import Fenced, TransportError
 from .cell import Cell
-from .queue import operation
+from .queue import Operation, operation, write
 
 # Few enough that the server works on one batch while the worker prepares the next (a third of 100 slots), and that no
 # script holds the server for more than a millisecond; many enough that round trips do not count.
@@ -20,7 +19,6 @@ MAX_OPERATIONS = 32
 # Bounds one request to the server; a single message is at most 1 MiB.
 MAX_BYTES = 4 * 1024 * 1024
 
-Operation = dict[str, Any]
 Waiting = tuple[Operation, "asyncio.Future[list[int]]"]
 
 
@@ -33,14 +31,14 @@ class Writer:
         self._sender: asyncio.Task[None] | None = None
 
     async def emit(self, lease: Lease, message: bytes, charge_microusd: int) -> Ledger:
-        _, spent, cap = await self._write("emit", lease, data=message, charge=charge_microusd)
+        _, spent, cap = await self._write("emit", lease, message, charge_microusd)
         return Ledger(spent, cap if cap >= 0 else None)
 
     async def checkpoint(self, lease: Lease, blob: str) -> None:
-        await self._write("checkpoint", lease, data=blob)
+        await self._write("checkpoint", lease, blob)
 
     async def finish(self, lease: Lease, status: State, message: bytes) -> None:
-        await self._write("finish", lease, data=message, status=status)
+        await self._write("finish", lease, message, status)
 
     async def give_back(self, lease: Lease) -> None:
         await self._write("give_back", lease)
@@ -49,9 +47,9 @@ class Writer:
         if self._sender:
             await self._sender
 
-    async def _write(self, kind: str, lease: Lease, **values: Any) -> list[int]:
+    async def _write(self, kind: str, lease: Lease, data: bytes | str = b"", more: int | str = 0) -> list[int]:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((operation(kind, lease, **values), future))
+        self._waiting.append((operation(kind, lease, data, more), future))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
         outcome = await future
@@ -71,12 +69,12 @@ class Writer:
         size_bytes = 0
         while self._waiting and len(batch) < MAX_OPERATIONS and size_bytes < MAX_BYTES:
             batch.append(self._waiting.popleft())
-            size_bytes += len(batch[-1][0].get("data", b""))
+            size_bytes += len(batch[-1][0][4])
         return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
         try:
-            outcomes = await self._cell.run("write", operations=[operation for operation, _ in batch])
+            outcomes = await write(self._cell, (operation for operation, _ in batch))
         except TransportError as error:
             for _, future in batch:
                 if not future.done():

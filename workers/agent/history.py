@@ -1,17 +1,18 @@
-"""A session's messages: how they begin, grow, and are mended after an interruption. Pure."""
+"""A session: how it begins, grows, is mended after an interruption, and ends. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from envelope.budget import Budget
+from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
 from ..llm.base import ChatMessage, Completed
 from .budget import with_turn_limit
 from .calls import Answered
-from .session import Session
+from .session import Outcome, Session
 
 CLOSING = (
     "This is your last turn, and no tools are left. Say what you did, with evidence, what you found, and what is still "
@@ -120,6 +121,16 @@ def final_text(session: Session) -> str:
         elif parts and message.content != CUT_OFF:
             break
     return "".join(reversed(parts))
+
+
+def finished(session: Session) -> Session:
+    return session.model_copy(update={"outcome": Outcome(text=final_text(session))})
+
+
+def failed(session: Session, code: ErrorCode, detail: str, hint: str = "") -> Session:
+    """Over, with an error; the model's last words are kept as what there is of an answer."""
+    outcome = Outcome(text=final_text(session), error=code, detail=detail, hint=hint)
+    return session.model_copy(update={"outcome": outcome})
 
 
 def _extended(session: Session, messages: Sequence[ChatMessage]) -> Session:

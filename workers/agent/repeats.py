@@ -15,8 +15,8 @@ ROUNDS = 3
 PERIODS = (1, 2)
 
 WARNING = (
-    "You made the same call {rounds} times with the same input; it will not tell you anything new. Try something else, "
-    "or say what stops you. One more repetition ends this task."
+    f"You made the same call {ROUNDS} times with the same input; it will not tell you anything new. Try something"
+    " else, or say what stops you. One more repetition ends this task."
 )
 
 
@@ -31,10 +31,6 @@ def circling(messages: Sequence[ChatMessage]) -> ToolCall | None:
     signatures = [_signature(call) for call in calls]
     found = any(_periodic(signatures[-period * ROUNDS :], period) for period in PERIODS)
     return calls[-1] if found else None
-
-
-def warning() -> str:
-    return WARNING.format(rounds=ROUNDS)
 
 
 def _periodic(tail: Sequence[str], period: int) -> bool:

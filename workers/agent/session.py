@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,21 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from envelope.budget import Budget, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
+from envelope.redaction import redact_known
 
 from ..llm.base import ChatMessage
 
 
-class Ending(StrEnum):
-    FINISHED = "finished"
-    FAILED = "failed"
-
-
 class Outcome(BaseModel):
-    """How the loop ended. `error` is None exactly when it finished."""
+    """How the loop ended: `error` is None when the model gave its answer."""
 
     model_config = ConfigDict(frozen=True)
 
-    ending: Ending
     text: str = ""
     error: ErrorCode | None = None
     detail: str = ""
@@ -32,8 +26,8 @@ class Outcome(BaseModel):
 
 
 class Session(BaseModel):
-    """Frozen: a step makes a new one. `changes` is the blob of the workspace's diff after the last turn that may have
-    written; None while nothing was."""
+    """Frozen: a step makes a new one. `changes` is the blob of the work's diff (see `task_sandbox.py`) after the last
+    turn that may have written; None while nothing was."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,7 +44,8 @@ class Session(BaseModel):
     outcome: Outcome | None = None
 
     def dump(self) -> bytes:
-        return self.model_dump_json().encode()
+        """For the blob store: a key of ours that a model or a tool came to say is not stored with it."""
+        return redact_known(self.model_dump_json()).encode()
 
     @classmethod
     def load(cls, data: bytes) -> Session:

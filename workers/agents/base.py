@@ -29,3 +29,6 @@ class Agent:
     tools: tuple[str, ...] = ("*",)  # the tools that are offered at all; wildcards
     auth_scope: Scope | None = None  # None: inherits its caller's
     prompt: str = ""
+    returns_patch: bool = True  # False: what it leaves in its workspace is litter
+    counts_tests: bool = False  # of a recipe: each command's tests are counted, and the tree they ran on is named
+    stops_at_failure: bool = True  # of a recipe: False when failures are what it is asked to find out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -15,6 +14,7 @@ from envelope.agents import AgentCard
 from envelope.scope import Scope
 
 from ..errors import BadAgent
+from ..hints import nearest
 from ..permissions.rules import Action, Rule, parse_rules
 from .base import Agent, Mode
 
@@ -40,6 +40,9 @@ class FrontMatter(BaseModel):
     fixed: Permission = Field(default_factory=dict[str, "Action | dict[str, Action]"])
     tools: tuple[str, ...] = ("*",)
     scope: Scope | None = None
+    returns_patch: bool = True
+    counts_tests: bool = False
+    stops_at_failure: bool = True
 
     @field_validator("fixed")
     @classmethod
@@ -54,7 +57,9 @@ def parse_agent(name: str, text: str) -> Agent:
     front, prompt = _split(name, text)
     unknown = [key for key in front if key not in FrontMatter.model_fields]
     if unknown:
-        raise BadAgent(f"agent {name!r} has an unknown key {unknown[0]!r}", hint=_nearest(unknown[0]))
+        raise BadAgent(
+            f"agent {name!r} has an unknown key {unknown[0]!r}", hint=nearest(unknown[0], FrontMatter.model_fields)
+        )
     try:
         matter = FrontMatter.model_validate(front)
     except ValidationError as e:
@@ -78,6 +83,9 @@ def parse_agent(name: str, text: str) -> Agent:
         tools=matter.tools,
         auth_scope=matter.scope,
         prompt=prompt,
+        returns_patch=matter.returns_patch,
+        counts_tests=matter.counts_tests,
+        stops_at_failure=matter.stops_at_failure,
     )
 
 
@@ -113,11 +121,6 @@ def _split(name: str, text: str) -> tuple[dict[str, Any], str]:
     if not isinstance(front, dict):
         raise BadAgent(f"the front matter of agent {name!r} is no map of keys", hint="write `key: value` lines")
     return {str(key): value for key, value in cast(dict[Any, Any], front).items()}, "\n".join(lines[end + 1 :]).strip()
-
-
-def _nearest(key: str) -> str:
-    near = difflib.get_close_matches(key, FrontMatter.model_fields, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(FrontMatter.model_fields)}"
 
 
 def _default_pool(rules: tuple[Rule, ...], scope: Scope | None) -> str:

@@ -12,6 +12,9 @@ from envelope.budget import Usage
 
 from .base import CallDelta, CallStarted, ChatMessage, Completed, ModelEvent, Reasoning, Text, ToolCall, ToolSpec
 
+# No tool takes more than a list of objects. What is much deeper overflows whoever walks through it.
+MAX_DEPTH = 32
+
 
 def messages_for(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return [_message(message) for message in messages]
@@ -35,9 +38,42 @@ def parsed(arguments: str) -> dict[str, Any] | None:
     """
     try:
         value: object = json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+    return cast(dict[str, Any], value) if isinstance(value, dict) and _travels(cast(object, value)) else None
+
+
+def mended(text: str) -> str:
+    """Text that can be encoded: JSON lets a provider send half a surrogate pair, which is no character.
+
+    >>> mended("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
+    True
+    """
+    return text if _is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _travels(value: object, room: int = MAX_DEPTH) -> bool:
+    """Does it fit into messages and sessions? Not all JSON does."""
+    match value:
+        case str():
+            return _is_text(value)
+        case int():
+            return -(2**63) <= value < 2**64
+        case dict():
+            inner = cast(dict[str, object], value)
+            return room > 0 and all(_is_text(key) and _travels(part, room - 1) for key, part in inner.items())
+        case list():
+            return room > 0 and all(_travels(part, room - 1) for part in cast(list[object], value))
+        case _:
+            return True
 
 
 @dataclass(slots=True)
@@ -57,17 +93,18 @@ class Assembly:
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
 
     def add_text(self, text: str) -> Iterator[ModelEvent]:
-        if text:
+        if text := mended(text):
             self._text.append(text)
             yield Text(text)
 
     def add_reasoning(self, text: str) -> Iterator[ModelEvent]:
-        if text:
+        if text := mended(text):
             self._reasoning.append(text)
             yield Reasoning(text)
 
     def add_call(self, index: int, call_id: str, name: str, arguments: str) -> Iterator[ModelEvent]:
         """A piece of a call. Some providers number every call 0, so a new id at an old index is a new call, too."""
+        call_id, name, arguments = map(mended, (call_id, name, arguments))
         call = self._at.get(index)
         if call is None or (call_id and call_id != call.id):
             # Some local servers send no ids; answers must find their calls all the same.

@@ -1,8 +1,7 @@
-"""What a model call costs: the operator's table first, then the public list. Money is integer micro-dollars."""
+"""What a model call costs. Money is integer micro-dollars."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from envelope.budget import Usage
@@ -17,13 +16,6 @@ class Price:
     input_microusd: int
     output_microusd: int
     cached_microusd: int | None = None  # None: cached tokens cost as much as others
-
-
-async def price_of(
-    model: str, table: Mapping[str, Price], listed: Callable[[str], Awaitable[Price | None]]
-) -> Price | None:
-    """The model's price. None: nobody knows it, and a task with a cost cap must not call it."""
-    return table[model] if model in table else await listed(model)
 
 
 def cost_microusd(price: Price, usage: Usage) -> int:

@@ -47,10 +47,10 @@ class Guard:
             return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted})")
         if evaluate(self.fixed, permission, [pattern]).action is Action.DENY:
             return Denied(f"not allowed: this agent never uses {permission} on {pattern!r}")
-        return _told(evaluate(self.rules, permission, [pattern]), permission)
+        return _denial(evaluate(self.rules, permission, [pattern]), permission)
 
 
-def _told(decision: Decision, permission: str) -> Denied | None:
+def _denial(decision: Decision, permission: str) -> Denied | None:
     match decision.action:
         case Action.ALLOW:
             return None

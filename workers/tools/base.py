@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from envelope.messages import TaskResult
@@ -12,14 +12,13 @@ from sandbox.base import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What the model gets back (`content`), and what people see (`title`, `metadata`).
+    """What the model gets back (`content`), and what people see (`title`).
 
     `is_error` marks a call that did not do what it was asked to; a command's non-zero exit code is no such error.
     """
 
     content: str
     title: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_error: bool = False
 
 
@@ -48,7 +47,7 @@ class Children(Protocol):
         ...
 
 
-OpenSandbox = Callable[[], Awaitable[Sandbox]]
+GetSandbox = Callable[[], Awaitable[Sandbox]]
 
 
 @dataclass(slots=True)
@@ -59,7 +58,7 @@ class ToolContext:
     is not there, or has another content by now, are refused. It is part of the session and survives a restart.
     """
 
-    sandbox: OpenSandbox
+    sandbox: GetSandbox
     children: Children
     read_digests: dict[str, str]
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
@@ -69,7 +68,6 @@ class Tool(Protocol):
     name: str
     description: str
     parameters: dict[str, Any]
-    writes: bool  # may change the workspace
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         """What permission must be asked for, before anything runs. Paths relative to the workspace."""

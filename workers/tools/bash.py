@@ -34,7 +34,6 @@ class Bash:
         workdir=text(f"directory to run in (default {WORKSPACE})"),
         description=text("what it does, in five to ten words"),
     )
-    writes = True
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         """Each simple command by its text. What is more than a list of them is judged whole, and asks."""
@@ -55,11 +54,10 @@ class Bash:
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
         ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000))
-        metadata = {"exit_code": ended.exit_code, "timed_out": ended.timed_out, "duration_s": ended.duration_s}
-        return ToolResult(await _told(sandbox, call_id, ended, timeout_ms), self.title(arguments), metadata)
+        return ToolResult(await _output_text(sandbox, call_id, ended, timeout_ms), self.title(arguments))
 
 
-async def _told(sandbox: Sandbox, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
+async def _output_text(sandbox: Sandbox, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
     output = ended.output.decode("utf-8", "replace").rstrip("\n")
     cut = truncate(output, keep="tail")
     parts = [cut.text or "(no output)"]

@@ -27,7 +27,6 @@ class Edit:
         newString=text("what to put in its place"),
         replaceAll=flag("replace every occurrence (default false)"),
     )
-    writes = True
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         return path_targets("edit", arguments["filePath"])

@@ -23,7 +23,6 @@ class Glob:
     parameters = parameters(
         ["pattern"], pattern=text("the glob"), path=text(f"absolute path of the directory (default {WORKSPACE})")
     )
-    writes = False
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         return [*outside(arguments.get("path", WORKSPACE)), Target("glob", arguments["pattern"])]
@@ -38,5 +37,4 @@ class Glob:
         return ToolResult(
             "\n".join(lines) or "No files found.",
             title=self.title(arguments),
-            metadata={"count": len(paths), "truncated": more},
         )

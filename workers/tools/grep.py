@@ -28,7 +28,6 @@ class Grep:
         path=text(f"absolute path of a directory or file (default {WORKSPACE})"),
         include=text("only files whose name matches this glob, such as `*.py`"),
     )
-    writes = False
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         return [*outside(arguments.get("path", WORKSPACE)), Target("grep", arguments["pattern"])]
@@ -43,7 +42,6 @@ class Grep:
         return ToolResult(
             grouped(matches, more=more),
             title=self.title(arguments),
-            metadata={"count": len(matches), "truncated": more},
         )
 
 

@@ -19,7 +19,6 @@ class ListDirectory:
     name = "list"
     description = f"List a directory, sorted by name; directories end in `/`. At most {MAX_ENTRIES} entries."
     parameters = parameters([], path=text(f"absolute path of the directory (default {WORKSPACE})"))
-    writes = False
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         path = arguments.get("path", WORKSPACE)

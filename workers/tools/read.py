@@ -30,7 +30,6 @@ class Read:
         offset=count("first line, counted from 1"),
         limit=count(f"number of lines (default {MAX_LINES})"),
     )
-    writes = False
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         return path_targets("read", arguments["filePath"])

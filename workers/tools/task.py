@@ -21,7 +21,6 @@ class Task:
         prompt=text("all that the subagent needs to know, and what to answer"),
         subagent_type=text("the agent to start"),
     )
-    writes = True  # what a subagent changed is put onto the workspace
 
     def __init__(self, catalogue: Mapping[str, str]) -> None:
         """`catalogue`: name → description of the agents that may be started."""
@@ -46,14 +45,13 @@ class Task:
         if result.patch and result.patch.files:
             context.may_have_written = True
         return ToolResult(
-            told(result),
+            result_text(result),
             title=self.title(arguments),
-            metadata={"task_id": result.task_id, "state": result.status, "resume_token": result.resume_token},
             is_error=result.status is not State.COMPLETED or bool(result.errors),
         )
 
 
-def told(result: TaskResult) -> str:
+def result_text(result: TaskResult) -> str:
     """A child's ending in words for the model: its answer, what it changed, and what went wrong."""
     parts = [f'<task id="{result.task_id}" state="{result.status}">']
     if result.output.text:

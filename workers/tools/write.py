@@ -21,7 +21,6 @@ class Write:
     parameters = parameters(
         ["filePath", "content"], filePath=text("absolute path of the file"), content=text("its whole new content")
     )
-    writes = True
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         return path_targets("edit", arguments["filePath"])

@@ -1,5 +1,6 @@
--- In front of every script: keys, the server's time, and the few moves that all scripts are made of.
--- A script takes the cell's prefix as its only key and one msgpack blob of arguments.
+-- In front of every script: keys, the server's time, and the few moves that all scripts are made of. (`script.py` puts
+-- the script into a function, and calls `settle` after it.) A script takes the
+-- cell's prefix as its only key and one msgpack blob of arguments.
 
 local PREFIX = KEYS[1]
 local A = cmsgpack.unpack(ARGV[1])
@@ -7,6 +8,9 @@ local call = redis.call
 
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- What this script has done, for `settle`.
+local ended, pools = {}, {}
 
 local LIVE = {pending = true, running = true, waiting = true}
 -- What the queue itself says when it ends a task; a test compares the codes with envelope/errors.py.
@@ -24,11 +28,13 @@ local function key(name, id) return PREFIX .. ':' .. name .. ':' .. id end
 local function cell(name) return PREFIX .. ':' .. name end
 local function count(name) call('HINCRBY', cell('counters'), name, 1) end
 
-local function load_task(id)
-  local values = call('HMGET', key('task', id), unpack(FIELDS))
+-- `fields` for those who need few of them, or others; `trace` always leads.
+local function load_task(id, fields)
+  fields = fields or FIELDS
+  local values = call('HMGET', key('task', id), unpack(fields))
   if not values[1] then return nil end
   local task = {id = id}
-  for i, name in ipairs(FIELDS) do task[name] = values[i] end
+  for i, name in ipairs(fields) do task[name] = values[i] end
   task.attempt = tonumber(task.attempt)
   task.expires = tonumber(task.expires)
   return task
@@ -62,14 +68,25 @@ local function wake(worker)
   call('EXPIRE', name, 60)
 end
 
+-- A pool's figures: read once, written once, by `settle`.
+local function pool_of(name)
+  if not pools[name] then
+    local found = call('HMGET', key('pool', name), 'vtime', 'ready')
+    local vtime, ready = tonumber(found[1] or 0), tonumber(found[2] or 0)
+    pools[name] = {vtime = vtime, ready = ready, stored_vtime = vtime, stored_ready = ready}
+  end
+  return pools[name]
+end
+
 -- One place in line: at the flow's tail, or at its head for a task that has waited before. Each new flow comes a
 -- little later than the one before, so that flows of a single task start in the order in which they came.
+-- A flow goes by the whole name of its list: longer than 64 bytes, so that Redis keeps the flows in a skip list. In its
+-- compact form for short members each move among 100 flows costs five times as much.
 local function enqueue(push, task)
-  local pool = key('pool', task.pool)
-  local due = tonumber(call('HGET', pool, 'vtime') or 0) + A.tick
-  call(push, key('flow', task.pool .. ':' .. task.flow), task.id)
-  if call('ZADD', key('flows', task.pool), 'NX', due, task.flow) == 1 then call('HSET', pool, 'vtime', due) end
-  call('HINCRBY', pool, 'ready', 1)
+  local pool, flow = pool_of(task.pool), key('flow', task.pool .. ':' .. task.flow)
+  call(push, flow, task.id)
+  if call('ZADD', key('flows', task.pool), 'NX', pool.vtime + A.tick, flow) == 1 then pool.vtime = pool.vtime + A.tick end
+  pool.ready = pool.ready + 1
 end
 
 local function requeue(task, reason)
@@ -80,19 +97,19 @@ local function requeue(task, reason)
   ring(task.pool)
 end
 
--- The one terminal move of one task.
-local function close(task, status, result)
-  call('HSET', key('task', task.id), 'state', status, 'finished', now, 'result', result)
+-- The one terminal move of one task; `by`: the worker that made it, if it was one.
+local function close(task, status, result, by)
+  call('HSET', key('task', task.id), 'state', status, 'finished', now, 'result', result, 'ended_by', by or '')
   call('PEXPIRE', key('task', task.id), A.retention_ms)
-  call('ZREM', cell('deadlines'), task.id)
   if task.state == 'running' then
     call('ZREM', key('leases', task.pool), task.id)
   elseif task.state == 'pending' then
-    call('HINCRBY', key('pool', task.pool), 'ready', -1)
+    local pool = pool_of(task.pool)
+    pool.ready = pool.ready - 1
   end
   if task.parent then call('SREM', key('children', task.parent), task.id) end
   append(task.trace, result)
-  call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 't', task.id)
+  ended[#ended + 1] = task.id
   if task.root then
     call('HSET', key('trace', task.trace), 'ended', now)
     for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, task.trace), A.retention_ms) end
@@ -175,4 +192,22 @@ local function reap_deadlines()
     end
   end
   return #ids
+end
+
+-- `call` with any number of values: Lua hands over about 8,000 at once.
+local function call_many(command, name, values)
+  for at = 1, #values, 1000 do call(command, name, unpack(values, at, math.min(at + 999, #values))) end
+end
+
+-- What is cheaper once for a script than once for a task.
+local function settle()
+  for name, pool in pairs(pools) do
+    if pool.vtime ~= pool.stored_vtime or pool.ready ~= pool.stored_ready then
+      call('HSET', key('pool', name), 'vtime', pool.vtime, 'ready', pool.ready)
+    end
+  end
+  if #ended > 0 then
+    call_many('ZREM', cell('deadlines'), ended)
+    call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
+  end
 end

@@ -3,7 +3,7 @@
 local function oldest_ready(pool)
   local oldest = now
   for _, flow in ipairs(call('ZRANGE', key('flows', pool), 0, 99)) do
-    local id = call('LINDEX', key('flow', pool .. ':' .. flow), 0)
+    local id = call('LINDEX', flow, 0)
     local task = id and load_task(id)
     if task and task.state == 'pending' then oldest = math.min(oldest, tonumber(task.accepted)) end
   end

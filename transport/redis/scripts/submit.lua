@@ -25,41 +25,47 @@ for i, request in ipairs(A.requests) do
   expires_of[request.task] = expires
 end
 
+local deadlines, roots = {}, {}
+
 local function accept(request, expires)
-  local name = key('task', request.task)
-  local task = {id = request.task, pool = request.pool, flow = request.flow}
-  call('HSET', name, 'trace', request.trace, 'pool', request.pool, 'flow', request.flow, 'state', 'pending',
-       'attempt', 0, 'accepted', now, 'expires', expires, 'agent', request.agent, 'envelope', request.envelope)
-  if #request.more > 0 then call('HSET', name, unpack(request.more)) end
-  if request.parent then call('HSET', name, 'parent', request.parent) end
-  if call('HSETNX', key('trace', request.trace), 'root', request.task) == 1 then
-    call('HSET', name, 'root', 1)
-    if request.cap then call('HSET', key('trace', request.trace), 'cap', request.cap) end
-    call('LPUSH', cell('roots'), request.task)
+  local name, record = key('task', request.task), request.more
+  if request.parent then
+    record[#record + 1], record[#record + 2] = 'parent', request.parent
+    call('SADD', key('children', request.parent), request.task)
   end
+  if call('HSETNX', key('trace', request.trace), 'root', request.task) == 1 then
+    record[#record + 1], record[#record + 2] = 'root', 1
+    if request.cap then call('HSET', key('trace', request.trace), 'cap', request.cap) end
+    roots[#roots + 1] = request.task
+  end
+  call('HSET', name, 'trace', request.trace, 'pool', request.pool, 'flow', request.flow, 'state', 'pending',
+       'attempt', 0, 'accepted', now, 'expires', expires, 'agent', request.agent, 'envelope', request.envelope,
+       unpack(record))
   call('RPUSH', key('tasks', request.trace), request.task)
-  if request.parent then call('SADD', key('children', request.parent), request.task) end
   if request.once then
     call('SET', key('once', request.once), request.task .. request.trace, 'PX', A.idempotency_ms)
   end
-  call('ZADD', cell('deadlines'), expires, request.task)
-  enqueue('RPUSH', task)
+  deadlines[#deadlines + 1] = expires
+  deadlines[#deadlines + 1] = request.task
+  enqueue('RPUSH', {id = request.task, pool = request.pool, flow = request.flow})
 end
 
-local handles, pools = {1}, {}
+local handles, rung = {1}, {}
 for i, request in ipairs(A.requests) do
   local first = first_of(request)
   if first then
     handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
   else
     accept(request, expiry[i])
-    pools[request.pool] = true
+    rung[request.pool] = true
     handles[i + 1] = {request.task, request.trace}
   end
 end
-for pool in pairs(pools) do
+for pool in pairs(rung) do
   call('SADD', cell('pools'), pool)
   ring(pool)
 end
-call('LTRIM', cell('roots'), 0, 9999)
+call_many('ZADD', cell('deadlines'), deadlines)
+call_many('LPUSH', cell('roots'), roots)
+if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
 return handles

@@ -1,8 +1,13 @@
--- Writes of workers, in the order given, each under its lease. Returns one outcome each: {1, ...} or {0} when fenced.
+-- Writes of workers, in the order given, each under its lease: kind, task, attempt, worker, data and one thing more.
+-- Returns one outcome each: {1, ...} or {0} when fenced.
 
-local function held(op)
-  local task = load_task(op.task)
-  if task and task.state == 'running' and task.attempt == op.attempt and task.worker == op.worker then return task end
+-- What an operation must know of its task; all there is when it does not say.
+local HELD = {'trace', 'state', 'attempt', 'worker'}
+local NEEDS = {emit = HELD, checkpoint = HELD, finish = {'trace', 'state', 'attempt', 'worker', 'pool', 'parent', 'root'}}
+
+local function held(kind, id, attempt, worker)
+  local task = load_task(id, NEEDS[kind])
+  if task and task.state == 'running' and task.attempt == attempt and task.worker == worker then return task end
 end
 
 local function ledger(trace)
@@ -12,28 +17,27 @@ end
 
 local DO = {}
 
-function DO.emit(task, op)
-  append(task.trace, op.data)
-  if op.charge > 0 then
-    call('HINCRBY', key('trace', task.trace), 'spent', op.charge)
-    call('HINCRBY', key('task', task.id), 'spent', op.charge)
+function DO.emit(task, message, charge)
+  append(task.trace, message)
+  if charge > 0 then
+    call('HINCRBY', key('trace', task.trace), 'spent', charge)
+    call('HINCRBY', key('task', task.id), 'spent', charge)
   end
   return ledger(task.trace)
 end
 
-function DO.checkpoint(task, op)
-  call('HSET', key('task', task.id), 'checkpoint', op.data)
+function DO.checkpoint(task, blob)
+  call('HSET', key('task', task.id), 'checkpoint', blob)
   return {1}
 end
 
-function DO.finish(task, op)
+function DO.finish(task, message, status)
   stop_children(task)
-  call('HSET', key('task', task.id), 'ended_by', op.worker)
-  close(task, op.status, op.data)
+  close(task, status, message, task.worker)
   return {1}
 end
 
-function DO.give_back(task, op)
+function DO.give_back(task)
   if task.cancel then
     finish_by_queue(task, 'cancelled', task.cancel)
   else
@@ -43,22 +47,23 @@ function DO.give_back(task, op)
 end
 
 -- The answer to a finish may be lost on its way: the same one again is no other's.
-local function repeated(op)
-  if op.kind ~= 'finish' then return false end
-  local last = call('HMGET', key('task', op.task), 'attempt', 'ended_by')
-  return last[2] == op.worker and tonumber(last[1]) == op.attempt
+local function repeated(kind, id, attempt, worker)
+  if kind ~= 'finish' then return false end
+  local last = call('HMGET', key('task', id), 'attempt', 'ended_by')
+  return last[2] == worker and tonumber(last[1]) == attempt
 end
 
-local outcomes = {}
-for i, op in ipairs(A.operations) do
-  local task = held(op)
+-- One flat list, because a table for each operation costs more than what is in it.
+local outcomes, ops = {}, A.operations
+for at = 1, #ops, 6 do
+  local kind, id, attempt, worker = ops[at], ops[at + 1], ops[at + 2], ops[at + 3]
+  local task, outcome = held(kind, id, attempt, worker), {1}
   if task then
-    outcomes[i] = DO[op.kind](task, op)
-  elseif repeated(op) then
-    outcomes[i] = {1}
-  else
+    outcome = DO[kind](task, ops[at + 4], ops[at + 5])
+  elseif not repeated(kind, id, attempt, worker) then
     count('fenced_writes')
-    outcomes[i] = {0}
+    outcome = {0}
   end
+  outcomes[#outcomes + 1] = outcome
 end
 return outcomes

@@ -1,0 +1,61 @@
+"""What a recipe task is given in `input.params`, and what it gives back in `output.structured`.
+
+Recipes run fixed commands in a sandbox, without a model; the gate's `verify` is one that counts tests.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from .messages import MAX_DEADLINE_MS
+from .wire import Wire
+
+Command = Annotated[str, Field(min_length=1)]
+
+
+class RecipeParams(Wire):
+    """A command succeeds when its exit code is among `ok_exit_codes`. Unknown keys are refused: people write these."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commands: Annotated[tuple[Command, ...], Field(min_length=1)]
+    ok_exit_codes: tuple[int, ...] = (0,)
+    # of each command; by default enough for the whole test-suite of a large project
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] = 1800.0
+
+
+class TestCounts(Wire):
+    """What a test runner said of itself; `total` are all tests that were selected."""
+
+    __test__: ClassVar[bool] = False  # no test class, whatever pytest makes of its name
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+    total: int = 0
+
+    @property
+    def ran(self) -> int:
+        """Skipped tests prove nothing, so they do not count."""
+        return self.passed + self.failed + self.errors
+
+
+class RecipeStep(Wire):
+    """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted."""
+
+    command: str
+    exit_code: int | None = None
+    timed_out: bool = False
+    duration_ms: int = 0
+    output_tail: str = ""
+    tests: TestCounts | None = None
+
+
+class RecipeOutput(Wire):
+    """`tree` is git's id of the files that the commands were run on (of a `verify` task only)."""
+
+    steps: tuple[RecipeStep, ...]
+    tree: str = ""

@@ -1,0 +1,156 @@
+"""One repository of a batch, from its shards to a verdict. What goes wrong here is reported, and stops no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from envelope.budget import Budget
+from envelope.errors import ErrorCode
+from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
+from repo.errors import RepoError
+from repo.mirror import Mirror
+
+from ..driver import Driver, Ended, Work
+from ..errors import TaskFailed
+from ..gate import NO_GATE, Gate, Proof
+from ..judgement import Run
+from ..repositories import attach_bundle, reference
+from ..submit import VERIFY, RepositoryInput
+from .merge import MergeOutcome, merge_shards
+from .report import RepositoryReport
+from .shards import Shard, shard_request
+from .spec import BatchSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryRun:
+    given: RepositoryInput
+    mirror: Mirror
+    shards: list[Shard]
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryOutcome:
+    """The first error is the gravest."""
+
+    report: RepositoryReport
+    bundle: Attachment | None = None
+    errors: tuple[ErrorInfo, ...] = ()
+
+
+async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget) -> RepositoryOutcome:
+    """Shards and the gate on the base side by side, then the merge, then the gate on what it made."""
+    gate = _gate(driver, spec, run)
+    try:
+        endings, before = await _do_shards(driver, spec, run, share, gate)
+        return await _conclude(driver, spec, run, gate, endings, before)
+    except TaskFailed as e:
+        return _stuck(run, e.error)
+    except RepoError as e:
+        return _stuck(run, ErrorInfo.of(ErrorCode.REPOSITORY, f"{run.given.name}: {e}", e.hint))
+
+
+def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
+    if spec.gate is None:
+        return None
+    workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
+    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name)
+
+
+def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
+    given = run.given
+    report = RepositoryReport(
+        name=given.name, base=given.base, commit=given.base, reason=error.message, hint=error.hint
+    )
+    return RepositoryOutcome(report, errors=(error,))
+
+
+async def _do_shards(
+    driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget, gate: Gate | None
+) -> tuple[dict[str, Ended], Run | None]:
+    deadline_ms = min(driver.remaining_ms, spec.limits.shard_deadline_ms(driver.remaining_ms))
+    works: list[Work] = []
+    for shard in run.shards:
+        request = shard_request(shard, spec, run.given, driver=driver.request, budget=share, deadline_ms=deadline_ms)
+        works.append(Work(shard.key, request, shard.key))
+    if gate is not None:
+        works.append(gate.before())
+    endings: dict[str, Ended] = {}
+    before: Run | None = None
+    async with aclosing(driver.run(works)) as ends:
+        async for ended in ends:
+            if gate is not None and ended.work.request.agent == VERIFY:
+                before = await gate.read("before", ended.result)
+            else:
+                endings[ended.work.key] = ended
+    return endings, before
+
+
+async def _conclude(
+    driver: Driver,
+    spec: BatchSpec,
+    run: RepositoryRun,
+    gate: Gate | None,
+    endings: Mapping[str, Ended],
+    before: Run | None,
+) -> RepositoryOutcome:
+    given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
+    merged = await merge_shards(mirror, blobs, given.base, endings, batch=spec.name)
+    await driver.report(*merged.steps)
+    for step in merged.steps:
+        driver.context.metrics.count_merge(step)
+    patch, bundle = None, None
+    if merged.commit != given.base:
+        patch = await reference(mirror, blobs, given.base, merged.commit)
+        bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle")
+    proof = NO_GATE
+    if gate is not None and before is not None:
+        tree = await mirror.tree(merged.commit)
+        proof = await gate.prove(before, changes=patch.diff if patch else None, tree=tree)
+    report = _report(run, merged, patch, bundle, proof)
+    gate_failed = gate is not None and patch is not None and not report.verified
+    return RepositoryOutcome(report, bundle, (*_gate_errors(report, gate_failed), *_shard_errors(report)))
+
+
+def _report(
+    run: RepositoryRun, merged: MergeOutcome, patch: PatchRef | None, bundle: Attachment | None, proof: Proof
+) -> RepositoryReport:
+    return RepositoryReport.of(
+        merged.shards,
+        name=run.given.name,
+        base=run.given.base,
+        commit=merged.commit,
+        bundle=bundle.name if bundle else "",
+        patch=patch,
+        verified=proof.judgement.verified,
+        reason=proof.judgement.reason,
+        hint=proof.judgement.hint,
+        before=proof.before,
+        after=proof.after,
+        collisions=merged.collisions,
+    )
+
+
+def _gate_errors(report: RepositoryReport, failed: bool) -> list[ErrorInfo]:
+    if not failed:
+        return []
+    return [ErrorInfo.of(ErrorCode.GATE_FAILED, f"{report.name}: {report.reason}", report.hint)]
+
+
+def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:
+    """Collisions, then shards without an acceptable patch; if no shard has one, the first one's own error."""
+    errors: list[ErrorInfo] = []
+    if report.collisions:
+        first, counts = report.collisions[0], f"{len(report.collisions)} of {len(report.shards)}"
+        where = f"{first.key} with {', '.join(first.with_keys) or 'the base'} in {', '.join(first.paths)}"
+        message = f"{report.name}: {counts} patches collide with earlier ones; {where}"
+        errors.append(ErrorInfo.of(ErrorCode.COLLISION, message, "run the batch again on top of what landed"))
+    lost = [shard for shard in report.shards if shard.outcome in ("failed", "set_aside")]
+    if lost:
+        alone = len(lost) == len(report.shards)
+        code = ErrorCode(lost[0].code or ErrorCode.INTERNAL) if alone else ErrorCode.PARTIAL
+        message = f"{report.name}: {len(lost)} of {len(report.shards)} shards failed; {lost[0].key}: {lost[0].detail}"
+        errors.append(ErrorInfo.of(code, message, f"see the first one: muster task show {lost[0].task_id}"))
+    return errors

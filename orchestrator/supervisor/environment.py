@@ -1,0 +1,37 @@
+"""The environment that the fleet's programs are given, and how to see that it is not the caller's any more."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from ..settings import Settings
+
+PREFIX = "MUSTER_"
+# Not handed on: one port cannot serve several processes (each takes a free one), and workers read their own table.
+WITHHELD = frozenset({"metrics_port", "workers"})
+
+
+def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with every setting that was given by hand spelt out, so that children decide nothing anew."""
+    names = (settings.model_fields_set | {"state_dir", "fleet"}) - WITHHELD
+    given = {name: value for name in sorted(names) if (value := getattr(settings, name)) is not None}
+    withheld = {f"{PREFIX}{name.upper()}" for name in WITHHELD}
+    kept = {name: value for name, value in environ.items() if name not in withheld}
+    return {**kept, **{f"{PREFIX}{name.upper()}": _spelt(value) for name, value in given.items()}}
+
+
+def fingerprint(settings: Settings, environ: Mapping[str, str]) -> str:
+    """A digest of all that decides how a fleet behaves: our version and settings, and what only its workers read."""
+    ours = settings.model_dump(mode="json") | {"workers": settings.workers}
+    known = {f"{PREFIX}{name.upper()}" for name in type(settings).model_fields}
+    theirs = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in known}
+    return hashlib.sha256(
+        json.dumps([version("muster"), ours, theirs], sort_keys=True, default=str).encode()
+    ).hexdigest()[:16]
+
+
+def _spelt(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else str(value)

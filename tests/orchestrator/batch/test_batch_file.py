@@ -1,0 +1,161 @@
+"""Batch files: what they may say, and how what is wrong is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.budget import Budget
+from orchestrator.batch.file import load_batch, parse_batch
+from orchestrator.batch.shards import WHOLE, shard_request, shards_of
+from orchestrator.batch.spec import Shards
+from orchestrator.errors import BadBatchFile, BadInput
+from orchestrator.submit import RepositoryInput, batch_request
+
+GOOD = """\
+name = "modernise"
+[[repositories]]
+path = "."
+[shards]
+glob = "src/*.py"
+[[steps]]
+recipe = ["fix {path}", "echo {path} {other}"]
+ok_exit_codes = [0, 1]
+[gate]
+commands = ["python -m pytest -q"]
+[publish]
+branch = "muster/modernise"
+"""
+REPOSITORY = RepositoryInput(name="demo", bundle=f"sha256:{'0' * 64}", base="0" * 40)
+
+
+def test_toml_and_yaml_say_the_same():
+    as_yaml = """
+name: modernise
+repositories: [{path: .}]
+shards: {glob: "src/*.py"}
+steps: [{recipe: ["fix {path}", "echo {path} {other}"], ok_exit_codes: [0, 1]}]
+gate: {commands: ["python -m pytest -q"]}
+publish: {branch: muster/modernise}
+"""
+    assert parse_batch(as_yaml, name="b.yaml") == parse_batch(GOOD, name="b.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        (("glob =", "globb ="), "b.toml:5: unknown key 'shards.globb'", "did you mean 'glob'?"),
+        (("[publish]", "[publisch]"), "b.toml:11: unknown key 'publisch'", "did you mean 'publish'?"),
+        (("ok_exit_codes", "ok_exitcodes"), "b.toml:8: unknown key 'steps[0].ok_exitcodes'", "'ok_exit_codes'?"),
+        (('glob = "src/*.py"', 'glob = ""'), "b.toml:5: shards.glob: String should have at least 1", ""),
+        (('glob = "src/*.py"', ""), "b.toml:4: shards: say either `glob` or `whole = true`", ""),
+        (("muster/modernise", "no..way"), "b.toml:12: publish.branch: 'no..way' is not a valid branch name", ""),
+        (("muster/modernise", "-rf"), "'-rf' is not a valid branch name", ""),
+        (('"modernise"', '"a/b"'), "b.toml:1: name: use letters", ""),
+        (("recipe = [", "agent = ["), "steps[0].agent: Input should be a valid string", ""),
+        (('name = "modernise"\n', ""), "name: Field required", ""),
+        (("[[steps]]", "[[steps"), "b.toml is not TOML", ""),
+    ],
+)
+def test_a_mistake_is_told_with_file_line_and_field(change, message, hint):
+    with pytest.raises(BadBatchFile) as caught:
+        parse_batch(GOOD.replace(*change), name="b.toml")
+
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_yaml_mistakes_are_one_sentence():
+    with pytest.raises(BadBatchFile, match=r"b\.yml is not YAML: .*line 1"):
+        parse_batch("name: [", name="b.yml")
+
+
+def test_yaml_builds_no_objects():
+    with pytest.raises(BadBatchFile, match="is not YAML"):
+        parse_batch("name: !!python/object/apply:os.system ['true']", name="b.yaml")
+
+
+@pytest.mark.parametrize("name", ["batch.json", "batch"])
+def test_other_suffixes_are_refused(name):
+    with pytest.raises(BadBatchFile, match="unknown suffix"):
+        parse_batch(GOOD, name=name)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(BadBatchFile, match=r"none\.toml cannot be read: No such file"):
+        load_batch(tmp_path / "none.toml")
+
+
+def test_an_agent_step_stands_alone():
+    mixed = GOOD + '[[steps]]\nagent = "build"\nprompt = "go on"\n'
+
+    with pytest.raises(BadBatchFile, match="several steps can only be recipes"):
+        parse_batch(mixed, name="b.toml")
+
+
+FILES = ["a.py", "src/a.py", "src/b.txt", "src/deep/c.py", "src/[odd].py", "tests/test_a.py"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "matched"),
+    [
+        ("*.py", ["a.py"]),
+        ("src/*.py", ["src/[odd].py", "src/a.py"]),
+        ("./src/?.py", ["src/a.py"]),
+        ("src/**/*.py", ["src/[odd].py", "src/a.py", "src/deep/c.py"]),
+        ("**/*.py", ["a.py", "src/[odd].py", "src/a.py", "src/deep/c.py", "tests/test_a.py"]),
+        ("src/**", ["src/[odd].py", "src/a.py", "src/b.txt", "src/deep/c.py"]),
+        ("src/[ab].*", ["src/a.py", "src/b.txt"]),
+        ("src/[!a].*", ["src/b.txt"]),
+        ("src/[[]odd].py", ["src/[odd].py"]),
+    ],
+)
+def test_globs_are_a_shells(glob, matched):
+    assert [shard.key for shard in shards_of(FILES, Shards(glob=glob), max_shards=9, name="demo")] == matched
+
+
+def test_excluded_files_are_no_shards():
+    shards = Shards(glob="**/*.py", exclude=("tests/**", "src/deep/*"))
+
+    assert [shard.key for shard in shards_of(FILES, shards, max_shards=9, name="demo")] == [
+        "a.py",
+        "src/[odd].py",
+        "src/a.py",
+    ]
+
+
+def test_a_whole_repository_is_one_shard():
+    [shard] = shards_of(FILES, Shards(whole=True), max_shards=9, name="demo")
+
+    assert (shard.key, shard.edits) == (WHOLE, "edit:**")
+
+
+def test_too_many_shards_are_refused():
+    with pytest.raises(BadInput, match="makes 5 shards of demo, over the limit of 4"):
+        shards_of(FILES, Shards(glob="**/*.py"), max_shards=4, name="demo")
+
+
+def shard(keep_settings, path: str, text: str = GOOD):
+    spec = parse_batch(text, name="b.toml")
+    driver = batch_request(spec, [REPOSITORY], settings=keep_settings)
+    [shard] = shards_of([path], Shards(glob="**"), max_shards=1, name="demo")
+    return shard_request(shard, spec, REPOSITORY, driver=driver, budget=Budget(), deadline_ms=1_000)
+
+
+def test_a_path_reaches_the_shell_as_one_word(keep_settings):
+    task = shard(keep_settings, "src/a b; rm -rf $HOME.py")
+
+    assert task.input.params["commands"] == [
+        "fix 'src/a b; rm -rf $HOME.py'",
+        "echo 'src/a b; rm -rf $HOME.py' {other}",
+    ]
+    assert task.input.params["ok_exit_codes"] == [0, 1]
+
+
+def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
+    key = shard(keep_settings, "src/a.py").idempotency_key
+
+    assert shard(keep_settings, "src/a.py").idempotency_key == key
+    assert shard(keep_settings, "src/b.py").idempotency_key != key
+    assert shard(keep_settings, "src/a.py", GOOD.replace("fix", "mend")).idempotency_key != key
+    assert shard(keep_settings, "src/a.py", GOOD.replace("pytest", "unittest")).idempotency_key == key

@@ -1,0 +1,195 @@
+"""The Python client, the catalogue and the settings, as their users meet them."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.agents import AgentCard, WorkerCard
+from envelope.lifecycle import State
+from orchestrator.catalogue import agent_named, require_pools
+from orchestrator.errors import BadSettings, UnknownName
+from orchestrator.settings import load_settings
+from orchestrator.submit import task_request
+from transport.errors import NotFound
+
+FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000, "auth_scope": ()}
+CARDS = [
+    WorkerCard(
+        worker="w1",
+        pool="build",
+        slots=1,
+        agents=(
+            AgentCard(name="build", mode="primary", pool="build"),
+            AgentCard(name="explore", mode="subagent", pool="explore"),
+            AgentCard(name="verify", mode="recipe", pool="build", hidden=True),
+        ),
+    )
+]
+
+
+@pytest.fixture
+def writing(any_stage):
+    async def where() -> dict:
+        given = await any_stage.repository({"a.py": "old\n"})
+        return {**FIELDS, "auth_scope": ("edit:**",), "workspace": {"bundle": given.bundle, "base": given.base}}
+
+    return where
+
+
+async def test_results_are_gathered_in_the_order_of_the_handles(any_stage, writing):
+    requests = [task_request(**await writing(), prompt=str(number)) for number in range(5)]
+    handles = await any_stage.muster.submit_many(requests)
+
+    async with any_stage.workers():
+        results = await any_stage.muster.gather(reversed(handles))
+
+    assert [result.task_id for result in results] == [handle.task_id for handle in reversed(handles)]
+
+
+async def test_a_task_is_submitted_by_its_fields(any_stage, writing):
+    any_stage.builders.edit = lambda _task, files: files.update({"a.py": "new\n"})
+
+    async with any_stage.workers():
+        handle = await any_stage.muster.submit(**await writing(), prompt="renew")
+        [result] = await any_stage.muster.gather([handle, handle][:1])
+
+    assert b"-old\n+new" in await any_stage.muster.diff(handle.task_id)
+    assert result.status is State.COMPLETED
+
+
+async def test_a_task_without_a_scope_gets_its_agents_own_and_its_pool(any_stage):
+    card = CARDS[0].model_copy(
+        update={"agents": (AgentCard(name="build", mode="primary", pool="build", auth_scope=("edit:**",)),)}
+    )
+    await any_stage.transport.announce(card, ttl_s=60)
+
+    by_fields, ready_made = await any_stage.muster.submit_many(
+        [
+            {"agent": "build", "deadline_ms": 60_000},
+            task_request(agent="build", pool="other", deadline_ms=60_000),
+        ]
+    )
+
+    requests = [await any_stage.muster.request(handle.task_id) for handle in (by_fields, ready_made)]
+    assert [(request.recipient, request.auth_scope) for request in requests] == [
+        ("build", ("edit:**",)),
+        ("other", ("edit:**",)),
+    ]
+
+
+async def test_an_agent_that_no_worker_offers_is_named_with_the_closest(any_stage):
+    await any_stage.transport.announce(CARDS[0], ttl_s=60)
+
+    with pytest.raises(UnknownName, match="there is no agent 'biuld'") as caught:
+        await any_stage.muster.submit(agent="biuld", deadline_ms=60_000)
+
+    assert caught.value.hint == "did you mean 'build'?"
+
+
+async def test_a_task_under_way_has_no_diff_yet(any_stage):
+    handle = await any_stage.muster.submit(**FIELDS)
+
+    with pytest.raises(NotFound, match="has not ended yet"):
+        await any_stage.muster.diff(handle.task_id)
+
+
+async def test_a_cancelled_task_ends_as_cancelled(any_stage):
+    handle = await any_stage.muster.submit(**FIELDS)
+
+    assert await any_stage.muster.cancel(handle.task_id) == 1
+    [result] = await any_stage.muster.gather([handle])
+    assert result.status is State.CANCELLED
+
+
+async def test_repeatable_work_is_done_again_only_when_it_did_not_complete(any_stage):
+    def request():
+        return task_request(**FIELDS, idempotency_key="the work")
+
+    first = await any_stage.muster.submit_repeatable(request())
+    await any_stage.muster.cancel(first.task_id)
+    second = await any_stage.muster.submit_repeatable(request())
+    third = await any_stage.muster.submit_repeatable(request())
+
+    assert second.task_id != first.task_id
+    assert (third.task_id, third.existing) == (second.task_id, True)
+    assert (await any_stage.muster.request(second.task_id)).retry_of == first.task_id
+
+
+async def test_a_file_is_stored_once_and_named(any_stage, tmp_path):
+    (tmp_path / "log.txt").write_text("hello")
+
+    attached = await any_stage.muster.attach(tmp_path / "log.txt")
+
+    assert (attached.name, attached.media_type, attached.size_bytes) == ("log.txt", "text/plain", 5)
+    assert attached.blob == (await any_stage.muster.attach(b"hello")).blob
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("biuld", "there is no agent 'biuld'", "did you mean 'build'?"),
+        ("explore", "the agent 'explore' is a subagent", "start one of: build"),
+        ("verify", "the agent 'verify' is a recipe", "start one of: build"),
+    ],
+)
+def test_agents_that_people_cannot_start_are_told_apart(name, message, hint):
+    with pytest.raises(UnknownName) as caught:
+        agent_named(name, CARDS)
+
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_the_newest_workers_card_counts():
+    old, new = (
+        CARDS[0].model_copy(
+            update={"version": version, "agents": (AgentCard(name="build", mode="primary", pool=version),)}
+        )
+        for version in ("0.9.0", "0.10.0")
+    )
+
+    assert agent_named("build", [new, old]).pool == "0.10.0"
+
+
+def test_an_agent_is_found_by_name():
+    assert agent_named("build", CARDS).pool == "build"
+    assert agent_named("explore", CARDS, by_person=False).pool == "explore"
+
+
+def test_a_pool_that_nobody_serves_is_named():
+    require_pools(["build"], CARDS)
+    with pytest.raises(UnknownName, match="no live worker serves the pool 'explore'"):
+        require_pools(["build", "explore"], CARDS)
+
+
+def test_the_environment_goes_before_the_users_file(keep_settings, tmp_path, monkeypatch):
+    (tmp_path / "none.toml").write_text('budget_microusd = 1\nfleet = "mine"\n[pools]\nbuild = 9\n')
+    monkeypatch.setenv("MUSTER_BUDGET_MICROUSD", "2")
+
+    settings = load_settings()
+
+    assert (settings.budget_microusd, settings.fleet, settings.pools) == (2, "mine", {"build": 9})
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("buget_microusd = 1", "unknown setting 'buget_microusd'", "did you mean 'budget_microusd'?"),
+        ("deadline_ms = 0", "the setting 'deadline_ms' is wrong", "MUSTER_DEADLINE_MS"),
+        ("fleet = ", "is not TOML", ""),
+    ],
+)
+def test_a_wrong_setting_is_named(keep_settings, tmp_path, text, message, hint):
+    (tmp_path / "none.toml").write_text(text)
+
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_every_public_name_is_there():
+    import muster
+
+    assert all(getattr(muster, name) is not None for name in muster.__all__)

@@ -1,0 +1,179 @@
+"""The fold: streams that are interleaved, repeated, or cut and resumed give the same view."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envelope.budget import Metrics, Usage
+from envelope.events import (
+    CallState,
+    ChildEnded,
+    ChildSpawned,
+    GateVerdict,
+    MergeStep,
+    StateChanged,
+    TitleSet,
+    ToolCallChanged,
+    TurnFinished,
+    TurnStarted,
+    UnknownEvent,
+    WarningRaised,
+)
+from envelope.ids import new_task_id, new_trace_id
+from envelope.lifecycle import State
+from envelope.messages import ErrorInfo, TaskProgress, TaskResult
+from orchestrator.trace_view import TraceView, fold, fold_all, new_view
+from transport.base import Entry
+
+TRACE, SHARD_TRACE = new_trace_id(), new_trace_id()
+ROOT, CHILD, SHARD = new_task_id(), new_task_id(), new_task_id()
+TRACE_OF = {ROOT: TRACE, CHILD: TRACE, SHARD: SHARD_TRACE}
+
+
+def progress(task_id: str, *events, attempt: int = 1, at_ms: int = 0) -> TaskProgress:
+    return TaskProgress(
+        trace_id=TRACE_OF[task_id],
+        task_id=task_id,
+        attempt=attempt,
+        seq=0,
+        at_ms=at_ms,
+        status=State.RUNNING,
+        events=events,
+    )
+
+
+def result(task_id: str, *, attempt: int = 1, status: State = State.COMPLETED, **fields) -> TaskResult:
+    trace_id = TRACE_OF[task_id]
+    return TaskResult(trace_id=trace_id, task_id=task_id, attempt=attempt, status=status, **fields)
+
+
+def call(state: CallState, call_id: str = "c1") -> ToolCallChanged:
+    return ToolCallChanged(call_id=call_id, tool="grep", state=state, title="look")
+
+
+SPENT = Usage(input_tokens=10, output_tokens=2)
+STORIES = {
+    ROOT: [
+        progress(ROOT, StateChanged(state=State.RUNNING, worker="o1"), at_ms=100),
+        progress(ROOT, ChildSpawned(child_task_id=CHILD, agent="explore", title="where?")),
+        progress(ROOT, ChildSpawned(child_task_id=SHARD, agent="recipe", title="src/a.py", trace_id=SHARD_TRACE)),
+        progress(ROOT, MergeStep(key="lost with attempt 1", outcome="applied")),
+        progress(ROOT, StateChanged(state=State.RUNNING, worker="o2"), attempt=2),
+        progress(ROOT, ChildEnded(child_task_id=CHILD, state=State.COMPLETED, cost_microusd=7), attempt=2),
+        progress(ROOT, ChildEnded(child_task_id=SHARD, state=State.COMPLETED, reused=True), attempt=2),
+        progress(ROOT, MergeStep(key="src/a.py", outcome="applied"), attempt=2),
+        progress(ROOT, GateVerdict(phase="after", passed=True, tests=2), WarningRaised(message="slow"), attempt=2),
+        result(ROOT, attempt=2, metrics=Metrics(latency_ms=900)),
+    ],
+    CHILD: [
+        progress(CHILD, StateChanged(state=State.RUNNING, worker="w1"), TurnStarted(turn=1), at_ms=200),
+        progress(CHILD, call(CallState.PENDING), call(CallState.RUNNING), UnknownEvent(kind="from the future")),
+        progress(CHILD, call(CallState.COMPLETED), TitleSet(title="found it")),
+        progress(CHILD, TurnFinished(turn=1, finish_reason="stop", usage=SPENT, cost_microusd=7)),
+        result(CHILD, metrics=Metrics(usage=SPENT, cost_microusd=7, latency_ms=50, turns=1, tool_calls=1)),
+    ],
+    SHARD: [
+        progress(SHARD, StateChanged(state=State.RUNNING, worker="w2"), at_ms=300),
+        result(SHARD, metrics=Metrics(latency_ms=20)),
+    ],
+}
+
+
+def interleaved(order: random.Random) -> list[Entry]:
+    """All stories told at once; ids count up in each trace, as a stream's do."""
+    left = {task_id: list(story) for task_id, story in STORIES.items()}
+    entries: list[Entry] = []
+    counts = {TRACE: 0, SHARD_TRACE: 0}
+    while any(left.values()):
+        message = left[order.choice([task_id for task_id in left if left[task_id]])].pop(0)
+        counts[message.trace_id] += 1
+        entries.append(Entry(f"1700000000000-{counts[message.trace_id]}", message))
+    return entries
+
+
+def without_cursors(view: TraceView) -> TraceView:
+    return replace(view, cursors={})
+
+
+def start() -> TraceView:
+    return new_view(ROOT, TRACE, agent="batch", title="modernise")
+
+
+PLAIN = fold_all(start(), interleaved(random.Random(1)))
+
+
+@given(st.randoms(use_true_random=False))
+def test_however_tasks_are_interleaved_the_session_is_the_same(order):
+    assert without_cursors(fold_all(start(), interleaved(order))) == without_cursors(PLAIN)
+
+
+@given(st.randoms(use_true_random=False), st.data())
+def test_entries_that_come_again_change_nothing(order, data):
+    entries = interleaved(order)
+    view = start()
+    for place, entry in enumerate(entries):
+        view = fold(view, entry)
+        again = data.draw(st.integers(0, place))
+        assert fold(view, entries[again]) is view
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 17))
+def test_a_reader_that_was_cut_off_resumes_after_its_cursor(order, cut):
+    entries = interleaved(order)
+    before = fold_all(start(), entries[:cut])
+
+    def unread(entry: Entry) -> bool:
+        seen = before.cursor(entry.message.trace_id)
+        return int(entry.id.split("-")[1]) > (int(seen.split("-")[1]) if seen != "0" else 0)
+
+    assert fold_all(before, [entry for entry in entries if unread(entry)]) == fold_all(start(), entries)
+
+
+def test_the_tree_shows_who_did_what():
+    root, child, shard = (PLAIN.tasks[task_id] for task_id in (ROOT, CHILD, SHARD))
+
+    assert root.children == (CHILD, SHARD)
+    assert (root.agent, root.title, root.state, root.worker) == ("batch", "modernise", State.COMPLETED, "o2")
+    assert (child.agent, child.title, child.parent, child.turn, child.tool_calls) == ("explore", "found it", ROOT, 1, 1)
+    assert (shard.trace_id, shard.reused, shard.title) == (SHARD_TRACE, True, "src/a.py")
+    assert (child.started_at_ms, child.ended_at_ms) == (200, 250)
+    assert PLAIN.cost_microusd == 7
+    assert PLAIN.usage == SPENT
+
+
+def test_a_driver_that_runs_again_merges_anew():
+    assert [step.key for step in PLAIN.merges] == ["src/a.py"]
+
+
+def test_a_call_is_current_from_its_start_to_its_end():
+    view = start()
+    seen = []
+    for number, message in enumerate(STORIES[CHILD], 1):
+        view = fold(view, Entry(f"1-{number}", message))
+        seen.append(view.tasks[CHILD].current_tool is not None)
+
+    assert seen == [False, True, False, False, False]
+
+
+def test_what_is_spent_shows_before_the_task_ends():
+    entries = [Entry(f"1-{number}", message) for number, message in enumerate(STORIES[CHILD][:-1], 1)]
+
+    assert fold_all(start(), entries).cost_microusd == 7
+
+
+def test_ids_sort_as_numbers():
+    late = Entry("1700000000000-10", progress(ROOT, TitleSet(title="tenth")))
+    view = fold_all(start(), [Entry("1700000000000-9", progress(ROOT, TitleSet(title="ninth"))), late])
+
+    assert view.root_task.title == "tenth"
+
+
+def test_an_error_shows_its_sentence_and_its_hint():
+    error = ErrorInfo.of("gate_failed", "the gate fails", "see the logs")
+    view = fold(start(), Entry("1-1", result(ROOT, status=State.ERROR, errors=(error,))))
+
+    assert (view.root_task.error, view.root_task.hint) == ("the gate fails", "see the logs")

@@ -1,0 +1,293 @@
+"""A whole fleet but for its workers: their part is played at the transport, with patches that real git makes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from envelope.agents import AgentCard
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
+from envelope.scope import allows
+from orchestrator.batch.file import parse_batch
+from orchestrator.batch.report import BatchReport
+from orchestrator.client import Muster
+from orchestrator.driver import DriverContext
+from orchestrator.metrics import OrchestratorMetrics
+from orchestrator.repositories import fetch_mirror
+from orchestrator.service import handler_of
+from orchestrator.settings import Settings
+from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, batch_request
+from repo.checkout import checkout
+from repo.mirror import Mirror
+from repo.patch import apply_to_tree, extract_patch
+from transport.base import Transport
+from transport.consumer import Consumer, Delivery
+from transport.embedded import Server, embedded_redis
+from transport.keyring import fresh
+from transport.limits import Limits
+from transport.memory import MemoryTransport
+from transport.redis import connect_redis
+from transport.settings import connect
+
+KEYRING = fresh()
+IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+BUILDER = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
+_fleets = itertools.count()
+
+Files = dict[str, str]
+Tests = dict[str, int]
+
+
+def count_asserts(files: Files) -> Tests:
+    """The scripted test runner: each line `assert` is a test that passes, each line `fail` one that does not."""
+    lines = [line for text in files.values() for line in text.splitlines()]
+    return {"passed": lines.count("assert"), "failed": lines.count("fail"), "errors": 0, "skipped": 0}
+
+
+BATCH = """
+name = "modernise"
+[[repositories]]
+path = "."
+[shards]
+glob = "src/*.py"
+[[steps]]
+recipe = ["fix {path}"]
+[gate]
+commands = ["run-tests"]
+"""
+
+
+def modernise(task: TaskRequest, files: Files) -> None:
+    """What the recipe `fix PATH` of `BATCH` does."""
+    path = task.input.params["commands"][0].removeprefix("fix ")
+    files[path] = files[path].replace("old", "new")
+
+
+class ShardFails(Exception):
+    pass
+
+
+@dataclass
+class Builders:
+    """Plays the build pool. `edit` gets a shard's task and its files, and changes them in place."""
+
+    transport: Transport
+    folder: Path
+    edit: Callable[[TaskRequest, Files], None] = modernise
+    tests: Callable[[Files], Tests | None] = count_asserts
+    before_start: Callable[[TaskRequest], Awaitable[None]] | None = None
+    honest: bool = True  # else patches hold what they must not
+    broken_base: str = ""  # a commit on which nothing can be set up
+    started: list[TaskRequest] = field(default_factory=list)
+    modernise: Callable[[TaskRequest, Files], None] = modernise
+    fails: type[Exception] = ShardFails  # raised by a test's `edit`: the scripted recipe ends badly
+
+    def shards_started(self) -> list[TaskRequest]:
+        return [task for task in self.started if task.agent != VERIFY]
+
+    async def handle(self, delivery: Delivery) -> TaskResult:
+        task = delivery.request
+        self.started.append(task)
+        if self.before_start is not None:
+            await self.before_start(task)
+        try:
+            if task.workspace.base == self.broken_base:
+                raise ShardFails("pip said no")
+            fields = await (self._verify if task.agent == VERIFY else self._change)(task)
+        except ShardFails as e:
+            code = ErrorCode.SETUP_FAILED if self.broken_base else ErrorCode.RECIPE_FAILED
+            fields = {"status": State.ERROR, "errors": (ErrorInfo.of(code, str(e)),)}
+        return TaskResult(
+            **{
+                "trace_id": task.trace_id,
+                "task_id": task.task_id,
+                "attempt": delivery.claim.lease.attempt,
+                "status": State.COMPLETED,
+                **fields,
+            }
+        )
+
+    async def _workspace(self, task: TaskRequest) -> tuple[Mirror, Workspace]:
+        assert task.workspace and task.workspace.bundle
+        where = task.workspace
+        return await fetch_mirror(self.transport.blobs, self.folder, bundle_ref=where.bundle, base=where.base), where
+
+    async def _change(self, task: TaskRequest) -> dict[str, Any]:
+        mirror, where = await self._workspace(task)
+        tree = await checkout(mirror, where.base, self.folder)
+        with tempfile.TemporaryDirectory() as copy:
+            subprocess.run(["cp", "-a", f"{tree}/.", copy], check=True)
+            files = read_files(Path(copy))
+            self.edit(task, files)
+            for path, text in files.items():
+                (Path(copy) / path).write_text(text)
+            patch = await extract_patch(
+                git_dir=mirror.git_dir,
+                base=where.base,
+                work_tree=Path(copy),
+                allowed=lambda path: not self.honest or allows(task.auth_scope, "edit", path),
+            )
+        if patch.empty:
+            return {"output": Output(text="nothing to do")}
+        stats = tuple(FileStat(path=f.path, status=f.status, old_path=f.old_path) for f in patch.files)
+        added = sum(file.added or 0 for file in patch.files)
+        ref = PatchRef(
+            base=where.base, diff=await self.transport.blobs.put(patch.diff), files=stats, added=added, tree=patch.tree
+        )
+        return {"output": Output(text="changed"), "patch": ref}
+
+    async def _verify(self, task: TaskRequest) -> dict[str, Any]:
+        mirror, where = await self._workspace(task)
+        diff = await self.transport.blobs.get(where.changes) if where.changes else b""
+        tree = await apply_to_tree(mirror.git_dir, where.base, diff)
+        archive = subprocess.run(["git", "archive", tree], cwd=mirror.git_dir, check=True, capture_output=True).stdout
+        with tempfile.TemporaryDirectory() as copy:
+            subprocess.run(["tar", "-x", "-C", copy], input=archive, check=True)
+            tests = self.tests(read_files(Path(copy)))
+        code = 1 if tests and tests["failed"] else 0
+        steps = [{"command": task.input.params["commands"][0], "exit_code": code, "timed_out": False, "tests": tests}]
+        return {"output": Output(structured={"steps": steps, "tree": tree})}
+
+
+def read_files(folder: Path) -> Files:
+    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts)
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+@dataclass
+class Stage:
+    """One fleet: its client, its builders, and orchestrators that a test starts and stops."""
+
+    transport: Transport
+    muster: Muster
+    builders: Builders
+    metrics: OrchestratorMetrics
+    folder: Path
+
+    @asynccontextmanager
+    async def serving(self, pool: str, handle: Callable[[Delivery], Awaitable[TaskResult]]) -> AsyncIterator[Consumer]:
+        stop = asyncio.Event()
+        name = f"{pool}-{next(_fleets)}"
+        consumer = Consumer(self.transport, pool=pool, worker=name, slots=32, handle=handle)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(consumer.run(stop))
+            try:
+                yield consumer
+            finally:
+                stop.set()
+
+    def orchestrator(self):
+        return self.serving(DRIVERS, handler_of(DriverContext(self.transport, self.folder / "cache", self.metrics)))
+
+    def workers(self):
+        return self.serving("build", self.builders.handle)
+
+    async def repository(self, files: Files, *, name: str = "demo") -> RepositoryInput:
+        where = await self.muster.pack(make_repository(self.folder / f"{name}-{next(_fleets)}", files))
+        assert where.bundle
+        return RepositoryInput(name=name, bundle=where.bundle, base=where.base)
+
+    async def run(self, request: TaskRequest) -> TaskResult:
+        """The result of a goal or batch, with one orchestrator and the builders at work."""
+        async with self.orchestrator(), self.workers():
+            handle = await self.muster.submit_repeatable(request)
+            [result] = await self.muster.gather([handle])
+        return result
+
+    async def batch(self, *repositories: RepositoryInput, text: str = BATCH) -> tuple[TaskResult, BatchReport]:
+        result = await self.run(self.batch_request(*repositories, text=text))
+        return result, BatchReport.model_validate(result.output.structured)
+
+    def batch_request(self, *repositories: RepositoryInput, text: str = BATCH) -> TaskRequest:
+        spec = parse_batch(text, name="batch.toml")
+        return batch_request(spec, repositories, settings=self.muster.settings)
+
+
+def make_repository(root: Path, files: Files) -> Path:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(root), "LC_ALL": "C"} | IDENTITY
+    root.mkdir(parents=True)
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for command in (["init", "-q", "-b", "main"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(root), *command], check=True, env=environment)
+    return root
+
+
+@pytest.fixture
+def batch_text() -> str:
+    return BATCH
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def conductor_redis() -> AsyncIterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="muster-test-") as folder:
+        async with embedded_redis(Path(folder)) as server:
+            yield server
+
+
+@pytest.fixture
+def keep_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """Settings without this machine's environment or the user's own file."""
+    for name in [name for name in os.environ if name.startswith("MUSTER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MUSTER_CONFIG", str(tmp_path / "none.toml"))
+    yield Settings(state_dir=tmp_path / "state")
+
+
+def make_stage(transport: Transport, settings: Settings, folder: Path) -> Stage:
+    builders = Builders(transport, folder / "builders")
+    return Stage(transport, Muster(transport, settings), builders, OrchestratorMetrics(), folder)
+
+
+@pytest.fixture
+def memory_stage(keep_settings: Settings, tmp_path: Path) -> Stage:
+    return make_stage(MemoryTransport(keyring=KEYRING, limits=Limits(lease_ms=1_000)), keep_settings, tmp_path)
+
+
+@pytest_asyncio.fixture
+async def redis_stage(conductor_redis: Server, keep_settings: Settings, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        name, limits = f"c{next(_fleets)}", Limits(lease_ms=1_000)
+        transport = await connect_redis(conductor_redis.url, keyring=KEYRING, fleet=name, limits=limits)
+        stack.push_async_callback(transport.close)
+        yield make_stage(transport, keep_settings, tmp_path)
+
+
+@pytest_asyncio.fixture
+async def served_stage(conductor_redis: Server, keep_settings: Settings, tmp_path: Path) -> AsyncIterator[Stage]:
+    """On Redis, with settings that other processes can be given."""
+    settings = Settings(
+        redis_url=conductor_redis.url, fleet=f"s{next(_fleets)}", lease_s=1.0, state_dir=keep_settings.state_dir
+    )
+    transport = await connect(settings)
+    yield make_stage(transport, settings, tmp_path)
+    await transport.close()
+
+
+ON_REDIS = pytest.param("redis", marks=pytest.mark.redis)
+
+
+@pytest.fixture(params=[ON_REDIS])
+def stage(request: pytest.FixtureRequest) -> Stage:
+    """Drivers run real git, so most of their tests meet one transport only: the one that counts."""
+    return request.getfixturevalue(f"{request.param}_stage")
+
+
+@pytest.fixture(params=["memory", ON_REDIS])
+def any_stage(request: pytest.FixtureRequest) -> Stage:
+    return request.getfixturevalue(f"{request.param}_stage")

@@ -1,0 +1,64 @@
+"""What the documents name exists: files, `make` targets, `muster` commands with their options, and links."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MUSTER = Path(sys.executable).parent / "muster"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SHIPPED = ("envelope", "repo", "sandbox", "transport", "workers", "orchestrator", "muster")
+FOLDERS = ("examples", "docs", "helm", "requirements", "scripts", "benchmarks", "tests")
+
+names = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_links_lead_somewhere(page: Path):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_files_named_in_backquotes_exist(page: Path):
+    quoted = re.findall(r"`((?:" + "|".join((*SHIPPED, *FOLDERS)) + r")/[\w./*-]*)`", page.read_text())
+    assert [name for name in quoted if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_make_targets_exist(page: Path):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", page.read_text(), re.MULTILINE))
+    assert {word for pair in named for word in pair if word} <= targets
+
+
+def commands_in(text: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Each `muster …` in code: its command words and its long options."""
+    code = [*re.findall(r"`(muster [^`]+)`", text), *re.findall(r"^(muster .+?)(?:\s+#.*)?$", text, re.MULTILINE)]
+    for line in code:
+        words = line.replace("|", " ").split()[1:]
+        path = tuple(word for word in words[:2] if re.fullmatch(r"[a-z]+", word))
+        yield path, tuple(re.findall(r"(?<!\S)--[a-z-]+", line))
+
+
+@pytest.mark.parametrize(
+    ("path", "options"), sorted({found for page in PAGES for found in commands_in(page.read_text())})
+)
+def test_commands_and_options_exist(path: tuple[str, ...], options: tuple[str, ...]):
+    help_of = lambda words: subprocess.run([MUSTER, *words, "--help"], capture_output=True, text=True)  # noqa: E731
+    shown = help_of(path)
+    if shown.returncode != 0 and len(path) == 2:
+        shown = help_of(path[:1])  # the second word was an argument
+    assert shown.returncode == 0, shown.stderr
+    assert [option for option in options if option not in shown.stdout] == []
+
+
+def test_every_decision_is_listed():
+    pages = {page.name for page in (ROOT / "docs" / "decisions").glob("0*.md")}
+    assert pages == set(re.findall(r"\]\((0[^)]+)\)", (ROOT / "docs" / "decisions" / "README.md").read_text()))

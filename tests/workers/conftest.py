@@ -1,0 +1,245 @@
+"""A real worker for tests: embedded Redis, a Docker engine, repositories made by git, a scripted model over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from envelope.ids import new_task_id, new_trace_id
+from envelope.messages import TaskInput, TaskRequest, TaskResult, Workspace
+from repo.bundle import bundle
+from sandbox.base import SandboxSpec
+from sandbox.docker import DockerDriver
+from sandbox.image.build import build_image
+from transport.base import Transport
+from transport.consumer import Consumer
+from transport.embedded import Server, embedded_redis
+from transport.keyring import fresh
+from transport.redis import connect_redis
+from workers.llm.script import load_script
+from workers.llm.scripted_server import ScriptedServer
+from workers.metrics import WorkerMetrics
+from workers.runner import Runner
+from workers.service import make_runner
+from workers.settings import WorkerSettings
+from workers.tools.base import ChildRequest, ToolContext
+
+KEYRING = fresh()
+IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+_fleets = itertools.count()
+AGENT_KIT = Path(__file__).parent / "agent" / "agent_kit.py"
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    tag = "muster-sandbox:latest"
+    asyncio.run(build_image(tag))
+    return tag
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def redis_server() -> AsyncIterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="muster-workers-") as folder:
+        async with embedded_redis(Path(folder)) as server:
+            yield server
+
+
+@pytest.fixture
+async def transport(redis_server: Server) -> AsyncIterator[Transport]:
+    connected = await connect_redis(redis_server.url, keyring=KEYRING, fleet=f"workers-{next(_fleets)}")
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
+    async with DockerDriver(tmp_path / "state", owner) as opened:
+        yield opened
+    assert containers_of(owner) == []
+
+
+def containers_of(owner: str) -> list[str]:
+    command = ["docker", "ps", "-aq", "--filter", f"label=muster.owner={owner}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A small package with tests of its own, under git."""
+    root = tmp_path / "project"
+    files = {
+        "src/greet.py": "def greet(name):\n    return 'Hello %s' % name\n",
+        "src/other.py": "X = 1\n",
+        "tests/test_greet.py": (
+            "import sys\nsys.path.insert(0, 'src')\nfrom greet import greet\n\n\n"
+            "def test_greet():\n    assert greet('a') == 'Hello a'\n\n\n"
+            "def test_again():\n    assert greet('b') == 'Hello b'\n"
+        ),
+    }
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "start")
+    return root
+
+
+def git(root: Path, *arguments: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(root), "LC_ALL": "C"} | IDENTITY
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+async def workspace(repository: Path, transport: Transport, tmp_path: Path) -> Workspace:
+    """The repository as it travels: a bundle among the blobs."""
+    head = git(repository, "rev-parse", "HEAD")
+    file = tmp_path / "project.bundle"
+    await bundle(repository, head, file)
+    return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
+
+
+@dataclass
+class Hands:
+    """A worker on all pools, and a way to send it tasks. `stop` drains it: what runs is given back."""
+
+    transport: Transport
+    runner: Runner
+    metrics: WorkerMetrics
+    stop: Callable[[], Awaitable[None]]
+
+    def request(self, **fields: Any) -> TaskRequest:
+        defaults: dict[str, Any] = {
+            "task_id": new_task_id(),
+            "trace_id": new_trace_id(),
+            "sender": "test",
+            "recipient": "build",
+            "agent": "recipe",
+            "auth_scope": ("edit:**", "bash:**", "read:**"),
+            "deadline_ms": 120_000,
+            "created_at_ms": time.time_ns() // 1_000_000,
+        }
+        return TaskRequest(**{**defaults, **fields})
+
+    def recipe(self, *commands: str, **fields: Any) -> TaskRequest:
+        return self.request(**{"input": TaskInput(params={"commands": list(commands)}), **fields})
+
+    async def result(self, request: TaskRequest) -> TaskResult:
+        await self.transport.submit([request])
+        return await self.ended(request.task_id)
+
+    async def ended(self, task_id: str) -> TaskResult:
+        async for result in self.transport.results([task_id]):
+            return result
+        raise AssertionError("no result")
+
+    async def diff(self, result: TaskResult) -> str:
+        assert result.patch is not None
+        return (await self.transport.blobs.get(result.patch.diff)).decode()
+
+
+StartHands = Callable[..., Awaitable[Hands]]
+
+
+@pytest.fixture
+async def start_hands(
+    transport: Transport, driver: DockerDriver, image: str, tmp_path: Path
+) -> AsyncIterator[StartHands]:
+    """`await start_hands(model=…)`: consumers for the three pools over one runner; all stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings: Any) -> Hands:
+            told = WorkerSettings(state_dir=tmp_path / "state", image=image, **settings)
+            metrics = WorkerMetrics("build", known_models=(told.model,))
+            runner = make_runner(told, transport, driver, metrics)
+            consumers = await stack.enter_async_context(AsyncExitStack())
+            for pool in ("build", "explore", "general"):
+                await consumers.enter_async_context(_consuming(transport, pool, runner))
+            return Hands(transport, runner, metrics, consumers.aclose)
+
+        yield start
+
+
+@asynccontextmanager
+async def _consuming(transport: Transport, pool: str, runner: Runner) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    consumer = Consumer(
+        transport, pool=pool, worker=f"test-{pool}", slots=4, handle=runner.handle, on_event=runner.metrics.observe
+    )
+    serving = asyncio.create_task(consumer.run(stop))
+    yield
+    stop.set()
+    await serving
+
+
+@pytest.fixture
+async def hands(start_hands: StartHands) -> Hands:
+    return await start_hands()
+
+
+@dataclass
+class NoChildren:
+    """For tools that start nobody."""
+
+    asked: list[ChildRequest] = field(default_factory=list)
+
+    def catalogue(self) -> dict[str, str]:
+        return {}
+
+    async def run(self, request: ChildRequest) -> TaskResult:
+        raise AssertionError("this test starts no subagent")
+
+
+@pytest.fixture
+async def context(driver: DockerDriver, image: str) -> AsyncIterator[ToolContext]:
+    """Tools on a real, empty sandbox."""
+    async with await driver.open(SandboxSpec(image)) as sandbox:
+
+        async def opened() -> Any:
+            return sandbox
+
+        yield ToolContext(opened, NoChildren(), {})
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[str], Awaitable[ScriptedServer]]]:
+    """`await serve(script)` gives a running model server; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(script: str) -> ScriptedServer:
+            return await stack.enter_async_context(ScriptedServer(load_script(script)))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def kit() -> ModuleType:
+    """`agent_kit.py`, which a fresh process runs as a program, too."""
+    spec = importlib.util.spec_from_file_location("agent_kit", AGENT_KIT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["agent_kit"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,195 @@
+"""Recipe tasks from the queue to the result: real Redis, real Docker, real git."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.events import CallState, ToolCallChanged
+from envelope.lifecycle import State
+from envelope.messages import TaskInput, TaskProgress, Workspace
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+CODEMOD = "sed -i \"s/'Hello %s' % name/f'Hello {name}'/\" src/greet.py"
+
+
+async def test_a_codemod_changes_a_file_and_the_patch_comes_back(hands, workspace: Workspace):
+    result = await hands.result(hands.recipe(CODEMOD, workspace=workspace, auth_scope=("edit:src/**", "bash:sed *")))
+
+    assert (result.status, result.errors) == (State.COMPLETED, ())
+    assert [(file.path, file.status) for file in result.patch.files] == [("src/greet.py", "M")]
+    assert (result.patch.added, result.patch.removed, result.patch.base) == (1, 1, workspace.base)
+    assert "+    return f'Hello {name}'" in await hands.diff(result)
+    assert [(call.tool, call.is_error) for call in result.tool_calls] == [("bash", False)]
+    assert result.metrics.latency_ms > 0
+
+
+async def test_a_recipe_that_changes_nothing_returns_no_patch(hands, workspace: Workspace):
+    result = await hands.result(hands.recipe("true", workspace=workspace))
+
+    assert (result.status, result.patch) == (State.COMPLETED, None)
+
+
+async def test_an_edit_outside_the_grants_ends_the_task_and_is_kept_apart(hands, workspace: Workspace):
+    commands = (CODEMOD, "echo 'X = 2' > src/other.py")
+    scope = ("edit:src/greet.py", "bash:**")
+
+    result = await hands.result(hands.recipe(*commands, workspace=workspace, auth_scope=scope))
+
+    assert result.status is State.ERROR
+    assert result.errors[0].code is ErrorCode.OUT_OF_SCOPE
+    assert "src/other.py" in result.errors[0].message
+    assert [file.path for file in result.patch.files] == ["src/greet.py"]
+    refused = (await hands.transport.blobs.get(result.attachments[0].blob)).decode()
+    assert "+X = 2" in refused
+
+
+async def test_a_command_outside_the_scope_is_refused_before_anything_runs(hands, workspace: Workspace):
+    result = await hands.result(
+        hands.recipe("touch a", "rm -rf src", workspace=workspace, auth_scope=("edit:**", "bash:touch *"))
+    )
+
+    assert result.errors[0].code is ErrorCode.OUT_OF_SCOPE
+    assert "rm -rf src" in result.errors[0].message
+    assert result.patch is None
+
+
+async def test_a_failing_command_stops_the_recipe_and_says_what_it_printed(hands, workspace: Workspace):
+    result = await hands.result(hands.recipe("echo broken >&2; exit 3", "touch never", workspace=workspace))
+
+    assert result.status is State.ERROR
+    assert result.errors[0].code is ErrorCode.RECIPE_FAILED
+    assert "ended with 3" in result.errors[0].message
+    assert "broken" in result.errors[0].message
+    assert len(result.output.structured["steps"]) == 1
+
+
+async def test_an_exit_code_that_was_announced_is_a_success(hands, workspace: Workspace):
+    request = hands.request(
+        workspace=workspace, input=TaskInput(params={"commands": ["exit 1"], "ok_exit_codes": [0, 1]})
+    )
+
+    assert (await hands.result(request)).status is State.COMPLETED
+
+
+async def test_verify_counts_the_tests_and_names_the_tree_it_tested(hands, workspace: Workspace):
+    commands = ("python -m pytest -q", "python -m pytest -q -k nothing_like_this", "false")
+    result = await hands.result(hands.recipe(*commands, agent="verify", workspace=workspace))
+
+    assert result.status is State.COMPLETED
+    assert result.patch is None
+    steps = result.output.structured["steps"]
+    assert steps[0]["tests"] == {"passed": 2, "failed": 0, "errors": 0, "skipped": 0, "total": 2}
+    assert (steps[0]["exit_code"], steps[2]["exit_code"]) == (0, 1)
+    assert steps[1]["tests"]["total"] == 0
+    assert len(result.output.structured["tree"]) == 40
+
+
+async def test_verify_sees_the_changes_that_come_with_the_request(hands, workspace: Workspace):
+    made = await hands.result(hands.recipe("echo 'assert False' >> tests/test_greet.py", workspace=workspace))
+    changed = workspace.model_copy(update={"changes": made.patch.diff})
+
+    result = await hands.result(hands.recipe("python -m pytest -q", agent="verify", workspace=changed))
+
+    assert result.output.structured["steps"][0]["tests"]["errors"] == 1
+    assert result.output.structured["tree"] == made.patch.tree
+
+
+async def test_each_command_is_seen_as_it_starts_and_ends(hands, workspace: Workspace):
+    request = hands.recipe("echo one", "echo two", workspace=workspace)
+    await hands.result(request)
+
+    seen = [
+        (event.title, event.state)
+        async for entry in hands.transport.follow(request.trace_id)
+        if isinstance(entry.message, TaskProgress)
+        for event in entry.message.events
+        if isinstance(event, ToolCallChanged)
+    ]
+    both = (CallState.RUNNING, CallState.COMPLETED)
+    assert seen == [(title, state) for title in ("echo one", "echo two") for state in both]
+
+
+async def test_a_cancelled_task_ends_and_its_sandbox_is_gone(hands, workspace: Workspace, driver):
+    request = hands.recipe("echo started; sleep 600", workspace=workspace)
+    await hands.transport.submit([request])
+    async with asyncio.timeout(60):
+        async for entry in hands.transport.follow(request.trace_id):
+            if isinstance(entry.message, TaskProgress) and any(e.kind == "tool_call" for e in entry.message.events):
+                break
+    await hands.transport.cancel(request.task_id, by="test", reason="enough")
+
+    result = await hands.ended(request.task_id)
+
+    assert result.status is State.CANCELLED
+    assert "enough" in result.errors[0].message
+    assert hands.metrics.registry.get_sample_value("muster_sandbox_active") == 0
+
+
+async def test_a_task_past_its_deadline_expires(hands, workspace: Workspace):
+    result = await hands.result(hands.recipe("sleep 600", workspace=workspace, deadline_ms=1500))
+
+    assert result.status is State.EXPIRED
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"agent": "nobody"}, ErrorCode.BAD_INPUT, "no agent 'nobody'"),
+        ({"input": TaskInput(params={"comands": ["true"]})}, ErrorCode.BAD_INPUT, "comands"),
+        ({"workspace": Workspace(path="/etc", base="0" * 40)}, ErrorCode.BAD_INPUT, "/etc"),
+        ({"workspace": Workspace(bundle="sha256:" + "0" * 64, base="0" * 40)}, ErrorCode.BAD_INPUT, "sha256"),
+        ({"workspace": Workspace(url="https://localhost:1/x.git", base="0" * 40)}, ErrorCode.REPOSITORY, "fetched"),
+        ({"agent": "build"}, ErrorCode.MODEL_UNKNOWN, "no model"),
+    ],
+)
+async def test_bad_input_is_told_with_its_code(hands, fields, code, words):
+    fields = {"input": TaskInput(params={"commands": ["true"]}), **fields}
+
+    result = await hands.result(hands.request(**fields))
+
+    assert (result.status, result.errors[0].code) == (State.ERROR, code)
+    assert words in result.errors[0].message
+
+
+async def test_a_setup_that_fails_says_which_command_and_what_it_printed(hands, workspace: Workspace):
+    broken = workspace.model_copy(update={"setup": ("echo no such thing; exit 4",)})
+
+    result = await hands.result(hands.recipe("true", workspace=broken))
+
+    assert result.errors[0].code is ErrorCode.SETUP_FAILED
+    assert "no such thing" in result.errors[0].message
+
+
+async def test_a_host_path_is_read_when_the_operator_allows_it(start_hands, repository: Path, workspace: Workspace):
+    hands = await start_hands(allowed_roots=(repository.parent,))
+    local = Workspace(path=str(repository), base=workspace.base)
+
+    result = await hands.result(hands.recipe(CODEMOD, workspace=local))
+
+    assert result.status is State.COMPLETED, result.errors
+
+
+async def test_nothing_of_the_workers_environment_enters_the_sandbox(hands, monkeypatch):
+    monkeypatch.setenv("MUSTER_MODEL_API_KEY", "canary-7f3a91")
+
+    result = await hands.result(hands.recipe("env; cat /proc/1/environ | tr '\\0' '\\n'"))
+
+    assert "canary-7f3a91" not in result.output.text
+    assert "PATH=" in result.output.text
+
+
+async def test_finished_tasks_are_counted_by_outcome_and_reason(hands, workspace: Workspace):
+    await hands.result(hands.recipe("true", workspace=workspace))
+    await hands.result(hands.recipe("false", workspace=workspace))
+
+    def value(outcome: str, reason: str) -> float | None:
+        labels = {"pool": "build", "outcome": outcome, "reason": reason}
+        return hands.metrics.registry.get_sample_value("muster_tasks_finished_total", labels)
+
+    assert (value("completed", "none"), value("error", "recipe_failed")) == (1, 1)
+    assert hands.metrics.registry.get_sample_value("muster_sandbox_created_total") == 2

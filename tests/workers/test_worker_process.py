@@ -1,0 +1,226 @@
+"""`muster-worker` as a process: its answers to bad surroundings, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from envelope.ids import new_task_id, new_trace_id
+from envelope.lifecycle import State
+from envelope.messages import TaskInput, TaskProgress, TaskRequest
+from sandbox.docker import DockerDriver
+from transport.base import Transport
+from transport.embedded import Server
+from transport.keyring import load_or_create
+from transport.redis import connect_redis
+from workers.owners import dead_owners, owned
+from workers.service import sweep
+from workers.settings import WorkerSettings
+
+
+def fleet_of(tmp_path: Path) -> str:
+    """A fleet for each test, on the one server."""
+    return f"f{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:12]}"
+
+
+def environment(tmp_path: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "DOCKER_"))}
+    return {**kept, "MUSTER_STATE_DIR": str(tmp_path / "state"), "MUSTER_FLEET": fleet_of(tmp_path), **settings}
+
+
+def run_worker(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "workers.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(tmp_path, **settings))
+
+
+# What is wrong → what the worker says of it. `FILE` stands for the user's file with the text that follows.
+BAD_SURROUNDINGS: dict[str, tuple[list[str], dict[str, str], str, str, int]] = {
+    "pool": (["nope"], {}, "no pool 'nope'", "build, explore, general", 2),
+    "log level": (["build", "--log-level", "loud"], {}, "no log level 'loud'", "warning", 2),
+    "setting": (["build"], {"MUSTER_SLOTS": "many"}, "MUSTER_SLOTS", "unset MUSTER_SLOTS", 2),
+    "prices": (["build"], {"MUSTER_PRICES": "/nowhere.toml"}, "MUSTER_PRICES", "correct", 2),
+    "typo": (["build"], {"FILE": "[workers]\nslotz = 7\n"}, "unknown key 'slotz'", "did you mean 'slots'?", 2),
+    "no table": (["build"], {"FILE": "workers = 7\n"}, "is no table", "[workers]", 2),
+    "no TOML": (["build"], {"FILE": "slots = = 7\n"}, "cannot be read as TOML", "MUSTER_CONFIG", 2),
+    "no fleet": (["build"], {}, "no fleet runs on this machine", "muster up", 6),
+    "no Redis": (["build"], {"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis", "", 6),
+}
+# Each case as the program runs it, in one process: the imports of a worker take a second or two.
+ANSWERS = """
+import contextlib, io, json, os, sys
+from workers.cli import main
+clean, answers = dict(os.environ), {}
+for name, (arguments, settings) in json.load(sys.stdin).items():
+    os.environ.clear(); os.environ.update(clean | settings); sys.argv[1:] = arguments
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as e:
+        answers[name] = (said.getvalue(), int(e.code or 0))
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+    """For each case what the worker wrote to stderr, and its exit code."""
+    folder = tmp_path_factory.mktemp("surroundings")
+    cases: dict[str, tuple[list[str], dict[str, str]]] = {}
+    for number, (name, (arguments, told, *_)) in enumerate(BAD_SURROUNDINGS.items()):
+        settings = dict(told)
+        file = folder / f"{number}.toml"
+        file.write_text(settings.pop("FILE", ""))
+        cases[name] = (arguments, {**settings, "MUSTER_CONFIG": str(file)})
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWERS],
+        input=json.dumps(cases), capture_output=True, text=True, timeout=60, check=True, env=environment(folder),
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", BAD_SURROUNDINGS)
+def test_bad_surroundings_are_one_sentence_with_a_hint_and_an_exit_code(answers, name: str):
+    *_, words, hint, exit_code = BAD_SURROUNDINGS[name]
+    said, code = answers[name]
+
+    assert code == exit_code, said
+    assert said.startswith("error: ") and words in said.splitlines()[0]
+    assert hint in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.redis
+def test_a_docker_that_is_not_there_is_told(tmp_path, redis_server: Server):
+    settings = {"MUSTER_REDIS_URL": redis_server.url, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+
+    ended = run_worker(tmp_path, "build", **settings)
+
+    assert ended.returncode == 6
+    assert "Docker" in ended.stderr and "hint:" in ended.stderr
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+def test_an_image_that_is_missing_is_told(tmp_path, redis_server: Server):
+    settings = {"MUSTER_REDIS_URL": redis_server.url, "MUSTER_IMAGE": "muster-sandbox:never-built"}
+
+    ended = run_worker(tmp_path, "build", **settings)
+
+    assert ended.returncode == 6
+    assert "never-built" in ended.stderr and "muster sandbox build" in ended.stderr
+
+
+def test_help_imports_neither_the_engines_client_nor_the_models(tmp_path):
+    program = (
+        "import sys; from typer.testing import CliRunner; from workers.cli import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "print([name for name in ('litellm', 'aiodocker', 'redis', 'structlog') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program]
+
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, redis_server: Server) -> AsyncIterator[Transport]:
+    keys = load_or_create(tmp_path / "state" / "keyring.json")
+    transport = await connect_redis(redis_server.url, keyring=keys, fleet=fleet_of(tmp_path))
+    yield transport
+    await transport.close()
+
+
+async def start_worker(tmp_path: Path, redis_server: Server, image: str) -> asyncio.subprocess.Process:
+    settings = {"MUSTER_REDIS_URL": redis_server.url, "MUSTER_IMAGE": image}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "workers.cli", "build", env=environment(tmp_path, **settings), stderr=subprocess.PIPE
+    )
+
+
+async def submit_sleeper(transport: Transport) -> TaskRequest:
+    """A task whose command has begun when this returns."""
+    request = TaskRequest(
+        task_id=new_task_id(), trace_id=new_trace_id(), sender="test", recipient="build", agent="recipe",
+        input=TaskInput(params={"commands": ["sleep 600"]}), auth_scope=("bash:sleep *",), deadline_ms=600_000,
+        created_at_ms=time.time_ns() // 1_000_000,
+    )  # fmt: skip
+    await transport.submit([request])
+    async with asyncio.timeout(60):
+        async for entry in transport.follow(request.trace_id):
+            if isinstance(entry.message, TaskProgress) and any(e.kind == "tool_call" for e in entry.message.events):
+                return request
+    raise AssertionError("the task never began")
+
+
+def containers_of_task(task_id: str) -> list[str]:
+    command = ["docker", "ps", "-aq", "--filter", f"label=muster.task={task_id}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_what_a_killed_worker_leaves_is_reaped_by_the_next(tmp_path, redis_server, fleet, image):
+    worker = await start_worker(tmp_path, redis_server, image)
+    request = await submit_sleeper(fleet)
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+    assert len(containers_of_task(request.task_id)) == 1
+
+    settings = WorkerSettings(state_dir=tmp_path / "state")
+    async with DockerDriver(settings.state_dir, "the-next-worker") as driver:
+        gone = await sweep(driver, settings)
+
+    assert len(gone) == 1
+    assert containers_of_task(request.task_id) == []
+    assert list((settings.state_dir / "sandboxes").iterdir()) == []
+    await fleet.cancel(request.task_id, by="test", reason="done")
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_terminated_worker_gives_its_task_back_and_leaves_nothing(tmp_path, redis_server, fleet, image):
+    worker = await start_worker(tmp_path, redis_server, image)
+    request = await submit_sleeper(fleet)
+    [card] = await fleet.workers()
+    with urllib.request.urlopen(f"http://127.0.0.1:{card.metrics_port}/metrics") as page:
+        shown = page.read().decode()
+    worker.send_signal(signal.SIGTERM)
+    _, stderr = await worker.communicate()
+
+    assert 'muster_tasks_running{pool="build"} 1.0' in shown
+    assert card.pid == worker.pid and "explore" in {agent.name for agent in card.agents}
+    assert worker.returncode == 0, stderr.decode()
+    assert all(json.loads(line)["level"] in ("info", "warning") for line in stderr.decode().splitlines())
+    record = await fleet.record(request.task_id)
+    assert (record.state, record.lost_leases) == (State.PENDING, 0)
+    assert containers_of_task(request.task_id) == []
+    await fleet.cancel(request.task_id, by="test", reason="done")
+
+
+def test_an_owner_is_dead_when_its_lock_is_free(tmp_path: Path):
+    with owned(tmp_path, "alive"):
+        (tmp_path / "dead").touch()
+        assert list(dead_owners(tmp_path)) == ["dead"]
+        assert list(dead_owners(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+    assert list(dead_owners(tmp_path / "absent")) == []
+
+
+def test_an_owner_that_could_not_be_reaped_is_dead_another_time(tmp_path: Path):
+    (tmp_path / "dead").touch()
+    with pytest.raises(RuntimeError):
+        for _ in dead_owners(tmp_path):
+            raise RuntimeError
+
+    assert list(dead_owners(tmp_path)) == ["dead"]

@@ -1,0 +1,48 @@
+"""Sums over the events of one task: what it has used, what is to be charged, what its model last said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from envelope.budget import Metrics, Usage
+from envelope.events import CallState, Event, TextDelta, ToolCallChanged, TurnFinished, TurnStarted
+
+MAX_PARTIAL_CHARS = 4096  # a look for people; the session holds the whole
+
+NOTHING = Usage()
+
+
+@dataclass(slots=True)
+class TaskTotals:
+    """`partial_output` is the end of the text of the latest turn."""
+
+    metrics: Metrics = field(default_factory=Metrics)
+    partial_output: str = ""
+    uncharged_microusd: int = 0
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self.partial_output = ""
+            case TextDelta(text=text):
+                self.partial_output = (self.partial_output + text)[-MAX_PARTIAL_CHARS:]
+            case TurnFinished(usage=usage, cost_microusd=cost):
+                self.uncharged_microusd += cost
+                self._spend(usage, cost_microusd=cost, turns=1)
+            case ToolCallChanged(state=CallState.COMPLETED | CallState.ERROR):
+                self._spend(tool_calls=1)
+            case _:
+                pass
+
+    def take_charge(self) -> int:
+        """What is to be charged now; the next call says what came after."""
+        charge, self.uncharged_microusd = self.uncharged_microusd, 0
+        return charge
+
+    def _spend(self, usage: Usage = NOTHING, *, cost_microusd: int = 0, turns: int = 0, tool_calls: int = 0) -> None:
+        self.metrics = Metrics(
+            usage=self.metrics.usage + usage,
+            cost_microusd=self.metrics.cost_microusd + cost_microusd,
+            turns=self.metrics.turns + turns,
+            tool_calls=self.metrics.tool_calls + tool_calls,
+        )
