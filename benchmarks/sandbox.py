@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from sandbox.base import Command, Limits, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
 from sandbox.opened import OpenSandbox
 

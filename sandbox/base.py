@@ -59,6 +59,18 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Setup:
+    """What makes an image of a project: `commands` that run once on its `checkout` at `commit`, with a network."""
+
+    image: str  # what they start from
+    checkout: Path
+    commit: str
+    repository_key: str  # two repositories never share an image
+    commands: tuple[str, ...]
+    egress_hosts: frozenset[str] | None = None  # None: those of this host's package index
+
+
+@dataclass(frozen=True, slots=True)
 class ExecResult:
     exit_code: int  # 128 + n when a signal n ended it
     output: bytes  # stdout and stderr, in the order of arrival
@@ -165,6 +177,18 @@ class SandboxDriver(Protocol):
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox, ready for a first command. `EngineUnavailable`, `ImageMissing` or `SandboxError` if not."""
+        ...
+
+    async def require_image(self, image: str) -> None:
+        """`ImageMissing` when it cannot be opened here, `EngineUnavailable` when nobody knows."""
+        ...
+
+    async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
+        """The name of an image in which the setup's commands have run; at once if it is there already.
+
+        No commands: the setup's own image. One process makes an image, the others wait for it. `SetupFailed` carries
+        the tail of the command that failed, and nothing is kept.
+        """
         ...
 
     def capabilities(self) -> Capabilities: ...

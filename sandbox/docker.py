@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
 
-from .driver import ContainerDriver
-from .engine import Labelled
 from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
@@ -28,6 +27,14 @@ STDERR = 2
 MAX_COMPLAINT_BYTES = 2000
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A container or a volume of ours, by its sandbox's id."""
+
+    sandbox_id: str
+    labels: Mapping[str, str]
 
 
 class AttachedStream:
@@ -67,7 +74,7 @@ class AttachedStream:
 
 
 class Engine:
-    """See `ContainerEngine`."""
+    """Every call is bounded in time, and raises `EngineUnavailable`, `ImageMissing` or `SandboxError`."""
 
     def __init__(self) -> None:
         self._client: aiodocker.Docker | None = None
@@ -77,6 +84,7 @@ class Engine:
             await client.containers.create(dict(config), name=name)
 
     async def start(self, name: str) -> AttachedStream:
+        """Attach, then start: no byte of PID 1 is missed."""
         async with self._call() as client:
             own = aiodocker.Docker(api_version=client.api_version)
             stream = own.containers.container(name).attach(stdin=True, stdout=True, stderr=True)
@@ -90,6 +98,7 @@ class Engine:
             return attached
 
     async def remove(self, name: str) -> None:
+        """Kill and remove a container, and wait until it is gone. One that is gone already is fine."""
         async with self._call(ignore=(NOT_FOUND,)) as client:
             container = client.containers.container(name)
             try:
@@ -100,6 +109,7 @@ class Engine:
                 await container.wait(condition="removed")  # it ended by itself, and the engine is at it
 
     async def remove_volume(self, name: str) -> None:
+        """One that is gone already is fine."""
         async with self._call(ignore=(NOT_FOUND,)) as client:
             while True:
                 try:
@@ -111,6 +121,7 @@ class Engine:
                 await asyncio.sleep(VOLUME_RETRY_S)
 
     async def pause(self, name: str) -> None:
+        """Freeze every process of the container where it stands."""
         async with self._call() as client:
             await client.containers.container(name).pause()
 
@@ -119,6 +130,7 @@ class Engine:
             await client.containers.container(name).unpause()
 
     async def mountpoint(self, volume: str) -> Path:
+        """Where the volume of a running container can be read on this host; `SandboxError` where it cannot."""
         async with self._call() as client:
             details: dict[str, Any] = await (await client.volumes.get(volume)).show()
         path = Path(str(details["Mountpoint"]))
@@ -141,11 +153,13 @@ class Engine:
             return [Labelled(str(each["Name"]), each["Labels"]) for each in found["Volumes"] or []]
 
     async def image_id(self, image: str) -> str | None:
+        """None when the engine has no such image."""
         async with self._call(ignore=(NOT_FOUND,)) as client:
             return str((await client.images.inspect(image))["Id"])
         return None
 
     async def commit(self, name: str, image: str, config: Mapping[str, Any]) -> None:
+        """Keep a container's file system, without its mounts, as `image` (repository:tag)."""
         repository, _, tag = image.partition(":")
         async with self._call(timeout_s=COMMIT_TIMEOUT_S) as client:
             await client.containers.container(name).commit(repository=repository, tag=tag, config=dict(config))
@@ -178,18 +192,6 @@ class Engine:
             except (AssertionError, ValueError) as error:  # how it says that there is no socket
                 raise EngineUnavailable("There is no Docker engine on this machine.", hint=ENGINE_HINT) from error
         return self._client
-
-
-class DockerDriver(ContainerDriver):
-    """Sandboxes as containers of the Docker engine on this host."""
-
-    name = "docker"
-
-    def __init__(
-        self, state_dir: Path, owner: str, runtime: str | None = None, *, allow_private_egress: bool = False
-    ) -> None:
-        """See `ContainerDriver`."""
-        super().__init__(Engine(), state_dir, owner, runtime, allow_private_egress=allow_private_egress)
 
 
 def _translated(error: aiodocker.DockerError) -> SandboxError:

@@ -1,4 +1,4 @@
-"""Open, keep track of and reap sandboxes. Knows no particular engine."""
+"""Open, keep track of and reap sandboxes: containers of the Docker engine on this host."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from .base import Capabilities, SandboxSpec
+from .base import Capabilities, OnOutput, SandboxSpec, Setup
 from .channel import Channel
 from .container import EGRESS_FOLDER, Opening, container_config
+from .docker import Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
-from .engine import ContainerEngine
 from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .reaper import reap
+from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
 from .workspace import create_workspace, remove_workspace
@@ -29,26 +30,20 @@ START_TIMEOUT_S = 30.0
 EXPIRY_GRACE_S = 60  # after its own timer should have ended it, anybody may remove it
 
 
-class ContainerDriver:
-    """Sandboxes as containers of an engine on this host. `async with` closes all that are still open.
+class DockerDriver:
+    """See `SandboxDriver`. `async with` closes all sandboxes that are still open.
 
     `state_dir` holds what the engine mounts, so the engine must see it under the same path. `owner` names this worker
     for `reap`; two that live at once need two names. `runtime` is an OCI runtime that the engine knows, such as runsc.
     `allow_private_egress` lets the egress proxy connect to private addresses: for an operator's own package index.
     """
 
-    name: str
+    name = "docker"
 
     def __init__(
-        self,
-        engine: ContainerEngine,
-        state_dir: Path,
-        owner: str,
-        runtime: str | None,
-        *,
-        allow_private_egress: bool,
+        self, state_dir: Path, owner: str, runtime: str | None = None, *, allow_private_egress: bool = False
     ) -> None:
-        self.engine = engine
+        self.engine = Engine()
         self.state_dir = state_dir.absolute()
         self._owner = owner
         self._runtime = runtime
@@ -89,6 +84,13 @@ class ContainerDriver:
             self._open[sandbox_id] = sandbox
             return sandbox
         raise AssertionError("unreachable")  # an exit stack swallows nothing here; for the type checker
+
+    async def require_image(self, image: str) -> None:
+        await image_id_of(self.engine, image)
+
+    async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
+        open_writable = partial(self.open, writable_root=True)
+        return await ensure_setup(setup, self.engine, open_writable, self.state_dir / "locks", on_output)
 
     def capabilities(self) -> Capabilities:
         limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})

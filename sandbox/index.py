@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from .errors import SandboxError
+from .host_process import run
 
 # pip knows its default index and where that keeps its files; asking beats writing host names down.
 ASK_PIP = """
@@ -21,7 +21,7 @@ configuration.load()
 settings = dict(configuration.items())
 print(json.dumps({"settings": settings, "index": PyPI.simple_url, "files": PyPI.file_storage_domain}))
 """
-ASK_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 30.0  # it reads a few files; a cold disk takes seconds
 # pip's precedence: a variable wins over the section of the command, which wins over [global].
 SECTIONS = (":env:", "install", "global")
 
@@ -37,20 +37,16 @@ class PackageIndex:
 
 async def host_index() -> PackageIndex:
     """What `pip` on this host is configured to use, or its own default. `SandboxError` if pip cannot say."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ASK_PIP, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+    hint = "name the hosts for setup yourself"
     try:
-        async with asyncio.timeout(ASK_TIMEOUT_S):
-            output, complaint = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode != 0:
-        said = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        raise SandboxError(f"pip cannot say which index it uses: {said}", hint="name the hosts for setup yourself")
-    return index_from(json.loads(output))
+        answer = await run([sys.executable, "-c", ASK_PIP], timeout_s=ASK_TIMEOUT_S)
+    except TimeoutError as slow:
+        message = f"pip did not say within {ASK_TIMEOUT_S:.0f} s which index it uses."
+        raise SandboxError(message, hint=hint) from slow
+    if answer.exit_code != 0:
+        said = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise SandboxError(f"pip cannot say which index it uses: {said}", hint=hint)
+    return index_from(json.loads(answer.stdout))
 
 
 def index_from(answer: dict[str, object]) -> PackageIndex:

@@ -14,7 +14,7 @@ from repo.patch import Patch, apply_to_tree, extract_patch
 
 from .base import WORKSPACE, Command, SandboxSpec
 from .channel import Channel
-from .engine import ContainerEngine
+from .docker import Engine
 from .errors import SandboxError
 from .tools import ToolClient
 
@@ -31,7 +31,7 @@ class OpenSandbox(ToolClient):
         spec: SandboxSpec,
         channel: Channel,
         env: Mapping[str, str],
-        engine: ContainerEngine,
+        engine: Engine,
         destroy: Callable[[], Coroutine[Any, Any, None]],
         refused_hosts: Set[str],
     ) -> None:

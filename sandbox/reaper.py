@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .container import EXPIRY_LABEL, OWNER_LABEL
-from .engine import ContainerEngine, Labelled
+from .docker import Engine, Labelled
 from .workspace import remove_workspace
 
 # Between making its folders and making its container, a sandbox has neither label nor volume. That takes
@@ -18,7 +18,7 @@ ORPHAN_AGE_S = 3600.0
 
 
 async def reap(
-    engine: ContainerEngine, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
+    engine: Engine, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
 ) -> list[str]:
     """The ids that went: expired ones of any owner, and with `owner` all of that owner but those in `spare`."""
     gone: set[str] = set()

@@ -8,86 +8,71 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from repo.lock import file_lock
 
-from .base import Command, ExecResult, Limits, OnOutput, SandboxSpec
-from .driver import ContainerDriver
+from .base import Command, Limits, OnOutput, SandboxSpec, Setup
+from .docker import Engine
 from .errors import ImageMissing, SetupFailed
 from .index import PackageIndex, host_index
 from .opened import OpenSandbox
 
 REPOSITORY = "muster-setup"
-SETUP_LIMITS = Limits(lifetime_s=3900)
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
-TAIL_BYTES = 4000
+# The start of the sandbox, the end of its processes and the commit of gigabytes.
+MARGIN_S = 900
+TAIL_BYTES = 4000  # fifty lines: an installer says at the end what it lacked
+
+
+class OpenWritable(Protocol):
+    """Opens a sandbox whose root can be written, and whose commands believe the authorities in `ca_bundle`."""
+
+    def __call__(self, spec: SandboxSpec, *, ca_bundle: Path | None) -> Awaitable[OpenSandbox]: ...
 
 
 async def ensure_setup(
-    driver: ContainerDriver,
-    *,
-    image: str,
-    checkout: Path,
-    commit: str,
-    repository_key: str,
-    commands: Sequence[str],
-    egress_hosts: Iterable[str] | None = None,
-    on_output: OnOutput | None = None,
+    setup: Setup, engine: Engine, open_writable: OpenWritable, locks: Path, on_output: OnOutput | None
 ) -> str:
-    """The tag of an image in which `commands` have run on `commit`; at once if it is there already.
-
-    `egress_hosts` None: those of this host's package index. No commands: `image` itself. One process makes an image,
-    the others wait for it. `SetupFailed` carries the tail of the command that failed, and nothing is kept.
-    """
-    if not commands:
-        return image
-    image_id = await driver.engine.image_id(image)
-    if image_id is None:
-        raise ImageMissing(f"The engine has no image {image}.", hint="run `muster sandbox build`")
-    key = setup_key(image_id, repository_key, commit, commands)
+    """See `SandboxDriver.prepare_image`. `locks` is a folder that all processes of this host share."""
+    if not setup.commands:
+        return setup.image
+    key = setup_key(await image_id_of(engine, setup.image), setup)
     tag = f"{REPOSITORY}:{key}"
-    async with file_lock(driver.state_dir / "locks" / f"setup-{key}.lock"):
-        if await driver.engine.image_id(tag) is None:
+    async with file_lock(locks / f"setup-{key}.lock"):
+        if await engine.image_id(tag) is None:
             index = await host_index()
-            if egress_hosts is not None:
-                index = replace(index, hosts=frozenset(egress_hosts))
-            await _make(
-                driver,
-                tag,
-                SandboxSpec(image, checkout, limits=SETUP_LIMITS, egress=index.hosts),
-                index,
-                commands,
-                on_output,
-            )
+            if setup.egress_hosts is not None:
+                index = replace(index, hosts=setup.egress_hosts)
+            limits = Limits(lifetime_s=int(COMMAND_TIMEOUT_S) * len(setup.commands) + MARGIN_S)
+            spec = SandboxSpec(setup.image, setup.checkout, limits=limits, egress=index.hosts)
+            async with await open_writable(spec, ca_bundle=index.ca_bundle) as sandbox:
+                for command in setup.commands:
+                    await _run(sandbox, command, index, on_output)
+                await sandbox.kill_all()  # what still runs would be committed in the middle of a write
+                await engine.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
     return tag
 
 
-def setup_key(image_id: str, repository_key: str, commit: str, commands: Sequence[str]) -> str:
-    parts = json.dumps([image_id, repository_key, commit, list(commands)])
+async def image_id_of(engine: Engine, image: str) -> str:
+    """`ImageMissing` with a hint when the engine does not have it."""
+    image_id = await engine.image_id(image)
+    if image_id is None:
+        raise ImageMissing(f"The engine has no image {image}.", hint="run `muster sandbox build`")
+    return image_id
+
+
+def setup_key(image_id: str, setup: Setup) -> str:
+    parts = json.dumps([image_id, setup.repository_key, setup.commit, list(setup.commands)])
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
-
-
-async def _make(
-    driver: ContainerDriver,
-    tag: str,
-    spec: SandboxSpec,
-    index: PackageIndex,
-    commands: Sequence[str],
-    on_output: OnOutput | None,
-) -> None:
-    async with await driver.open(spec, writable_root=True, ca_bundle=index.ca_bundle) as sandbox:
-        for command in commands:
-            await _run(sandbox, command, index, on_output)
-        await sandbox.kill_all()  # what still runs would be committed in the middle of a write
-        await driver.engine.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
 
 
 async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_output: OnOutput | None) -> None:
     """The index is in the environment of this command only, so that nothing of it is kept."""
-    result: ExecResult = await sandbox.exec(Command(command, env=index.env, timeout_s=COMMAND_TIMEOUT_S), on_output)
+    result = await sandbox.exec(Command(command, env=index.env, timeout_s=COMMAND_TIMEOUT_S), on_output)
     if result.exit_code == 0 and not result.timed_out:
         return
     how = (

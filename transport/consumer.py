@@ -194,8 +194,8 @@ class Consumer:
             return ending(delivery)
         except Fenced:
             return None
-        except Unreachable as error:
-            # not the task's fault: another worker, which has a connection, goes on from the checkpoint
+        except (Unreachable, QueueFull) as error:
+            # not the task's fault: whoever claims it next, with a server that takes writes, goes on from the checkpoint
             _log.warning("task_interrupted", task_id=lease.task_id, error=error.message)
             delivery.stop_reason = StopReason.DRAIN
             return None

@@ -59,7 +59,7 @@ def list_sandboxes() -> None:
 @app.command()
 def prune() -> None:
     """Remove what is left of sandboxes whose time is over or whose worker is gone; those at work stay."""
-    from sandbox.docker import DockerDriver
+    from sandbox.driver import DockerDriver
 
     async def pruned() -> list[str]:
         state_dir = WorkerSettings().state_dir

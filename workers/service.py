@@ -15,8 +15,8 @@ from typing import Any
 from envelope.agents import WorkerCard
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
-from sandbox.docker import DockerDriver
-from sandbox.errors import ImageMissing, SandboxError
+from sandbox.driver import DockerDriver
+from sandbox.errors import SandboxError
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
@@ -49,7 +49,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> 
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     metrics = WorkerMetrics(pool, known_models=(settings.model, *settings.price_rows))
     async with _connected(settings) as transport, _driver(settings, worker) as driver:
-        await _require_image(driver, settings.image)
+        await driver.require_image(settings.image)
         with owned(settings.owners_dir, worker):
             await sweep(driver, settings)
             with metrics.serve(settings.metrics_port, settings.metrics_host) as port:
@@ -69,7 +69,9 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> 
         log.info("worker_stopped", worker=worker)
 
 
-def make_runner(settings: WorkerSettings, transport: Transport, driver: DockerDriver, metrics: WorkerMetrics) -> Runner:
+def make_runner(
+    settings: WorkerSettings, transport: Transport, driver: SandboxDriver, metrics: WorkerMetrics
+) -> Runner:
     """The runner as a service has it; tests make theirs the same way."""
     workspaces = Workspaces(
         driver,
@@ -131,11 +133,6 @@ async def _meanwhile(*chores: Coroutine[Any, Any, None]) -> AsyncGenerator[None]
 
 def _driver(settings: WorkerSettings, worker: str) -> DockerDriver:
     return DockerDriver(settings.state_dir, worker, allow_private_egress=settings.setup_private_hosts)
-
-
-async def _require_image(driver: DockerDriver, image: str) -> None:
-    if await driver.engine.image_id(image) is None:
-        raise ImageMissing(f"The engine has no image {image}.", hint="run `muster sandbox build`")
 
 
 async def _announce(transport: Transport, card: WorkerCard, stop: asyncio.Event) -> None:

@@ -12,9 +12,7 @@ from envelope.messages import Workspace
 from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import Mirror, mirror_of
-from sandbox.base import Limits, SandboxSpec
-from sandbox.docker import DockerDriver
-from sandbox.setup import ensure_setup
+from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
 from sandbox.workspace import AGENT_GID, AGENT_UID
 from transport.base import Blobs
 
@@ -42,7 +40,7 @@ class Prepared:
 class Workspaces:
     """Prepares workspaces on this machine. `allowed_roots` are the folders of the host that requests may name."""
 
-    driver: DockerDriver
+    driver: SandboxDriver
     blobs: Blobs
     cache_dir: Path
     image: str
@@ -60,15 +58,9 @@ class Workspaces:
         mirror = await self._mirror(workspace)
         commit = await mirror.resolve(workspace.base)
         folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
-        image = await ensure_setup(
-            self.driver,
-            image=self.image,
-            checkout=folder,
-            commit=commit,
-            repository_key=mirror.key,
-            commands=workspace.setup,
-            egress_hosts=self.setup_hosts,
-        )
+        hosts = None if self.setup_hosts is None else frozenset(self.setup_hosts)
+        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, hosts)
+        image = await self.driver.prepare_image(setup)
         request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
         return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
 

@@ -7,9 +7,7 @@ only when they change.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import os
 import shutil
 import sys
 import tempfile
@@ -17,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import EngineUnavailable, ImageBuildFailed
+from ..host_process import run
 from . import DEFAULT_IMAGE
 
 HERE = Path(__file__).parent
@@ -42,8 +41,9 @@ WHEEL_TARGET = (
     "none",
 )
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-PULL_TIMEOUT_S = 120.0
-BUILD_TIMEOUT_S = 900.0
+PULL_TIMEOUT_S = 120.0  # 30 MB; without a registry in reach the other way should begin soon
+BUILD_TIMEOUT_S = 900.0  # a minute on a good line (measured); Debian's mirrors can be slow
+TAIL_CHARS = 800  # the last ten lines of a failed build
 
 Progress = Callable[[str], None]
 
@@ -56,7 +56,7 @@ async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambd
         with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
             context = Path(folder)
             await _fill_context(context, on_progress)
-            await _docker_build(context, base, (tag, content_tag(tag)), content, on_progress)
+            await _docker_build(context, base, tag, content, on_progress)
     return (await _run("docker", "image", "inspect", "--format", "{{.Id}}", tag, step="inspect the image")).strip()
 
 
@@ -66,10 +66,6 @@ def content_hash() -> str:
         digest.update(name.encode() + b"\0" + (HERE / name).read_bytes() + b"\0")
     digest.update(repr((SUITE, EXCLUDES, INCLUDES)).encode())
     return digest.hexdigest()[:16]
-
-
-def content_tag(tag: str) -> str:
-    return f"{tag.partition(':')[0]}:{content_hash()}"
 
 
 async def _base_image(on_progress: Progress) -> str:
@@ -118,18 +114,17 @@ async def _fill_context(context: Path, on_progress: Progress) -> None:
     # fmt: on
 
 
-async def _docker_build(context: Path, base: str, tags: tuple[str, ...], content: str, on_progress: Progress) -> None:
+async def _docker_build(context: Path, base: str, tag: str, content: str, on_progress: Progress) -> None:
     on_progress("building the image (about a minute)")
-    tag_options = [option for tag in tags for option in ("--tag", tag)]
     # The host's network, because apt needs its resolver and routes; no container of ours gets it later.
     # fmt: off
     await _run(
         "docker", "build", "--network", "host", "--build-arg", f"BASE={base}", "--label", f"{CONTENT_LABEL}={content}",
-        *tag_options, str(context),
+        "--tag", tag, str(context),
         step="build the image", env={"DOCKER_BUILDKIT": "0"},  # Debian's engine comes without buildx
     )
     # fmt: on
-    on_progress(f"built {tags[0]}")
+    on_progress(f"built {tag}")
 
 
 async def _exists(tag: str) -> bool:
@@ -150,26 +145,14 @@ async def _image_ids(tag: str) -> list[str]:
 async def _run(*argv: str, step: str, timeout_s: float = BUILD_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
     """The standard output. A failure raises with the tail of everything that the command said."""
     try:
-        # fmt: off
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-        )
-        # fmt: on
+        ended = await run(argv, timeout_s=timeout_s, env=env)
     except FileNotFoundError as missing:
         raise EngineUnavailable(
             f"{argv[0]} is not installed.", hint="install Docker (apt-get install docker.io)"
         ) from missing
-    try:
-        output, complaint = await asyncio.wait_for(process.communicate(), timeout_s)
-    except BaseException as interrupted:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        if isinstance(interrupted, TimeoutError):
-            raise ImageBuildFailed(f"Could not {step} within {timeout_s:.0f} s.") from interrupted
-        raise
-    if process.returncode != 0:
-        tail = (output + complaint).decode(errors="replace").strip()[-800:]
+    except TimeoutError as slow:
+        raise ImageBuildFailed(f"Could not {step} within {timeout_s:.0f} s.") from slow
+    if ended.exit_code != 0:
+        tail = (ended.stdout + ended.stderr).decode(errors="replace").strip()[-TAIL_CHARS:]
         raise ImageBuildFailed(f"Could not {step}: {tail}", hint="`muster doctor` checks the engine and the network")
-    return output.decode(errors="replace")
+    return ended.stdout.decode(errors="replace")

@@ -14,7 +14,7 @@ from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import mirror_of
 from sandbox.base import Command, ExecResult, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
 from sandbox.opened import OpenSandbox
 from sandbox.workspace import AGENT_GID, AGENT_UID

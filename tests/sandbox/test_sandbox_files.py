@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox.base import MIB, ExecResult, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.errors import PathError, SandboxError
 from sandbox.opened import OpenSandbox
 

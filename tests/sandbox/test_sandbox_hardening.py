@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox.base import MIB, Command, ExecResult, Limits, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.errors import LimitExceeded, SandboxLost
 from sandbox.opened import OpenSandbox
 

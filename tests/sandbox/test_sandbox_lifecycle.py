@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.base import Command, Limits, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
 pytestmark = pytest.mark.docker
@@ -130,7 +130,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from sandbox.base import Command, Limits, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 
 async def main(state, owner, image):
     driver = DockerDriver(Path(state), owner)

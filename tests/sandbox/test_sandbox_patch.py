@@ -12,7 +12,7 @@ import pytest
 from repo.errors import PatchRefused
 from repo.patch import apply_to_tree
 from sandbox.base import Command, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.errors import SandboxError, SandboxLost
 
 pytestmark = pytest.mark.docker

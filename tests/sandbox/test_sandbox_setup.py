@@ -10,29 +10,29 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.base import Command, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.base import Command, SandboxSpec, Setup
+from sandbox.driver import DockerDriver
 from sandbox.errors import ImageMissing, SetupFailed
 from sandbox.index import host_index
-from sandbox.setup import ensure_setup, setup_key
+from sandbox.setup import setup_key
 
 pytestmark = pytest.mark.docker
 
 
-class Setup:
-    """`ensure_setup` on the project, under a key of this test's own."""
+class ProjectSetup:
+    """`prepare_image` for the project, under a key of this test's own."""
 
     def __init__(self, driver: DockerDriver, project: SandboxSpec, key: str) -> None:
         self.driver, self.project, self.key = driver, project, key
         self.tags: set[str] = set()
         self.output = b""
 
-    async def __call__(self, *commands: str, **options: object) -> str:
+    def of(self, *commands: str) -> Setup:
         assert self.project.checkout is not None
-        tag = await ensure_setup(
-            self.driver, image=self.project.image, checkout=self.project.checkout, commit=self.project.base,
-            repository_key=self.key, commands=commands, on_output=self.listen, **options,  # pyright: ignore[reportArgumentType]
-        )  # fmt: skip
+        return Setup(self.project.image, self.project.checkout, self.project.base, self.key, commands)
+
+    async def __call__(self, *commands: str) -> str:
+        tag = await self.driver.prepare_image(self.of(*commands), self.listen)
         self.tags.add(tag)
         return tag
 
@@ -41,14 +41,14 @@ class Setup:
 
 
 @pytest.fixture
-async def setup(driver: DockerDriver, project: SandboxSpec, owner: str) -> AsyncIterator[Setup]:
-    setup = Setup(driver, project, owner)
+async def setup(driver: DockerDriver, project: SandboxSpec, owner: str) -> AsyncIterator[ProjectSetup]:
+    setup = ProjectSetup(driver, project, owner)
     yield setup
     for tag in setup.tags - {project.image}:
         subprocess.check_call(["docker", "rmi", "--force", tag], stdout=subprocess.DEVNULL)
 
 
-async def test_what_setup_installs_is_there_for_tasks_without_a_network(setup: Setup, driver: DockerDriver):
+async def test_what_setup_installs_is_there_for_tasks_without_a_network(setup: ProjectSetup, driver: DockerDriver):
     tag = await setup("pip install six==1.17.0", "python -c 'import six'")
     assert b"Successfully installed six" in setup.output
 
@@ -58,7 +58,7 @@ async def test_what_setup_installs_is_there_for_tasks_without_a_network(setup: S
         assert (await sandbox.exec(Command("touch /opt/venv/x"))).exit_code != 0
 
 
-async def test_nothing_of_the_way_out_is_left_in_the_image(setup: Setup, driver: DockerDriver):
+async def test_nothing_of_the_way_out_is_left_in_the_image(setup: ProjectSetup, driver: DockerDriver):
     tag = await setup("pip install six==1.17.0 && env | grep -qi proxy")
     hosts = (await host_index()).hosts
 
@@ -71,7 +71,7 @@ async def test_nothing_of_the_way_out_is_left_in_the_image(setup: Setup, driver:
     assert os.environ.get("PIP_CERT", "no such setting") not in seen + saved
 
 
-async def test_the_same_setup_runs_once_however_many_ask(setup: Setup):
+async def test_the_same_setup_runs_once_however_many_ask(setup: ProjectSetup):
     first, second = await asyncio.gather(setup("echo ran"), setup("echo ran"))
     third = await setup("echo ran")
 
@@ -80,23 +80,22 @@ async def test_the_same_setup_runs_once_however_many_ask(setup: Setup):
     assert await setup("echo ran; true") != first
 
 
-async def test_without_commands_the_image_is_its_own_setup(setup: Setup):
+async def test_without_commands_the_image_is_its_own_setup(setup: ProjectSetup):
     assert await setup() == setup.project.image
 
 
-async def test_a_failing_command_is_told_and_nothing_is_kept(setup: Setup, driver: DockerDriver):
+async def test_a_failing_command_is_told_and_nothing_is_kept(setup: ProjectSetup, driver: DockerDriver):
     with pytest.raises(SetupFailed, match="exit code 3") as failure:
         await setup("echo before", "echo about to fail; exit 3", "echo never")
 
     assert failure.value.output == "about to fail\n"
     assert b"never" not in setup.output
     image_id = await driver.engine.image_id(setup.project.image) or ""
-    commands = ("echo before", "echo about to fail; exit 3", "echo never")
-    key = setup_key(image_id, setup.key, setup.project.base, commands)
+    key = setup_key(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
     assert await driver.engine.image_id(f"muster-setup:{key}") is None
 
 
-async def test_setup_reaches_the_index_and_nothing_else(setup: Setup):
+async def test_setup_reaches_the_index_and_nothing_else(setup: ProjectSetup):
     ask = "import urllib.request as r; r.urlopen('https://elsewhere.example/')"
     with pytest.raises(SetupFailed) as failure:
         await setup(f'python3 -c "{ask}"')
@@ -105,20 +104,20 @@ async def test_setup_reaches_the_index_and_nothing_else(setup: Setup):
     assert "elsewhere.example:443" in failure.value.hint
 
 
-async def test_setup_is_nobody_special_and_has_no_interface(setup: Setup):
+async def test_setup_is_nobody_special_and_has_no_interface(setup: ProjectSetup):
     await setup("id -u; ls /sys/class/net; grep CapEff /proc/self/status | tr -d '\\t'; touch /usr/x || echo refused")
 
     assert setup.output.splitlines()[:3] == [b"10001", b"lo", b"CapEff:0000000000000000"]
     assert setup.output.endswith(b"refused\n")
 
 
-async def test_the_workspace_of_setup_is_thrown_away(setup: Setup, driver: DockerDriver):
+async def test_the_workspace_of_setup_is_thrown_away(setup: ProjectSetup, driver: DockerDriver):
     tag = await setup("echo changed > src/other.py; pip --version")
     async with await driver.open(replace(setup.project, image=tag)) as sandbox:
         assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
 
 
-async def test_a_missing_image_is_said(setup: Setup):
+async def test_a_missing_image_is_said(setup: ProjectSetup):
     setup.project = replace(setup.project, image="no-such-image:here")
     with pytest.raises(ImageMissing):
         await setup("true")

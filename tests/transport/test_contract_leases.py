@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress
+from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry
 from transport.errors import Fenced
 from transport.limits import Limits
@@ -107,6 +108,31 @@ async def test_a_running_task_that_ignores_its_deadline_is_ended_by_the_queue(ha
     with pytest.raises(Fenced):
         await fleet.finish(claim)
     keeper.close()
+
+
+async def test_a_parent_and_its_queued_child_that_expire_together_end_once_each(fleet):
+    parent = fleet.request(deadline_ms=20)
+    child = fleet.child(parent, deadline_ms=20)
+    await fleet.transport.submit([parent, child])
+    await fleet.transport.claim("build", "w", slots=1, wait_s=0.2)  # any worker alive reaps
+    await fleet.ended(parent.task_id)
+
+    assert await results_in_stream(fleet, parent.trace_id) == {parent.task_id: 1, child.task_id: 1}
+
+
+async def test_a_lease_and_a_deadline_that_end_together_end_the_task_once(hasty_fleet):
+    fleet = hasty_fleet
+    request = await fleet.submit(deadline_ms=50)
+    await fleet.claim_one("lost")
+    await fleet.transport.claim("explore", "heir", slots=1, wait_s=1.0)
+    await fleet.ended(request.task_id)
+
+    assert await results_in_stream(fleet, request.trace_id) == {request.task_id: 1}
+
+
+async def results_in_stream(fleet, trace_id: str) -> Counter[str]:
+    entries = await collect(fleet.transport.follow(trace_id))
+    return Counter(entry.message.task_id for entry in entries if isinstance(entry.message, TaskResult))
 
 
 async def test_reaping_touches_nothing_that_is_in_time(fleet):

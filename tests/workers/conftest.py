@@ -25,7 +25,7 @@ from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from sandbox.base import SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
 from transport.base import Transport
 from transport.consumer import Consumer

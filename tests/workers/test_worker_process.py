@@ -19,7 +19,7 @@ import pytest
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, TaskRequest
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from transport.base import Transport
 from transport.embedded import Server
 from transport.keyring import load_or_create
@@ -47,6 +47,9 @@ def run_worker(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.C
 # What is wrong → what the worker says of it. `FILE` stands for the user's file with the text that follows.
 BAD_SURROUNDINGS: dict[str, tuple[list[str], dict[str, str], str, str, int]] = {
     "pool": (["nope"], {}, "no pool 'nope'", "build, explore, general", 2),
+    "slots": (["build", "--slots", "0"], {}, "--slots", "muster-worker --help", 2),
+    "flag": (["build", "--slot", "1"], {}, "no such option: --slot", "muster-worker --help", 2),
+    "nothing": ([], {}, "missing argument", "muster-worker --help", 2),
     "log level": (["build", "--log-level", "loud"], {}, "no log level 'loud'", "warning", 2),
     "setting": (["build"], {"MUSTER_SLOTS": "many"}, "MUSTER_SLOTS", "unset MUSTER_SLOTS", 2),
     "prices": (["build"], {"MUSTER_PRICES": "/nowhere.toml"}, "MUSTER_PRICES", "correct", 2),

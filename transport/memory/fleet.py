@@ -136,8 +136,10 @@ class Fleet:
     def reap(self) -> int:
         """Bring everything up to now: deadlines first, then leases."""
         now, touched = self.now(), 0
-        for task in [task for task in self.tasks.values() if task.state in self.LIVE]:
+        for task in list(self.tasks.values()):
             running = task.state is State.RUNNING
+            if task.state not in self.LIVE:  # perhaps only since this loop began: a child ends with its parent
+                continue
             if now >= task.expires_at_ms + (self.limits.expiry_grace_ms if running else 0):
                 self._finish_by_queue(task, ErrorCode.DEADLINE, "the task did not end before its deadline")
             elif running and now >= task.lease_ends_at_ms:

@@ -54,9 +54,14 @@ class Client:
         """Commands that are safe to repeat, in one round trip."""
         return await self._patiently(lambda: self._commands.execute(*commands)) if commands else []
 
-    async def block(self, *command: str | bytes | int | float) -> Any:
-        """A read that may block, at most MAX_BLOCK_S, on a connection of its own."""
-        return (await _translated(lambda: self._blocking.execute(command)))[0]
+    async def block(self, *command: str | bytes | int | float, repeatable: bool = False) -> Any:
+        """A read that may block, at most MAX_BLOCK_S, on a connection of its own; a `repeatable` one survives a
+        restart of the server."""
+
+        async def once() -> list[Any]:
+            return await self._blocking.execute(command)
+
+        return (await (self._patiently(once) if repeatable else _translated(once)))[0]
 
     async def check(self) -> None:
         """Refuse a server that is too old, or one that would drop keys when its memory is full."""

@@ -67,7 +67,7 @@ async def results(cell: Cell, task_ids: Iterable[str]) -> AsyncIterator[TaskResu
 async def _read(cell: Cell, stream: str, after: str, *, block: bool) -> Page:
     if block:
         pages = await cell.client.block(
-            "XREAD", "COUNT", PAGE, "BLOCK", int(MAX_BLOCK_S * 1000), "STREAMS", stream, after
+            "XREAD", "COUNT", PAGE, "BLOCK", int(MAX_BLOCK_S * 1000), "STREAMS", stream, after, repeatable=True
         )
     else:
         pages = await cell.client.call("XREAD", "COUNT", PAGE, "STREAMS", stream, after)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from envelope.messages import State
 
 from ..base import Lease, Ledger
-from ..errors import Fenced, TransportError
+from ..errors import Fenced
 from .cell import Cell
 from .queue import Operation, operation, write
 
@@ -75,7 +75,7 @@ class Writer:
     async def _send(self, batch: Sequence[Waiting]) -> None:
         try:
             outcomes = await write(self._cell, (operation for operation, _ in batch))
-        except TransportError as error:
+        except Exception as error:  # whatever it is, those who wait must hear of it, and the next batch must go out
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)

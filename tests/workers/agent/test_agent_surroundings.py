@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.base import Sandbox, SandboxSpec
-from sandbox.docker import DockerDriver
+from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
 from workers.agent.prompt import MAX_INSTRUCTION_BYTES, MAX_TREE_PATHS, Environment, look_around
 

@@ -97,8 +97,11 @@ local function requeue(task, reason)
   ring(task.pool)
 end
 
--- The one terminal move of one task; `by`: the worker that made it, if it was one.
+-- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
+-- (a child with its parent, a lease that ended with its deadline) is not ended again.
 local function close(task, status, result, by)
+  if ended[task.id] then return end
+  ended[task.id] = true
   call('HSET', key('task', task.id), 'state', status, 'finished', now, 'result', result, 'ended_by', by or '')
   call('PEXPIRE', key('task', task.id), A.retention_ms)
   if task.state == 'running' then
@@ -183,7 +186,7 @@ local function reap_deadlines()
   local ids = call('ZRANGEBYSCORE', cell('deadlines'), '-inf', now, 'LIMIT', 0, 200)
   for _, id in ipairs(ids) do
     local task = load_task(id)
-    if not task then
+    if not task or not LIVE[task.state] then
       call('ZREM', cell('deadlines'), id)
     elseif task.state == 'running' and now < task.expires + A.grace_ms then
       call('ZADD', cell('deadlines'), task.expires + A.grace_ms, id)
