@@ -78,6 +78,16 @@ def redact_known(text: str) -> str:
     return text
 
 
+def redact_head(text: str, max_chars: int) -> str:
+    """The first characters, without secrets: one that the cut would halve is blanked out before it."""
+    return redact(text[: max_chars + MAX_UNSETTLED_CHARS])[:max_chars]
+
+
+def redact_tail(text: str, max_chars: int) -> str:
+    """The last characters, in the same way."""
+    return redact(text[-(max_chars + MAX_UNSETTLED_CHARS) :])[-max_chars:]
+
+
 def settled_chars(text: str) -> int:
     """How many characters of a text that still grows can be redacted and let go: what follows may finish a secret.
 

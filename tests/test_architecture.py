@@ -39,6 +39,16 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "rich": ("orchestrator/cli/",),
 }
 
+# module of ours → the only places outside of its package that name it
+OURS_ONLY_IN: dict[str, tuple[str, ...]] = {
+    "repo.git": ("sandbox/opened.py",),  # reads one commit's id; all else that git knows has a name of its own in repo/
+}
+
+# function → what to use instead
+BANNED = {
+    ("asyncio", "wait_for"): "asyncio.timeout: before Python 3.12 wait_for may swallow a cancellation (gh-86296)",
+}
+
 MAX_FILE_LINES = 450
 
 
@@ -89,6 +99,29 @@ def test_a_foreign_library_is_named_in_one_place(library: str):
         and not str(path.relative_to(ROOT)).startswith(ONLY_IN[library] or ("-",))
     ]
     assert elsewhere == []
+
+
+@pytest.mark.parametrize("module", sorted(OURS_ONLY_IN))
+def test_an_inner_module_is_named_at_home(module: str):
+    elsewhere = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if (module, 0) in set(imports(path)) and not str(path.relative_to(ROOT)).startswith(OURS_ONLY_IN[module])
+    ]
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize("banned", sorted(BANNED))
+def test_nobody_calls_what_is_banned(banned: tuple[str, str]):
+    callers = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {BANNED[banned]}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) == banned
+    ]
+    assert callers == []
 
 
 def test_no_module_imports_itself_in_a_circle():

@@ -29,7 +29,6 @@ class WorkerMetrics:
 
     def __init__(self, pool: str, known_models: Collection[str] = ()) -> None:
         self.registry = registry = CollectorRegistry()
-        self._pool = pool
         self._started_s: dict[Lease, float] = {}
         self._known_models = frozenset(known_models)
         self._running = Gauge("muster_tasks_running", "Tasks that run now", ["pool"], registry=registry)
@@ -65,16 +64,17 @@ class WorkerMetrics:
         if event.what is What.CLAIMED:
             self._started_s[lease] = time.monotonic()
             waited_ms = event.claim.started_at_ms - event.claim.accepted_at_ms
-            self._queue_wait.labels(self._pool).observe(max(0, waited_ms) / 1000)
+            self._queue_wait.labels(lease.pool).observe(max(0, waited_ms) / 1000)
+            self._running.labels(lease.pool).inc()
         else:
             took_s = time.monotonic() - self._started_s.pop(lease)
+            self._running.labels(lease.pool).dec()
             if event.result is not None:
                 reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
-                self._finished.labels(self._pool, event.result.status, reason).inc()
-                self._duration.labels(self._pool).observe(took_s)
+                self._finished.labels(lease.pool, event.result.status, reason).inc()
+                self._duration.labels(lease.pool).observe(took_s)
         if event.what is What.LOST:
-            self._lost.labels(self._pool).inc()
-        self._running.labels(self._pool).set(len(self._started_s))
+            self._lost.labels(lease.pool).inc()
 
     def count_sandbox(self, change: int) -> None:
         """+1: one was opened; -1: one was closed."""

@@ -12,6 +12,7 @@ from envelope.errors import ScopeExceeded
 from envelope.events import CallState, Event, ToolCallChanged
 from envelope.messages import ToolCallSummary
 from envelope.recipe import RecipeParams, RecipeStep, TestCounts
+from envelope.redaction import redact_head, redact_tail
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 from sandbox.errors import PathError
 
@@ -19,14 +20,12 @@ from .clock import now_ms
 from .counting import MAX_REPORT_BYTES, junit, summary
 from .errors import BadInput
 from .permissions.guard import Guard
-from .tools.bash import Bash
+from .tools.bash import TITLE_CHARS, Bash
 from .tools.dispatch import SHOWN_CHARS
 
 # Of each command's output, in the result: about a hundred lines hold a test runner's summary and its last traceback.
 OUTPUT_TAIL_CHARS = 8000
 REPORT_FOLDER = "/tmp/muster-reports"  # noqa: S108 - inside the sandbox, and out of the workspace's patch
-# A title is one line of a live tree.
-TITLE_CHARS = 100
 # The reason of an error is read at a glance; the step's whole tail stands in the output.
 REASON_CHARS = 500
 
@@ -95,7 +94,7 @@ async def _run(
             call_id=_call_id(number),
             tool="bash",
             state=CallState.RUNNING,
-            title=text[:TITLE_CHARS],
+            title=redact_head(text, TITLE_CHARS),
             input={"command": text},
             started_at_ms=now_ms(),
         )
@@ -115,7 +114,7 @@ def _step(command: str, ended: ExecResult, tests: TestCounts | None = None) -> R
         exit_code=ended.exit_code,
         timed_out=ended.timed_out,
         duration_ms=round(ended.duration_s * 1000),
-        output_tail=ended.output.decode("utf-8", "replace")[-OUTPUT_TAIL_CHARS:],
+        output_tail=redact_tail(ended.output.decode("utf-8", "replace"), OUTPUT_TAIL_CHARS),
         tests=tests,
     )
 
@@ -129,7 +128,7 @@ async def _reported(sandbox: Sandbox, path: str) -> TestCounts | None:
 
 def call_summary(recipe: RecipeParams, step: RecipeStep) -> ToolCallSummary:
     failed = not succeeded(recipe, step)
-    title = step.command[:TITLE_CHARS]
+    title = redact_head(step.command, TITLE_CHARS)
     return ToolCallSummary(tool="bash", title=title, is_error=failed, duration_ms=step.duration_ms)
 
 
@@ -139,7 +138,7 @@ def _ended(number: int, step: RecipeStep, ok: bool) -> ToolCallChanged:
         call_id=_call_id(number),
         tool="bash",
         state=CallState.COMPLETED if ok else CallState.ERROR,
-        title=step.command[:TITLE_CHARS],
+        title=redact_head(step.command, TITLE_CHARS),
         output=step.output_tail[-SHOWN_CHARS:],
         started_at_ms=ended_ms - step.duration_ms,
         ended_at_ms=ended_ms,

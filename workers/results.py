@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from envelope.budget import Metrics
-from envelope.codec import MAX_MESSAGE_BYTES, encode
+from envelope.codec import encode
 from envelope.errors import CODES, DecodeError, ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, TaskResult, ToolCallSummary
@@ -55,15 +55,13 @@ def result_of(
 
 
 def that_travels(result: TaskResult) -> TaskResult:
-    """The result, or, if its message would be over the limit (a patch of thousands of files is), an error in its place.
-
-    The error keeps the start of the text, and the diff as an attachment.
+    """The result, or an error in its place when it cannot be encoded: a patch of thousands of files is over the limit of
+    a message. The error keeps the start of the text, and the diff as an attachment.
     """
     try:
         encode(result)
-    except DecodeError:
-        message = f"the task's result is larger than {MAX_MESSAGE_BYTES} bytes, which is the most that travels"
-        error = ErrorInfo.of(ErrorCode.BAD_INPUT, message, "split the task: fewer commands, or fewer files for each")
+    except DecodeError as e:
+        error = ErrorInfo.of(ErrorCode.BAD_INPUT, e.message, "split the task: fewer commands, or fewer files for each")
         patch = (Attachment(blob=result.patch.diff, name="patch.diff", media_type=DIFF),) if result.patch else ()
         return TaskResult(
             trace_id=result.trace_id,

@@ -44,7 +44,8 @@ async def through(proxy: EgressProxy, tmp_path: Path, request: str, then: str = 
         if then:
             answer = await reader.readuntil(b"\r\n\r\n")
             writer.write(then.encode())
-        answer += await asyncio.wait_for(reader.read(), 30)
+        async with asyncio.timeout(30):
+            answer += await reader.read()
         writer.close()
         return answer
     finally:

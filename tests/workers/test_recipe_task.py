@@ -11,6 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.events import CallState, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, Workspace
+from envelope.redaction import register_secret
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -181,6 +182,59 @@ async def test_nothing_of_the_workers_environment_enters_the_sandbox(hands, monk
 
     assert "canary-7f3a91" not in result.output.text
     assert "PATH=" in result.output.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"context_refs": ({"type": "file", "id": "src/greet.py"},)}, "context_refs"),
+        ({"attachments": ({"blob": "sha256:" + "0" * 64, "name": "log"},)}, "attachments"),
+        ({"output_schema": {"type": "object"}}, "output_schema"),
+    ],
+)
+async def test_what_would_be_ignored_is_refused_with_its_name(hands, fields, name):
+    result = await hands.result(hands.recipe("true", **fields))
+
+    assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.BAD_INPUT)
+    assert name in result.errors[0].message and name in result.errors[0].hint
+
+
+async def test_a_recipe_runs_in_the_subfolder_and_an_agent_is_refused_one(hands, workspace: Workspace):
+    inside = workspace.model_copy(update={"subpath": "src"})
+
+    recipe = await hands.result(hands.recipe("ls", workspace=inside))
+    agent = await hands.result(hands.request(agent="build", workspace=inside))
+
+    assert "greet.py" in recipe.output.text
+    assert "workspace.subpath" in agent.errors[0].message
+
+
+async def test_a_result_that_cannot_travel_ends_with_a_clear_error_and_keeps_the_patch(hands, workspace: Workspace):
+    name = "x" * 200
+    many = f"mkdir many; cd many; seq 1 5000 | xargs -I{{}} touch {name}{{}}"
+
+    result = await hands.result(hands.recipe(many, workspace=workspace))
+
+    assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.BAD_INPUT)
+    assert "over the limit" in result.errors[0].message and "split the task" in result.errors[0].hint
+    [attachment] = result.attachments
+    diff = await hands.transport.blobs.get(attachment.blob)
+    assert attachment.name == "patch.diff" and diff.count(b"new file mode") == 5000
+
+
+async def test_a_secret_that_a_cut_would_halve_is_not_shown(hands):
+    secret = "canary-secret-at-the-edge"
+    register_secret(secret)
+    request = hands.recipe(f"printf '%s' {secret}; head -c 390 /dev/zero | tr '\\0' x")
+    result = await hands.result(request)
+
+    events = [
+        event
+        async for entry in hands.transport.follow(request.trace_id)
+        if isinstance(entry.message, TaskProgress)
+        for event in entry.message.events
+    ]
+    assert "edge" not in repr(events) + repr(result)
 
 
 async def test_finished_tasks_are_counted_by_outcome_and_reason(hands, workspace: Workspace):

@@ -16,7 +16,6 @@ from transport.errors import Fenced
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.memory import MemoryTransport
-from workers.metrics import WorkerMetrics
 from workers.reporter import Reporter
 
 
@@ -173,21 +172,3 @@ async def test_a_checkpoint_is_stored_after_what_was_reported(claimed):
 
     assert reporter.ledger.spent_microusd == 7
     assert reporter.last_checkpoint.startswith("sha256:")
-
-
-def test_models_that_the_operator_did_not_name_count_as_other():
-    metrics = WorkerMetrics("build", known_models=["openai/known"])
-    for model in ("openai/known", "surprise/model-1", "surprise/model-2"):
-        observe = metrics.observer()
-        observe(TurnStarted(turn=1, model=model))
-        observe(
-            TurnFinished(turn=1, finish_reason="stop", usage=Usage(input_tokens=10, cached_tokens=4), cost_microusd=5)
-        )
-
-    def tokens(model: str, kind: str) -> float | None:
-        return metrics.registry.get_sample_value("muster_llm_tokens_total", {"model": model, "type": kind})
-
-    assert (tokens("openai/known", "input"), tokens("openai/known", "cache_read")) == (6, 4)
-    assert tokens("other", "input") == 12
-    assert tokens("surprise/model-1", "input") is None
-    assert metrics.registry.get_sample_value("muster_llm_cost_usd_total") == pytest.approx(15e-6)

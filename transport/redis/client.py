@@ -10,7 +10,7 @@ from typing import Any
 import redis.exceptions as faults
 
 from ..errors import Misconfigured, QueueFull, TransportError, Unreachable
-from .lines import Command, Lines
+from .connections import Command, Connections
 from .script import Script
 
 # The longest script (a submit of 10,000 tasks) holds the server for well under a second.
@@ -19,8 +19,8 @@ COMMAND_TIMEOUT_S = 15.0
 MAX_BLOCK_S = 10.0
 # Above MAX_BLOCK_S, else every quiet read would look like a lost server.
 BLOCK_TIMEOUT_S = MAX_BLOCK_S + 10.0
-# About 1.5 s in all: a server that restarts is back, one that is gone should be reported soon.
-RETRY_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+# About 3 s in all: a server that restarts is back, one that is gone should be reported soon.
+RETRY_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 MIN_VERSION = (6, 2)
 
 
@@ -29,8 +29,8 @@ class Client:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._commands = Lines(url, COMMAND_TIMEOUT_S)
-        self._blocking = Lines(url, BLOCK_TIMEOUT_S)
+        self._commands = Connections(url, COMMAND_TIMEOUT_S)
+        self._blocking = Connections(url, BLOCK_TIMEOUT_S)
 
     async def call(self, *command: str | bytes | int | float) -> Any:
         """One command that is safe to repeat; `Unreachable` when no server answers for a while."""
@@ -78,8 +78,8 @@ class Client:
             )
 
     async def close(self) -> None:
-        for lines in (self._commands, self._blocking):
-            await lines.close()
+        for connections in (self._commands, self._blocking):
+            await connections.close()
 
     async def _patiently(self, once: Callable[[], Awaitable[Any]]) -> Any:
         for pause_s in RETRY_PAUSES_S:

@@ -13,7 +13,7 @@ from redis.retry import Retry
 from ..base import Lease, Renewal
 from .cell import Cell
 from .client import translated
-from .lines import options
+from .connections import options
 from .script import script
 
 # `wait` blocks at most this much less than the socket's time-out, else quiet would look like a lost server.

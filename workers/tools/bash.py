@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from envelope.redaction import redact_head
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 
 from ..permissions.shell import Unparsable, commands
@@ -17,6 +18,8 @@ DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 # They change nothing but where the next command runs, and every command that follows is judged by itself.
 UNJUDGED = frozenset({"cd", "pushd", "popd"})
+# A title is one line of a live tree.
+TITLE_CHARS = 100
 SPILL_FOLDER = "/tmp/tool-output"  # noqa: S108 - inside the sandbox
 
 
@@ -46,7 +49,7 @@ class Bash:
         return [*around, *(Target("bash", part.text) for part in judged)]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
-        return arguments.get("description") or arguments["command"][:100]
+        return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         sandbox = await context.sandbox()

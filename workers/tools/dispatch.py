@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, cast
 
 from envelope.events import CallState, ToolCallChanged
+from envelope.redaction import redact_head
 from repo.errors import RepoError
 from sandbox.errors import SandboxError, SandboxLost
 
@@ -20,6 +22,9 @@ from .schema import first_fault
 
 # What people see of an output in the event; the model gets the whole.
 SHOWN_CHARS = 400
+# Of each argument; enough for any path, command or pattern. The session holds the whole call.
+SHOWN_ARGUMENT_CHARS = 4096
+SHOWN_ARGUMENT_ITEMS = 100
 
 OnChange = Callable[[ToolCallChanged], None]
 
@@ -109,13 +114,26 @@ async def _answer(
                 tool=item.tool.name,
                 state=CallState.RUNNING,
                 title=title,
-                input=dict(item.input),
+                input=_shown(dict(item.input)),
                 started_at_ms=started_ms,
             )
         )
         result = await _run(item, context)
         on_change(_ended(call, result, started_ms, now_ms(), title=title))
         return result
+
+
+def _shown(value: Any) -> Any:
+    """Arguments as people see them: an event is at most 1 MiB, and a file that is written may be longer."""
+    match value:
+        case str() if len(value) > SHOWN_ARGUMENT_CHARS:
+            return f"{value[:SHOWN_ARGUMENT_CHARS]}… ({len(value) - SHOWN_ARGUMENT_CHARS} more characters)"
+        case dict():
+            return {key: _shown(inner) for key, inner in cast(dict[str, Any], value).items()}
+        case list():
+            return [_shown(inner) for inner in cast(list[Any], value)[:SHOWN_ARGUMENT_ITEMS]]
+        case _:
+            return value
 
 
 async def _run(item: _Ready, context: ToolContext) -> ToolResult:
@@ -133,7 +151,7 @@ def _ended(call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *
         tool=call.name,
         state=CallState.ERROR if result.is_error else CallState.COMPLETED,
         title=result.title or title,
-        output=result.content[:SHOWN_CHARS],
+        output=redact_head(result.content, SHOWN_CHARS),
         started_at_ms=started_ms,
         ended_at_ms=ended_ms,
     )

@@ -52,6 +52,14 @@ def metrics_of(port: int) -> str:
         return answer.read().decode()
 
 
+async def metrics_with(port: int, name: str) -> str:
+    """The process counts a task just after its result can be read."""
+    async with asyncio.timeout(10):
+        while name not in (text := await asyncio.to_thread(metrics_of, port)):
+            pass
+    return text
+
+
 async def card_of(stage):
     """The service announces itself beside its start; every read is a round trip, so this yields to it."""
     async with asyncio.timeout(10):
@@ -119,7 +127,9 @@ async def test_the_process_announces_where_its_metrics_are(served_stage):
 
     assert {agent.name for agent in card.agents} == {"run", "batch"}
     assert 'muster_tasks_submitted_total{pool="build"} 4.0' in text
-    assert 'muster_tasks_finished_total{outcome="completed",pool="build",reason="none"} 4.0' in text
+    assert 'muster_tasks_finished_total{outcome="completed",pool="orchestrator",reason="none"} 1.0' in text
+    assert 'muster_tasks_running{pool="orchestrator"} 0.0' in text
+    assert 'muster_fleet_count{what="lost_leases"} 0.0' in text
     assert 'muster_merge_total{outcome="applied"} 2.0' in text
     assert 'muster_verify_total{outcome="verified"} 1.0' in text
     assert re.search(r'muster_queue_ready\{pool="build"\} \d', text)
@@ -139,7 +149,7 @@ async def test_a_service_without_redis_says_so_in_one_sentence(served_stage, tmp
 @pytest.fixture
 async def orphan(served_stage):
     """A shard whose batch was cancelled while no orchestrator held it, so that nobody told the shard."""
-    fields = {"pool": "build", "deadline_ms": 60_000}
+    fields = {"pool": "build", "deadline_ms": 60_000, "auth_scope": ()}
     batch = task_request(agent="batch", **fields | {"pool": DRIVERS})
     shard = task_request(agent="recipe", **fields, batch_id=batch.task_id)
     await served_stage.muster.submit_many([batch, shard, task_request(agent="recipe", **fields)])
@@ -155,8 +165,8 @@ async def test_a_shard_without_its_batch_is_swept_up_and_no_other_task(served_st
 
 
 async def test_a_shard_of_a_live_batch_is_left_alone(served_stage):
-    batch = task_request(agent="batch", pool=DRIVERS, deadline_ms=60_000)
-    shard = task_request(agent="recipe", pool="build", deadline_ms=60_000, batch_id=batch.task_id)
+    batch = task_request(agent="batch", pool=DRIVERS, deadline_ms=60_000, auth_scope=())
+    shard = task_request(agent="recipe", pool="build", deadline_ms=60_000, auth_scope=(), batch_id=batch.task_id)
     await served_stage.muster.submit_many([batch, shard])
 
     assert await sweep(served_stage.transport) == 0

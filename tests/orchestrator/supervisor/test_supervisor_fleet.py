@@ -69,7 +69,6 @@ async def test_a_killed_worker_comes_back(settings: Settings):
 
 async def test_a_killed_redis_comes_back_with_its_tasks(settings: Settings):
     async with attached(settings), Muster.connect(settings) as muster:
-        home = settings.state_dir.parent
         blob = await muster.transport.blobs.put(b"kept" * 10)
         server = next(
             folder for folder in Path("/proc").glob("[0-9]*") if _is_redis_of(folder, settings.state_dir.parent)

@@ -251,3 +251,13 @@ async def test_a_lost_sandbox_ends_the_turn_and_all_its_calls(context):
 
     with pytest.raises(SandboxLost):
         await run(context, call("bash", "1", command="true"), call("read", "2", filePath="a"))
+
+
+async def test_a_long_argument_is_cut_in_the_event_and_whole_in_the_file(context):
+    changes: list = []
+
+    await run(context, call("write", filePath="big.txt", content="x" * 2_000_000), changes=changes)
+
+    started = next(change for change in changes if change.state is CallState.RUNNING)
+    assert len(started.model_dump_json()) < 10_000
+    assert await get(context, "big.txt") == b"x" * 2_000_000

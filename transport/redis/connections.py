@@ -16,18 +16,25 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from ..errors import Misconfigured
+
 CONNECT_TIMEOUT_S = 5.0
 
 Command = tuple[str | bytes | int | float, ...]
 
 
-class Lines:
+class Connections:
     """As many connections as there are commands under way."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         factory = cast(Callable[..., redis.asyncio.ConnectionPool], redis.asyncio.ConnectionPool.from_url)  # pyright: ignore[reportUnknownMemberType]
         # which commands may be repeated is decided by their callers, not in the library
-        pool = factory(url, retry=Retry(NoBackoff(), 0), **options(url))
+        try:
+            pool = factory(url, retry=Retry(NoBackoff(), 0), **options(url))
+        except ValueError as error:
+            raise Misconfigured(
+                f"the Redis URL cannot be used: {error}", hint="write redis://HOST:PORT/0, rediss://… or unix:///PATH"
+            ) from error
         self._make = pool.make_connection
         self._timeout_s = timeout_s
         self._made: list[AbstractConnection] = []
