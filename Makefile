@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test check bench soak engine image venv dev clean distclean format lock
+.PHONY: help demo test check bench engine image venv dev clean distclean format lock
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'

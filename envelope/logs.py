@@ -34,7 +34,8 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        # stderr as it is when a line is written: a test's capture, say, may have put another in its place and closed it
+        logger_factory=lambda *_args: structlog.PrintLogger(sys.stderr),
     )
 
 

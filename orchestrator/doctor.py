@@ -16,7 +16,7 @@ from enum import StrEnum
 from envelope.agents import WorkerCard
 from envelope.errors import MusterError
 from repo.errors import RepoError
-from repo.git import git_version
+from repo.version import OLDEST_GIT, git_version
 from transport.embedded import find_server, socket_path
 from transport.settings import connect
 
@@ -24,7 +24,6 @@ from .settings import Settings, load_settings
 from .submit import DRIVERS
 
 OLDEST_PYTHON = (3, 11)
-OLDEST_GIT = (2, 38)  # `merge-tree --write-tree`
 # A program that tells its version, an engine that answers: both take milliseconds where they work at all.
 COMMAND_TIMEOUT_S = 10.0
 DEFAULT_IMAGE = "muster-sandbox:latest"

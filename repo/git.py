@@ -115,13 +115,6 @@ async def git(
     return completed
 
 
-async def git_version() -> tuple[int, int]:
-    """Major and minor; merging needs 2.38 or later (`merge-tree --write-tree`)."""
-    words = (await git("version", git_dir=None)).line.split()
-    major, minor = words[2].split(".")[:2]
-    return int(major), int(minor)
-
-
 async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | None) -> Process:
     """Shielded: cancelled half-way, asyncio (3.11) would leave children behind or wait for ever on unmade pipes."""
     spawning = asyncio.ensure_future(_spawn(arguments, environment, cwd))

@@ -92,23 +92,22 @@ async def patch_between(mirror: Mirror, base: str, commit: str) -> Patch:
     return Patch(base, diff, tuple(change.as_file_change() for change in changes), tree, warnings=(), refused=())
 
 
-async def apply_to_tree(git_dir: Path, base: str, diff: bytes, *, three_way: bool = False) -> str:
+async def apply_to_tree(git_dir: Path, base: str, diff: bytes) -> str:
     """The id of the tree that `diff` makes of `base` (a commit or tree id); its objects stay in `git_dir`.
 
-    With `three_way` a diff whose context moved is merged by way of the blobs that it names, if `git_dir` has them.
     `PatchRefused` when it does not apply, or reaches outside of the tree.
     """
     with scratch(write_to=git_dir / "objects") as own:
         await own.git("read-tree", await _tree_of(own, base))
         if diff:
-            await apply_to_index(own, diff, three_way=three_way)
+            await apply_to_index(own, diff)
         return (await own.git("write-tree")).line
 
 
-async def apply_to_index(own: Scratch, diff: bytes, *, three_way: bool = False) -> Completed:
+async def apply_to_index(own: Scratch, diff: bytes) -> Completed:
     """Change the index of `own` by `diff`, wholly or not at all."""
     try:
-        return await own.git(*APPLY[:2], *(["--3way"] if three_way else []), *APPLY[2:], stdin=diff)
+        return await own.git(*APPLY, stdin=diff)
     except GitFailed as e:
         raise PatchRefused(f"The patch does not apply: {e.stderr or e}") from e
 

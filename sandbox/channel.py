@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from .errors import LimitExceeded, PathError, SandboxError, SandboxLost
 
 LENGTHS = struct.Struct("!II")
-MAX_REPLY_HEADER_BYTES = 64 * 1024
+MAX_REPLY_HEADER_BYTES = 64 * 1024  # numbers and one path; files and output are bodies
 MAX_REPLY_BODY_BYTES = 64 * 1024  # the server's chunk
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024  # the server's own limit
 GRACE_S = 5.0  # the server's time-out comes first; a client that still waits after this has lost its server

@@ -20,11 +20,11 @@ from aiodocker.stream import Stream
 from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
-VOLUME_RETRY_S = 0.05
+VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
 NOT_FOUND, CONFLICT, UNREACHABLE = 404, 409, 900  # the last is the client library's own
 STDERR = 2
-MAX_COMPLAINT_BYTES = 2000
+MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
 

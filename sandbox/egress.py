@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from .errors import SandboxError
 
 WEB_PORTS = frozenset({80, 443})
-MAX_HEAD_BYTES = 64 * 1024
-HEAD_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 30.0
-CHUNK_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024  # eight times what web servers take
+HEAD_TIMEOUT_S = 30.0  # a client inside sends its head at once; a silent one must not hold a connection
+CONNECT_TIMEOUT_S = 30.0  # a dozen lost packets
+CHUNK_BYTES = 64 * 1024  # what a pipe or socket buffer holds
 MAX_REFUSED = 100  # for a hint; a command that asks for a million names must not fill this process
 MAX_NAME_CHARS = 260  # the longest name that DNS knows, and a port
 MAX_CONNECTIONS = 64  # an installer opens ten or so

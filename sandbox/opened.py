@@ -19,7 +19,7 @@ from .errors import SandboxError
 from .tools import ToolClient
 
 APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
-APPLY_TIMEOUT_S = 120.0
+APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
 
 
 class OpenSandbox(ToolClient):

@@ -13,10 +13,10 @@ from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
 
 FILE_TIMEOUT_S = 30.0  # a 64 MiB write over the stream takes under 1 s; the rest is a busy machine
-SEARCH_TIMEOUT_S = 60.0
+SEARCH_TIMEOUT_S = 60.0  # ripgrep reads gigabytes in that time
 # Half of it is kept from the start of ripgrep's output: ten thousand long lines, more than any limit asks for.
 SEARCH_OUTPUT_BYTES = 4 * MIB
-LISTING_BYTES = 16 * MIB
+LISTING_BYTES = 16 * MIB  # some 200,000 paths: more than repositories have
 MAX_LINE_COLUMNS = 2000  # a minified file must not fill a model's window with one match
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 NOT_GIT = "--glob=!.git"  # after any other glob: the last that matches a path decides

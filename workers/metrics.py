@@ -18,7 +18,9 @@ from envelope.lifecycle import TERMINAL
 from transport.base import Lease
 from transport.consumer import ConsumerEvent, What
 
+# A worker that is free starts a task within milliseconds; a batch of thousands waits for an hour.
 QUEUE_WAIT_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800, 3600)
+# From a codemod on one file to four hours of an agent; the default deadline (1 h) is a border of its own.
 DURATION_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 OTHER = "other"
 NO_REASON = "none"  # an empty label reads as a missing one

@@ -55,8 +55,9 @@ def result_of(
 
 
 def that_travels(result: TaskResult) -> TaskResult:
-    """The result, or an error in its place when it cannot be encoded: a patch of thousands of files is over the limit of
-    a message. The error keeps the start of the text, and the diff as an attachment.
+    """The result, or an error in its place when no message can hold it: thousands of changed files are over the limit.
+
+    The error keeps the start of the text, and the diff as an attachment.
     """
     try:
         encode(result)

@@ -46,6 +46,9 @@ def test_keys_of_well_known_services_are_blanked_out(secret):
 
 def test_a_password_in_a_url_and_a_bearer_header_are_blanked_out():
     assert redact("redis://user:pa55word@host:6379/0") == f"redis://{REDACTED}@host:6379/0"
+    assert redact("redis://:pa:55word@host:6379/0") == f"redis://{REDACTED}@host:6379/0"
+    assert redact("redis://host/0?password=pa55word&db=1") == f"redis://host/0?password={REDACTED}&db=1"
+    assert redact("git clone https://t0ken@host/r") == f"git clone https://{REDACTED}@host/r"
     assert "abcdefghijklmnop" not in redact("Authorization: Bearer abcdefghijklmnop")
 
 

@@ -26,7 +26,9 @@ from envelope.errors import (
 )
 from envelope.ids import blob_ref, content_key, new_task_id, new_trace_id, trace_id_of
 from envelope.lifecycle import NEXT, TERMINAL, State, check_move
-from envelope.messages import MAX_DEADLINE_MS, ErrorInfo
+from envelope.messages import MAX_DEADLINE_MS, ErrorInfo, Workspace
+from envelope.pattern import MAX_PATTERN_CHARS
+from envelope.scope import narrow
 
 
 @pytest.mark.parametrize("module", ["deadline", "pattern", "scope"])
@@ -123,6 +125,11 @@ def test_usage_adds_up():
         ("idempotency_key", "k" * 201),
         ("priority", "urgent"),
         ("workspace", {"base": "a", "url": "https://me:secret@example.org/r.git"}),
+        ("workspace", {"base": "a", "url": "https://ghp_abcdef@example.org/r.git"}),
+        ("workspace", {"base": "a", "url": "ssh://git:secret@example.org/r.git"}),
+        ("workspace", {"base": "a"}),
+        ("workspace", {"base": "a", "path": "/r", "url": "https://example.org/r.git"}),
+        ("auth_scope", ("edit:" + "x" * MAX_PATTERN_CHARS,)),
         ("attachments", [{"blob": "sha256:../..", "name": "x"}]),
     ],
 )
@@ -132,6 +139,19 @@ def test_a_bad_request_is_refused_with_the_field_named(samples, field, value):
     with pytest.raises(ValidationError) as refusal:
         type(samples.request).model_validate({**fields, field: value})
     assert {error["loc"][0] for error in refusal.value.errors()} == {field}
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/r.git", "ssh://git@example.org/r.git", "git@example.org:r.git", "file:///srv/r@1.git"]
+)
+def test_an_address_without_a_secret_is_taken(url):
+    assert Workspace(url=url, base="a").url == url
+
+
+def test_the_longest_grant_can_be_handed_on():
+    longest = "edit:" + "x" * (MAX_PATTERN_CHARS - len("edit:"))
+
+    assert narrow((longest,), (longest,)) == (longest,)
 
 
 def test_a_result_cannot_say_that_a_task_still_runs(samples):

@@ -210,8 +210,7 @@ async def test_a_recipe_runs_in_the_subfolder_and_an_agent_is_refused_one(hands,
 
 
 async def test_a_result_that_cannot_travel_ends_with_a_clear_error_and_keeps_the_patch(hands, workspace: Workspace):
-    name = "x" * 200
-    many = f"mkdir many; cd many; seq 1 5000 | xargs -I{{}} touch {name}{{}}"
+    many = f"mkdir many; cd many; seq -f {'x' * 200}%g 1 5000 | xargs touch"
 
     result = await hands.result(hands.recipe(many, workspace=workspace))
 

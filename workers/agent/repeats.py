@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from ..llm.base import ChatMessage, ToolCall
 
-ROUNDS = 3
-PERIODS = (1, 2)
+ROUNDS = 3  # as in OpenCode; twice happens to honest models (a file read again after a failed edit)
+PERIODS = (1, 2)  # longer circles look the same as work
 
 WARNING = (
     f"You made the same call {ROUNDS} times with the same input; it will not tell you anything new. Try something"

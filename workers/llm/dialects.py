@@ -16,7 +16,7 @@ from .script import Conversation, Reply, ScriptedCall
 
 # Small enough that words and arguments are split in the middle, as real servers do.
 DELTA_CHARS = 12
-CHARS_PER_TOKEN = 4
+CHARS_PER_TOKEN = 4  # the rule of thumb for English and code
 
 Json = dict[str, Any]
 

@@ -26,9 +26,9 @@ from .dialects import DIALECTS, Dialect, Json
 from .script import Fault, Player, Rule, Script, load_script
 
 LOOPBACK = "127.0.0.1"  # a server that answers everybody without a key must not be reachable
-KEPT_REQUESTS = 1000
+KEPT_REQUESTS = 1000  # more than any script has rules for; a demo that runs all day must not grow
 SHUTDOWN_TIMEOUT_S = 1.0  # a stalled reply must not hold up the end
-MAX_REQUEST_BYTES = 64 * 1024 * 1024
+MAX_REQUEST_BYTES = 64 * 1024 * 1024  # the longest window (1M tokens) as text, many times over
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from .paths import absolute, outside
 from .schema import count, parameters, text
 from .truncate import truncate
 
+# What users of agents know: two minutes run most test-suites, ten build most projects.
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 # They change nothing but where the next command runs, and every command that follows is judged by itself.

@@ -19,7 +19,7 @@ _BINARY_SUFFIXES = frozenset(
     | {".mp3", ".mp4", ".o", ".pdf", ".png", ".pyc", ".so", ".tar", ".wasm", ".webp", ".whl", ".xz", ".zip"}
 )
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
-SNIFFED_BYTES = 4096
+SNIFFED_BYTES = 4096  # as OpenCode does; git looks at twice as much
 
 
 def digest(content: bytes) -> str:

@@ -11,7 +11,7 @@ from .base import Target, ToolContext, ToolResult
 from .paths import absolute, outside
 from .schema import parameters, text
 
-MAX_PATHS = 100
+MAX_PATHS = 100  # as users of agents know it: more is a sign of too wide a pattern
 
 
 class Glob:

@@ -13,7 +13,7 @@ from .paths import absolute, outside
 from .schema import parameters, text
 from .truncate import cut_line, truncate
 
-MAX_MATCHES = 100
+MAX_MATCHES = 100  # as users of agents know it: more is a sign of too wide a pattern
 
 
 class Grep:

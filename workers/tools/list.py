@@ -12,7 +12,7 @@ from .base import Target, ToolContext, ToolResult
 from .paths import absolute, outside, relative
 from .schema import parameters, text
 
-MAX_ENTRIES = 1000
+MAX_ENTRIES = 1000  # half of the lines that a tool may show (`truncate.py`)
 
 
 class ListDirectory:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,6 @@ class Desk:
 
     home: Path
     environment: dict[str, str]
-
-    @property
-    def state_dir(self) -> Path:
-        return self.home / "state"
 
     def muster(self, *words: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Done:
         done = subprocess.run(
@@ -64,8 +61,8 @@ class Done:
     stderr: str
 
 
-@pytest.fixture
-def desk() -> Iterator[Desk]:
+@contextmanager
+def make_desk() -> Iterator[Desk]:
     # Not pytest's own folder: its path may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="desk-") as folder:
         home = Path(folder)
@@ -76,6 +73,34 @@ def desk() -> Iterator[Desk]:
         yield desk
         if any(home.glob("run/**/control.sock")):
             assert desk.muster("down").exit_code == 0
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with make_desk() as desk:
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def fleet_environment() -> dict[str, str]:
+    """What a module's fleet is started with, beside its state folder."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def fleet(fleet_environment: dict[str, str]) -> Iterator[Desk]:
+    """One running fleet for a whole module: starting one takes longer than what most tests do with it."""
+    with make_desk() as desk:
+        running = replace(desk, environment=desk.environment | fleet_environment)
+        started = running.muster("up", "--detach")
+        assert started.exit_code == 0, started.stderr
+        yield running
+
+
+@pytest.fixture
+def fleet_desk(fleet: Desk) -> Desk:
+    """A folder of its own to work in, on the module's fleet."""
+    return replace(fleet, home=Path(tempfile.mkdtemp(dir=fleet.home)))
 
 
 def _redis(folder: Path, policy: str) -> Iterator[str]:
