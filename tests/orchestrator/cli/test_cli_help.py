@@ -88,3 +88,10 @@ def test_the_version_is_told(desk):
 def test_completion_knows_the_options_of_a_command(desk):
     asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run --g", "COMP_CWORD": "2"}
     assert "--gate" in desk.muster(env=asked).stdout
+
+
+def test_the_settings_are_shown_without_their_passwords(desk):
+    done = desk.muster("config", "show", "--origin", env={"MUSTER_REDIS_URL": "redis://:open-sesame@example.org/0"})
+    assert done.exit_code == 0, done.stderr
+    assert "open-sesame" not in done.stdout
+    assert "redis://[redacted]@example.org/0" in done.stdout
