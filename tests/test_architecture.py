@@ -49,9 +49,6 @@ BANNED = {
     ("asyncio", "wait_for"): "asyncio.timeout: before Python 3.12 wait_for may swallow a cancellation (gh-86296)",
 }
 
-# callers that were there before the ban, to be emptied
-BANNED_BUT_LEFT = {"transport/embedded.py"}
-
 MAX_FILE_LINES = 450
 
 
@@ -119,7 +116,6 @@ def test_nobody_calls_what_is_banned(banned: tuple[str, str]):
     callers = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {BANNED[banned]}"
         for path in sources()
-        if str(path.relative_to(ROOT)) not in BANNED_BUT_LEFT
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and (node.value.id, node.attr) == banned
     ]
