@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from . import keyring
@@ -49,6 +49,12 @@ class FleetSettings(BaseSettings):
     keyring: Path | None = None  # None: one in the state folder, made at the first start
     metrics_host: str = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65535)  # 0: a free one, announced with the process's card
+
+    @field_validator("state_dir")
+    @classmethod
+    def _absolute(cls, folder: Path) -> Path:
+        """Redis and the fleet's other programs do not work where the command line was typed."""
+        return folder.expanduser().absolute()
 
     @property
     def limits(self) -> Limits:

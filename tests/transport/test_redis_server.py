@@ -175,3 +175,12 @@ async def test_a_result_is_stored_once_even_when_two_claim_to_have_it(make_redis
     assert [type(outcome).__name__ for outcome in outcomes] == ["Fenced", "TaskResult"]
     entries = [entry.message async for entry in fleet.transport.follow(request.trace_id)]
     assert [m.output.text for m in entries if isinstance(m, TaskResult)] == ["second"]
+
+
+def test_a_state_folder_given_relatively_is_meant_from_where_the_command_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MUSTER_STATE_DIR", ".demo/state")
+
+    assert FleetSettings().state_dir == tmp_path / ".demo" / "state"
