@@ -14,6 +14,7 @@ from ..errors import BadBatchFile, near_miss
 from .spec import BatchSpec
 
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
+UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
 
 def load_batch(path: Path) -> BatchSpec:
@@ -38,14 +39,16 @@ def parse_batch(text: str, *, name: str) -> BatchSpec:
     try:
         return BatchSpec.model_validate(values)
     except ValidationError as e:
-        fault = e.errors(include_url=False, include_context=False)[0]
+        # a misspelt key is unknown and leaves one missing: what is there says more than what is not
+        fault = min(e.errors(include_url=False, include_context=False), key=lambda each: each["type"] != UNKNOWN_KEY)
         location = fault["loc"]
         where = f"{name}{_line_of(text, location)}"
-        if fault["type"] == "extra_forbidden":
+        if fault["type"] == UNKNOWN_KEY:
             hint = near_miss(str(location[-1]), _fields_at(location[:-1]))
             raise BadBatchFile(f"{where}: unknown key {_dotted(location)!r}", hint=hint) from e
         message = fault["msg"].removeprefix("Value error, ")
-        raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}") from e
+        hint = "examples/demo/batch.toml is a complete batch file"
+        raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}", hint=hint) from e
 
 
 def _values(text: str, name: str) -> Any:

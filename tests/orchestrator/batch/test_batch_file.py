@@ -43,6 +43,7 @@ publish: {branch: muster/modernise}
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
+        (("name =", "nmae ="), "b.toml:1: unknown key 'nmae'", "did you mean 'name'?"),
         (("glob =", "globb ="), "b.toml:5: unknown key 'shards.globb'", "did you mean 'glob'?"),
         (("[publish]", "[publisch]"), "b.toml:11: unknown key 'publisch'", "did you mean 'publish'?"),
         (("ok_exit_codes", "ok_exitcodes"), "b.toml:8: unknown key 'steps[0].ok_exitcodes'", "'ok_exit_codes'?"),
