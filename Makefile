@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test check bench engine image venv dev clean distclean format lock
+.PHONY: help demo test tools soak check bench engine image venv dev clean distclean format lock
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -11,8 +11,12 @@ help: ## what can be made
 demo: venv engine image ## the main job on a real old package: a batch without a model, then a fan-out with one
 	@$(BIN)/python examples/demo/demo.py
 
-test: dev engine image ## the whole suite: real Redis, real Docker, the real loopback model server
+test: dev engine tools image ## the whole suite: real Redis, real Docker, the real loopback model server
 	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest
+
+soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
+	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
+	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .
@@ -20,7 +24,7 @@ check: dev ## format, lint, types, architecture
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py
 
-bench: dev engine image ## measure queue, sandbox and command line beside named peers
+bench: .venv/.bench engine image ## measure queue, sandbox and command line beside named peers
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.sandbox
 	@$(BIN)/python -m benchmarks.cli
@@ -41,8 +45,16 @@ dev: .venv/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	@touch $@
 
+.venv/.bench: .venv/.dev requirements/bench.lock
+	@echo "muster: adding the peers from requirements/bench.lock" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock
+	@touch $@
+
 engine:
 	@scripts/docker-engine.sh
+
+tools:
+	@scripts/test-tools.sh
 
 image: venv
 	@$(BIN)/muster sandbox build

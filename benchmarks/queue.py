@@ -1,6 +1,6 @@
-"""How fast the task path is: drain, fan-out, idle pick-up, and arq beside it on the same server.
+"""How fast the task path is, and four peers beside it, each on a fresh server of the same kind in the same run.
 
-    python -m benchmarks.queue [--quick] [--no-peer]
+    python -m benchmarks.queue [--quick] [--no-peers] [--json FILE]
 
 (As a module: run as a script, this file's folder would hide the standard library's `queue`.)
 """
@@ -10,84 +10,57 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from envelope.events import TurnStarted
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
-from envelope.messages import Metrics, Output, TaskInput, TaskProgress, TaskRequest, TaskResult
+from envelope.messages import TaskInput, TaskRequest
 from transport import keyring
 from transport.base import Transport
-from transport.consumer import Consumer, ConsumerEvent, Delivery, What
-from transport.embedded import embedded_redis
+from transport.embedded import Server, embedded_redis
 from transport.redis import connect_redis
 
-POOL = "general"
-# What the targets were set for: numbers.md measures with payloads of about 600 bytes.
-PROMPT = "x" * 300
+from .peers import PROMPT
+from .queue_worker import POOL
+
+PEERS = ("arq", "saq", "dramatiq", "celery")
+IDLE_S = 20.0
+
+Row = dict[str, float]
 
 
-# -- the worker process
-
-
-async def noop(delivery: Delivery, transport: Transport, work_s: float) -> TaskResult:
-    """Three events: the queue's `running`, one progress, the result."""
-    started_ns = time.monotonic_ns()
-    lease = delivery.claim.lease
-    ids: dict[str, Any] = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
-    progress = TaskProgress(**ids, seq=0, at_ms=0, status=State.RUNNING, events=(TurnStarted(turn=1, model="none"),))
-    await transport.emit(lease, progress)
-    if work_s:
-        await asyncio.sleep(work_s)
-    output = Output(text="done", structured={"started_ns": started_ns})
-    return TaskResult(**ids, status=State.COMPLETED, output=output, metrics=Metrics(turns=1))
-
-
-async def serve(url: str, fleet: str, keys: Path, slots: int, count: int, work_s: float, worker: str) -> None:
-    """Run one consumer until it finished `count` tasks; print when it began to serve, and how long it took."""
-    transport = await connect_redis(url, keyring=keyring.load_or_create(keys), fleet=fleet)
-    stop, finished = asyncio.Event(), 0
-
-    def count_finished(event: ConsumerEvent) -> None:
-        nonlocal finished
-        finished += event.what is What.FINISHED
-        if finished == count:
-            stop.set()
-
-    consumer = Consumer(
-        transport, pool=POOL, worker=worker, slots=slots,
-        handle=lambda delivery: noop(delivery, transport, work_s), on_event=count_finished,
-    )  # fmt: skip
-    print(json.dumps({"ready": True}), flush=True)
-    began, cpu = time.perf_counter(), time.process_time()
-    await consumer.run(stop)
-    took_s = time.perf_counter() - began
-    print(json.dumps({"took_s": took_s, "cpu_us_per_task": (time.process_time() - cpu) / max(1, finished) * 1e6}))
-    await transport.close()
-
-
-class Worker:
-    """A worker process of its own."""
+class Process:
+    """A worker in a process of its own; it has said that it is ready when this is made."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
-    async def start(cls, *arguments: object) -> Worker:
-        command = [sys.executable, "-m", "benchmarks.queue", "--role", *map(str, arguments)]
-        worker = cls(await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE))
-        await worker.line()
-        return worker
+    async def start(cls, module: str, *arguments: object) -> Process:
+        process = cls(
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module, *map(str, arguments),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )
+        )  # fmt: skip
+        await process.line()
+        return process
 
-    async def line(self) -> dict[str, Any]:
+    async def line(self) -> Row:
         assert self._process.stdout
         return json.loads(await self._process.stdout.readline())
+
+    def go(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(b"\n")
 
     async def end(self) -> None:
         if self._process.returncode is None:
@@ -95,51 +68,61 @@ class Worker:
         await self._process.wait()
 
 
-# -- the measurements
-
-
 class Bench:
     """One fresh server: no measurement pays for what another has left behind (memory, a rewrite of its file)."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
         self.keys = folder / "keyring.json"
-        self._names = 0
 
-    async def fleet(self) -> tuple[Transport, str]:
-        self._names += 1
-        name = f"bench{self._names}"
-        return await connect_redis(self.url, keyring=keyring.load_or_create(self.keys), fleet=name), name
+    async def fleet(self) -> Transport:
+        return await connect_redis(self.server.url, keyring=keyring.load_or_create(self.keys), fleet="bench")
 
-    async def worker(self, fleet: str, *, slots: int, count: int, work_s: float = 0.0, name: str = "w1") -> Worker:
-        return await Worker.start("serve", self.url, fleet, self.keys, slots, count, work_s, name)
+    async def worker(self, *, slots: int, count: int, work_s: float = 0.0, name: str = "w1") -> Process:
+        return await Process.start(
+            "benchmarks.queue_worker", self.server.url, "bench", self.keys, slots, count, work_s, name
+        )
 
-    async def drain(self, count: int, traces: int) -> dict[str, float]:
-        """Prefilled queue, one worker process with 100 slots."""
-        transport, fleet = await self.fleet()
+    async def drain(self, count: int, traces: int, workers: int) -> Row:
+        """A prefilled queue, workers of 100 slots; each one's rate over nine tenths of its equal share, added up."""
+        transport = await self.fleet()
         trace_ids = [new_trace_id() for _ in range(traces)]
         requests = [request(trace_ids[n % traces]) for n in range(count)]
         began = time.perf_counter()
         await transport.submit(requests)
         submit_s = time.perf_counter() - began
-        worker = await self.worker(fleet, slots=100, count=count)
-        outcome = await worker.line()
-        await worker.end()
-        record = await transport.record(requests[-1].task_id)
+        redis_s = self._redis_cpu_s()
+        share = count // workers * 9 // 10
+        processes = [await self.worker(slots=100, count=share, name=f"w{n}") for n in range(workers)]
+        for process in processes:
+            process.go()
+        rows = [await process.line() for process in processes]
+        per_s = sum(share / (row["ended_ns"] - row["began_ns"]) * 1e9 for row in rows)
+        redis_us = (self._redis_cpu_s() - redis_s) / (share * workers) * 1e6
+        for process in processes:
+            await process.end()
+        record = await transport.record(requests[0].task_id)
         assert record.state is State.COMPLETED, record
         await transport.close()
         return {
-            "tasks_per_s": count / outcome["took_s"],
-            "cpu_us_per_task": outcome["cpu_us_per_task"],
+            "tasks_per_s": per_s,
+            "worker_cpu_us": statistics.mean(row["cpu_us_per_task"] for row in rows),
+            "redis_cpu_us": redis_us,
             "submit_per_s": count / submit_s,
         }
 
-    async def fan_out(self, traces: int) -> dict[str, float]:
-        """1,000 tasks of 200 ms over two worker processes of 500 slots: until the last one runs, and has ended."""
-        transport, fleet = await self.fleet()
-        workers = [await self.worker(fleet, slots=500, count=500, work_s=0.2, name=f"w{n}") for n in range(2)]
+    def _redis_cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system time
+
+    async def fan_out(self, traces: int) -> Row:
+        """1,000 tasks of 200 ms over two workers of 500 slots: until the last one runs, and has ended."""
+        transport = await self.fleet()
+        workers = [await self.worker(slots=500, count=500, work_s=0.2, name=f"w{n}") for n in range(2)]
         trace_ids = [new_trace_id() for _ in range(traces)]
         requests = [request(trace_ids[n % traces]) for n in range(1000)]
+        for worker in workers:
+            worker.go()
         await asyncio.sleep(0.5)  # both have come to their doorbell
         began_ns = time.monotonic_ns()
         for start in range(0, 1000, 100):  # as a client does that wants the first to run while the last is sent
@@ -155,10 +138,11 @@ class Bench:
             "all_results_read_ms": (ended_ns - began_ns) / 1e6,
         }
 
-    async def pick_up(self, samples: int) -> dict[str, float]:
+    async def pick_up(self, samples: int) -> Row:
         """An idle worker: from just before the submit to the first line of the handler."""
-        transport, fleet = await self.fleet()
-        worker = await self.worker(fleet, slots=4, count=samples)
+        transport = await self.fleet()
+        worker = await self.worker(slots=4, count=samples + 1)
+        worker.go()
         waits_ms: list[float] = []
         for _ in range(samples):
             await asyncio.sleep(0.02)
@@ -172,17 +156,62 @@ class Bench:
         cuts = statistics.quantiles(waits_ms, n=100)
         return {"p50_ms": statistics.median(waits_ms), "p99_ms": cuts[98]}
 
-    async def arq_drain(self, count: int) -> dict[str, float]:
-        """The peer: arq's own worker in a process, 100 jobs at once, its results kept as by default."""
-        from arq import create_pool
+    async def idle(self, workers: int) -> Row:
+        """What workers without work send, per second and worker."""
+        transport = await self.fleet()
+        processes = [await self.worker(slots=10, count=1, name=f"w{n}") for n in range(workers)]
+        for process in processes:
+            process.go()
+        await asyncio.sleep(2)  # all have come to their doorbell
+        counted = [await self._commands(transport)]
+        await asyncio.sleep(IDLE_S)
+        counted.append(await self._commands(transport))
+        for process in processes:
+            await process.end()
+        await transport.close()
+        sent, run = ((counted[1][n] - counted[0][n]) / workers / IDLE_S for n in (0, 1))
+        return {"sent_per_s": sent, "run_by_scripts_too_per_s": run}
 
-        pool = await create_pool(arq_settings(self.url))
-        await asyncio.gather(*(pool.enqueue_job("arq_noop", PROMPT) for _ in range(count)))
-        worker = await Worker.start("arq", self.url, count)
-        outcome = await worker.line()
+    async def _commands(self, transport: Transport) -> tuple[int, int]:
+        """Commands that clients sent, and all that the server ran for them."""
+        import redis.asyncio
+
+        async with redis.asyncio.Redis(unix_socket_path=self.server.url.removeprefix("unix://")) as client:
+            stats: dict[str, dict[str, int]] = await client.info("commandstats")
+        calls = {name.removeprefix("cmdstat_"): int(row["calls"]) for name, row in stats.items()}
+        ours = {"info", "config|get", "client|setinfo", "hello"}  # what counting costs
+        # workers send scripts, and block on lists; all else runs inside of scripts
+        return calls.get("evalsha", 0) + calls.get("blpop", 0), sum(calls[name] for name in calls if name not in ours)
+
+    async def backlog(self, count: int) -> Row:
+        """Claims of 10 tasks with 200 in line, and with `count` more."""
+        transport = await self.fleet()
+        row: Row = {}
+        for name, fill in (("empty_ms", 200), ("full_ms", count)):
+            trace_ids = [new_trace_id() for _ in range(100)]
+            for start in range(0, fill, 5_000):
+                await transport.submit([request(trace_ids[n % 100]) for n in range(start, min(start + 5_000, fill))])
+            times_ms: list[float] = []
+            for _ in range(20):
+                began = time.perf_counter()
+                claims = await transport.claim(POOL, "w", slots=10, wait_s=0)
+                times_ms.append((time.perf_counter() - began) * 1000)
+                assert len(claims) == 10
+            row[name] = statistics.median(times_ms)
+        await transport.close()
+        return {**row, "full_to_empty": row["full_ms"] / row["empty_ms"]}
+
+    async def peer(self, name: str, count: int) -> Row:
+        """The same drain by a peer: no fairness, no events, no fencing, no signatures."""
+        await import_module(f"benchmarks.peers.with_{name}").fill(self.server.url, count)
+        redis_s = self._redis_cpu_s()
+        worker = await Process.start("benchmarks.peers", f"with_{name}", self.server.url, count)
+        row = await worker.line()
+        redis_us = (self._redis_cpu_s() - redis_s) / count * 1e6
         await worker.end()
-        await pool.aclose()
-        return {"tasks_per_s": count / outcome["took_s"]}
+        return {
+            "tasks_per_s": count / row["took_s"], "worker_cpu_us": row["cpu_us_per_task"], "redis_cpu_us": redis_us
+        }  # fmt: skip
 
 
 def request(trace_id: str) -> TaskRequest:
@@ -193,46 +222,20 @@ def request(trace_id: str) -> TaskRequest:
     )  # fmt: skip
 
 
-# -- arq
-
-
-def arq_settings(url: str) -> Any:
-    from arq.connections import RedisSettings
-
-    return RedisSettings(unix_socket_path=url.removeprefix("unix://"))
-
-
-async def arq_noop(ctx: dict[Any, Any], prompt: str) -> str:
-    return "done"
-
-
-async def serve_arq(url: str, count: int) -> None:
-    from arq import Worker as ArqWorker
-    from arq.worker import func
-
-    worker = ArqWorker(
-        [func(arq_noop, name="arq_noop")], redis_settings=arq_settings(url), max_jobs=100, poll_delay=0.01,
-        burst=True, max_burst_jobs=count, handle_signals=False,
-    )  # fmt: skip
-    print(json.dumps({"ready": True}), flush=True)
-    began = time.perf_counter()
-    await worker.main()
-    print(json.dumps({"took_s": time.perf_counter() - began}), flush=True)
-    await worker.close()
-
-
 # -- the report
 
+Measure = Callable[[Bench], Awaitable[Row]]
 
-async def median_of(runs: int, measure: Callable[[Bench], Awaitable[dict[str, float]]]) -> dict[str, float]:
+
+async def median_of(runs: int, measure: Measure) -> Row:
     rows = [await on_fresh_server(measure) for _ in range(runs)]
     return {name: round(statistics.median(row[name] for row in rows), 2) for name in rows[0]}
 
 
-async def on_fresh_server(measure: Callable[[Bench], Awaitable[dict[str, float]]]) -> dict[str, float]:
+async def on_fresh_server(measure: Measure) -> Row:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         async with embedded_redis(Path(folder)) as server:
-            return await measure(Bench(server.url, Path(folder)))
+            return await measure(Bench(server, Path(folder)))
 
 
 async def server_name() -> str:
@@ -241,46 +244,49 @@ async def server_name() -> str:
             return f"{server.program.name} {server.version}, append-only file every second"
 
 
-async def measure_all(*, quick: bool, peer: bool) -> dict[str, Any]:
-    runs, count = (1, 5_000) if quick else (3, 20_000)
-    report: dict[str, Any] = {
-        "server": await server_name(),
-        "python": sys.version.split()[0],
-        "runs": runs,
-        f"drain of {count} over 100 traces": await median_of(runs, lambda bench: bench.drain(count, 100)),
-        f"drain of {count} in one trace": await median_of(runs, lambda bench: bench.drain(count, 1)),
-        "1,000 x 200 ms, 100 traces": await median_of(runs, lambda bench: bench.fan_out(100)),
-        "1,000 x 200 ms, 1,000 traces": await median_of(runs, lambda bench: bench.fan_out(1000)),
-        "idle pick-up": await median_of(runs, lambda bench: bench.pick_up(50 if quick else 200)),
+def measurements(*, quick: bool, peers: bool) -> dict[str, tuple[int, Measure]]:
+    runs, count, waiting = (1, 5_000, 20_000) if quick else (3, 20_000, 100_000)
+    few = 1_000 if quick else 3_000  # peers are slower, and this is enough to be steady
+    ours: dict[str, tuple[int, Measure]] = {
+        f"drain of {count}, 100 traces, 1 worker": (runs, lambda bench: bench.drain(count, 100, 1)),
+        f"drain of {count}, 100 traces, 2 workers": (runs, lambda bench: bench.drain(count, 100, 2)),
+        f"drain of {count}, one trace, 1 worker": (runs, lambda bench: bench.drain(count, 1, 1)),
+        f"drain of {count}, one trace, 2 workers": (runs, lambda bench: bench.drain(count, 1, 2)),
+        "1,000 x 200 ms over 1,000 slots, one trace": (runs, lambda bench: bench.fan_out(1)),
+        "1,000 x 200 ms over 1,000 slots, 100 traces": (runs, lambda bench: bench.fan_out(100)),
+        "idle pick-up": (runs, lambda bench: bench.pick_up(50 if quick else 400)),
+        "commands of an idle worker": (1, lambda bench: bench.idle(10)),
+        f"claim beside {waiting} queued": (1, lambda bench: bench.backlog(waiting)),
     }
-    if peer:
-        report["arq, drain of 3000, results only"] = await median_of(runs, lambda bench: bench.arq_drain(3000))
+    beside: dict[str, tuple[int, Measure]] = {
+        f"{name}, drain of {few}, results only": (runs, lambda bench, name=name: bench.peer(name, few))
+        for name in (PEERS if peers else ())
+    }
+    return {**ours, **beside}
+
+
+async def measure_all(*, quick: bool, peers: bool) -> dict[str, Any]:
+    report: dict[str, Any] = {"server": await server_name(), "python": sys.version.split()[0]}
+    for name, (runs, measure) in measurements(quick=quick, peers=peers).items():
+        report[name] = await median_of(runs, measure)
+        show(name, report[name])
     return report
 
 
-def show(report: dict[str, Any]) -> None:
-    for name, value in report.items():
-        if isinstance(value, dict):
-            figures = "  ".join(f"{key} {figure:,.2f}" for key, figure in value.items())
-            print(f"{name:<38} {figures}")
-        else:
-            print(f"{name:<38} {value}")
-    print(json.dumps(report))
+def show(name: str, row: Row) -> None:
+    print(f"{name:<46} " + "  ".join(f"{key} {figure:,.2f}" for key, figure in row.items()), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short run of each")
-    parser.add_argument("--no-peer", action="store_true", help="leave arq out")
-    parser.add_argument("--role", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
+    parser.add_argument("--json", type=Path, help="write the figures there, too")
     options = parser.parse_args()
-    match options.role:
-        case ["serve", url, fleet, keys, slots, count, work_s, worker]:
-            asyncio.run(serve(url, fleet, Path(keys), int(slots), int(count), float(work_s), worker))
-        case ["arq", url, count]:
-            asyncio.run(serve_arq(url, int(count)))
-        case _:
-            show(asyncio.run(measure_all(quick=options.quick, peer=not options.no_peer)))
+    report = asyncio.run(measure_all(quick=options.quick, peers=not options.no_peers))
+    print(report["server"])
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

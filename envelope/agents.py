@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from .scope import Scope
 from .wire import Wire
 
 
 class AgentCard(Wire):
+    """`mode` is primary, subagent, all, recipe or driver.
+
+    It is no closed list: one worker of a newer fleet must not make all the others' cards unreadable.
+    """
+
     name: str
-    mode: Literal["primary", "subagent", "all", "recipe", "driver"]
+    mode: str
     pool: str
     description: str = ""
     hidden: bool = False

@@ -10,7 +10,8 @@ from .wire import Wire
 
 MICROUSD_PER_USD = 1_000_000
 
-Count = Annotated[int, Field(ge=0)]
+# As far as every reader counts exactly (Redis's Lua has doubles).
+Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class Budget(Wire):

@@ -65,6 +65,7 @@ class ErrorCode(StrEnum):
     GATE_FAILED = "gate_failed"
     PARTIAL = "partial"
     INTERNAL = "internal"
+    UNKNOWN = "unknown"  # of a newer sender; its own word stands before the message
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.GATE_FAILED: CodeInfo(False, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.PARTIAL: CodeInfo(True, Turn.CALLER, ExitCode.PARTIAL),
     ErrorCode.INTERNAL: CodeInfo(True, Turn.MUSTER, ExitCode.INFRASTRUCTURE),
+    ErrorCode.UNKNOWN: CodeInfo(False, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
 }
 
 

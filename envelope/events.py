@@ -188,8 +188,17 @@ class WarningRaised(Tagged):
     hint: str = ""
 
 
+class Resynced(Tagged):
+    """Earlier entries of the stream are no longer kept; the message that holds this tells where its task is now."""
+
+    kind: Literal["resynced"] = "resynced"
+
+
 class UnknownEvent(Wire):
-    """An event of a newer sender: kept whole, and written again as it came."""
+    """An event of a newer sender: of a kind, or with a word in it, that is not known here.
+
+    Kept whole, and written again as it came.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -223,7 +232,8 @@ Known = Annotated[
     | BudgetReached
     | MergeStep
     | GateVerdict
-    | WarningRaised,
+    | WarningRaised
+    | Resynced,
     Field(discriminator="kind"),
 ]
 KNOWN: tuple[type[Wire], ...] = get_args(get_args(Known)[0])
@@ -231,9 +241,12 @@ KINDS: dict[str, type[Wire]] = {event.model_fields["kind"].default: event for ev
 
 
 def _tag(value: Any) -> str:
-    # Once per event: a call of `cast` would cost as much as all the rest.
-    kind: Any = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return "known" if isinstance(kind, str) and kind in KINDS else "unknown"
+    if isinstance(value, dict):
+        # Once per event: a call of `cast` would cost as much as all the rest.
+        kind: Any = value.get("kind")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return "known" if isinstance(kind, str) and kind in KINDS else "unknown"
+    # of a known kind, perhaps, but with a newer word in it (see `newer.py`)
+    return "unknown" if isinstance(value, UnknownEvent) else "known"
 
 
 Event = Annotated[

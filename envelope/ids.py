@@ -16,7 +16,7 @@ TaskId = Annotated[
 TraceId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 BlobRef = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
-_TRACEPARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def new_task_id(*, now_ms: int | None = None) -> str:
@@ -28,14 +28,28 @@ def new_task_id(*, now_ms: int | None = None) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def new_trace_id() -> str:
-    """32 hex digits, as in W3C Trace Context."""
-    return os.urandom(16).hex()
+# The last digits of a trace's id say in which cell of a fleet it lives.
+HOME_DIGITS = 8
+
+
+def new_trace_id(*, near: str = "", key: str = "") -> str:
+    """32 hex digits, as in W3C Trace Context.
+
+    A fleet of several cells keeps a trace where its id says. What must be found beside each other in one step gets the
+    same home: a session goes on `near` its first trace, and whatever is submitted under one idempotency `key`.
+    """
+    home = near or (content_key(key) if key else "")
+    return os.urandom(16).hex() if not home else os.urandom(12).hex() + home[-HOME_DIGITS:]
+
+
+def shares_home(trace_id: str, *, near: str = "", key: str = "") -> bool:
+    """Was the trace's id made with the same `near` or `key`?"""
+    return trace_id[-HOME_DIGITS:] == (near or content_key(key))[-HOME_DIGITS:]
 
 
 def trace_id_of(traceparent: str) -> str | None:
     """The trace id inside a `traceparent` header; None when it is not one (a bad header never stops a task)."""
-    found = _TRACEPARENT.match(traceparent)
+    found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found and found[1] != "0" * 32 else None
 
 

@@ -51,3 +51,8 @@ def bind(**fields: str | int) -> None:
 
 def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     return cast(MutableMapping[str, Any], redact_value(dict(event)))
+
+
+# A program that only uses our client, and has set up no logging, must not find our lines in its standard output.
+if not structlog.is_configured():
+    configure(level="warning")

@@ -112,7 +112,7 @@ class TaskRequest(Tagged):
     output_schema: dict[str, Any] | None = None
     batch_id: str = ""
     retry_of: TaskId | None = None
-    created_at_ms: int
+    created_at_ms: Annotated[int, Field(ge=0, lt=2**53)]
     signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py
 
 

@@ -17,10 +17,10 @@ from orchestrator.client import Muster
 from orchestrator.settings import Settings
 from orchestrator.submit import batch_request, goal_request, task_request
 from orchestrator.trace_view import TraceView, fold, new_view
-from transport.base import Entry, Handle, TaskRecord
+from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
 
 __all__ = [
-    "Attachment", "Budget", "ContextRef", "Entry", "ErrorCode", "ExitCode", "Handle", "Muster", "MusterError",
-    "Settings", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TraceView", "Workspace",
-    "batch_request", "fold", "goal_request", "new_view", "task_request",
+    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode", "Handle",
+    "Muster", "MusterError", "Settings", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult",
+    "TraceView", "Workspace", "batch_request", "fold", "goal_request", "new_view", "task_request",
 ]  # fmt: skip

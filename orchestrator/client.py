@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Unpack, overload
@@ -15,13 +16,22 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import describe
-from transport.base import Entry, Handle, TaskRecord, Transport
+from transport.base import Allotment, DeadLetter, Entry, Handle, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
+from transport.outbox import Outbox
 from transport.settings import connect
 
+from .allotting import checked_allotment
 from .catalogue import agent_named
+from .prompting import going_on, listener, session_of
+from .requeue import requeued
 from .settings import Settings, load_settings
-from .submit import TaskFields, is_resolved, repeated, resolved, task_request
+from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
+
+# As many tasks of a trace, and as many of the latest roots, are looked through.
+MAX_LISTED = 10_000
+# Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
+WHOLE_TEXT = "output.txt"
 
 
 class Muster:
@@ -30,6 +40,7 @@ class Muster:
     def __init__(self, transport: Transport, settings: Settings) -> None:
         self.transport = transport
         self.settings = settings
+        self._outbox = Outbox(transport)
 
     @classmethod
     @asynccontextmanager
@@ -39,7 +50,7 @@ class Muster:
         `transport.errors.Unreachable` when no server answers: this starts nothing (`muster up` does).
         """
         chosen = settings or load_settings()
-        transport = await connect(chosen)
+        transport = await connect(chosen, pools=chosen.known_pools)
         try:
             yield cls(transport, chosen)
         finally:
@@ -57,19 +68,28 @@ class Muster:
     async def submit_many(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[Handle]:
         """Hand over all tasks or none; the handles are in the order of the tasks.
 
+        What a failover of the server forgets is handed over again, by whoever waits for it here (`results`, `gather`).
         Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
         """
-        return await self.transport.submit(await self._requests(tasks))
+        return await self._outbox.submit(await self._requests(tasks))
 
     async def _requests(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[TaskRequest]:
         workers = [] if all(map(is_resolved, tasks)) else await self.workers()
-        return [self._request(task, workers) for task in tasks]
+        made = [self._request(task, workers, await self._near(task)) for task in tasks]
+        # the queue refuses what was made long ago, and a caller may have kept a request for later
+        now_ms = time.time_ns() // 1_000_000
+        return [request.model_copy(update={"created_at_ms": now_ms}) for request in made]
 
-    def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard]) -> TaskRequest:
+    async def _near(self, task: TaskRequest | TaskFields) -> str:
+        """The trace of the session that a task goes on with, by which the queue finds both."""
+        session = "" if isinstance(task, TaskRequest) else task.get("resume_token", "")
+        return (await self.record(session)).trace_id if session else ""
+
+    def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard], near: str) -> TaskRequest:
         if not is_resolved(task):
-            agent = task.agent if isinstance(task, TaskRequest) else task["agent"]
-            return resolved(task, agent_named(agent, workers, by_person=False))
-        return task if isinstance(task, TaskRequest) else task_request(**task)
+            agent = task.agent if isinstance(task, TaskRequest) else task.get("agent", "")
+            return resolved(task, agent_named(agent, workers, by_person=False), near=near)
+        return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
@@ -86,9 +106,16 @@ class Muster:
         result = await self.result(task_id)
         return result is not None and result.status is not State.COMPLETED
 
-    def follow(self, trace_id: str, *, after: str = "0") -> AsyncIterator[Entry]:
-        """The trace's events from any id on; ends after the result of its root task."""
-        return self.transport.follow(trace_id, after=after)
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+        """The trace's events from any id on; ends after the result of its root task.
+
+        Without `wait` it ends with the newest event that there is.
+        """
+        return self.transport.follow(trace_id, after=after, wait=wait)
+
+    async def events(self, trace_id: str) -> list[Entry]:
+        """What the trace's stream holds now."""
+        return [entry async for entry in self.follow(trace_id, wait=False)]
 
     async def gather(self, handles: Iterable[Handle]) -> list[TaskResult]:
         """Wait for all; the results are in the order of the handles. A failed task is a result, not an exception."""
@@ -98,11 +125,27 @@ class Muster:
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
         """The results as they come, each once."""
-        return self.transport.results(list(dict.fromkeys(task_ids)))
+        return self._outbox.results(dict.fromkeys(task_ids))
+
+    async def submit_forgotten(self, task_id: str) -> None:
+        """Submit a task of ours again if the server has forgotten it; `NotFound` for another's."""
+        await self._outbox.submit_forgotten([task_id])
 
     async def cancel(self, task_id: str, reason: str = "asked for", *, by: str = "api") -> int:
         """Stop a task and everything below it; how many tasks were still alive."""
         return await self.transport.cancel(task_id, by=by, reason=reason)
+
+    async def prompt(self, task_id: str, text: str, *, by: str = "api") -> Handle:
+        """Say something to a task's session, or to the agent of a goal: its next turn hears it.
+
+        The handle is of the task that answers: the one that runs the session now (`existing`), else a new one that goes
+        on with it. `BadInput` for what has no session.
+        """
+        request = await listener(self.transport, task_id)
+        try:
+            return await self.transport.prompt(session_of(request), text, by=by)
+        except NotFound:
+            return await self.submit(going_on(request, text))
 
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         """A trace's tasks in order of submission; without a trace the latest roots first."""
@@ -110,6 +153,14 @@ class Muster:
 
     async def record(self, task_id: str) -> TaskRecord:
         return await self.transport.record(task_id)
+
+    async def children(self, task: TaskRecord) -> list[TaskRecord]:
+        """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
+        latest roots."""
+        inside = await self.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
+        roots = await self.tasks(limit=MAX_LISTED) if task.agent == BATCH else []
+        shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
+        return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
 
     async def request(self, task_id: str) -> TaskRequest:
         return await self.transport.request(task_id)
@@ -122,12 +173,49 @@ class Muster:
         """Who is alive, orchestrators among them."""
         return await self.transport.workers()
 
+    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
+        """Tasks that ended because nobody could do them, the latest first."""
+        return await self.transport.dead_letters(limit=limit)
+
+    async def requeue(self, task_id: str) -> Handle:
+        """Do a dead task's work again, as a new task whose `retry_of` names it; its letter leaves the list.
+
+        Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
+        """
+        handle = await self.submit(await requeued(self.transport, task_id))
+        await self.transport.purge([task_id])
+        return handle
+
+    async def purge(self, task_ids: Iterable[str]) -> int:
+        """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
+        return await self.transport.purge(task_ids)
+
+    async def pools(self) -> list[PoolStats]:
+        """What waits and runs in each pool that is configured here or served by anybody."""
+        served = {card.pool for card in await self.workers()}
+        return await self.transport.stats(sorted({DRIVERS, *self.settings.pools, *served}))
+
+    async def allot(self, tenant: str, allotment: Allotment) -> None:
+        """Say what a tenant gets beside others, from now on. `BadInput` for what nobody can get."""
+        await self.transport.allot(*checked_allotment(tenant, allotment))
+
+    async def allotments(self) -> Mapping[str, Allotment]:
+        """By tenant; who is not named gets the weight 1, and has no cap."""
+        return await self.transport.allotments()
+
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""
         result = await self.result(task_id)
         if result is None:
             raise NotFound(f"the task {task_id} has not ended yet", hint=f"wait for it: muster task watch {task_id}")
         return await self.transport.blobs.get(result.patch.diff) if result.patch else b""
+
+    async def answer(self, result: TaskResult) -> str:
+        """The whole text that a task answered; of a long one its result carries the beginning only."""
+        text = result.output.text
+        if not text.endswith(f"{WHOLE_TEXT}]"):
+            return text
+        return (await self.attachment(result, WHOLE_TEXT)).decode(errors="replace")
 
     async def attachment(self, result: TaskResult, name: str) -> bytes:
         """An artefact of a result by its name; `NotFound` when it has none of that name."""

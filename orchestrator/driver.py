@@ -19,9 +19,10 @@ from envelope.errors import CODES
 from envelope.events import ChildEnded, ChildSpawned, Event
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
-from transport.base import Handle, Transport
+from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
-from transport.errors import QueueFull
+from transport.errors import NotFound, QueueFull
+from transport.outbox import Outbox
 
 from .metrics import OrchestratorMetrics
 from .submit import repeated
@@ -82,6 +83,7 @@ class Driver:
     delivery: Delivery
     skew_ms: int
     started_at_ms: int
+    outbox: Outbox
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: set[str] = field(default_factory=set[str])  # what this driver submitted and has not seen the end of
@@ -128,7 +130,7 @@ class Driver:
             for place in await self._submit(waiting):
                 placed.setdefault(place.handle.task_id, []).append(place)
             waiting = []
-            async for result in self.transport.results(placed):
+            async for result in self.outbox.results(placed):
                 cost_microusd = await self._report_ended(result, placed[result.task_id][0])
                 for place in placed[result.task_id]:
                     if place.foreign and not place.work.reusable(result):
@@ -136,14 +138,24 @@ class Driver:
                     else:
                         yield Ended(place.work, result, place.foreign, cost_microusd)
 
+    async def is_still_ours(self) -> bool:
+        """Does the queue still know this very attempt? Attempts of a task that was submitted again count anew."""
+        claim = self.delivery.claim
+        try:
+            record = await self.transport.record(claim.lease.task_id)
+        except NotFound:
+            return False
+        return (record.accepted_at_ms, record.attempt) == (claim.accepted_at_ms, claim.lease.attempt)
+
     async def stop_all(self, reason: str) -> None:
         """Cancel what still lives, and wait for its end: who waits for this driver must find no sandbox of its tasks.
 
         Bounded: a task whose worker is gone ends later, by its lease.
         """
         for task_id in sorted(self._live):
-            await self.transport.cancel(task_id, by=self.request.task_id, reason=reason)
-        with suppress(TimeoutError):
+            with suppress(NotFound):  # forgotten in a failover: it does not run
+                await self.transport.cancel(task_id, by=self.request.task_id, reason=reason)
+        with suppress(TimeoutError, NotFound):
             async with asyncio.timeout(STOP_WAIT_S):
                 async for _ in self.transport.results(self._live):
                     pass
@@ -156,11 +168,26 @@ class Driver:
         return placed
 
     async def _accepted(self, requests: Sequence[TaskRequest]) -> list[Handle]:
-        while True:
+        """Children are a write of this attempt's, so that a stale one starts none; shards are roots of their own."""
+        lease = self.delivery.claim.lease
+        children = [request for request in requests if request.parent_task_id]
+        roots = [request for request in requests if not request.parent_task_id]
+        handles = {
+            request.task_id: handle
+            for under, group in ((lease, children), (None, roots))
+            for request, handle in zip(group, await self._accepted_together(group, under), strict=True)
+        }
+        return [handles[request.task_id] for request in requests]
+
+    async def _accepted_together(self, requests: Sequence[TaskRequest], under: Lease | None) -> list[Handle]:
+        """What is accepted is submitted again by `run`, should the server forget it in a failover."""
+        while requests:
+            fresh = {"created_at_ms": self.now_ms}  # the queue refuses what was made long ago
             try:
-                return await self.transport.submit(requests)
+                return await self.outbox.submit([request.model_copy(update=fresh) for request in requests], under=under)
             except QueueFull as e:  # back-pressure: a batch has time
                 await asyncio.sleep(e.retry_after_s)
+        return []
 
     async def _place(self, work: Work, handle: Handle) -> _Placed:
         """What was done before for somebody else, without success, is submitted once more."""
@@ -225,7 +252,8 @@ async def open_driver(delivery: Delivery, context: DriverContext) -> Driver:
     now_ms = await context.transport.now_ms()
     skew_ms = now_ms - time.monotonic_ns() // 1_000_000
     record = await context.transport.record(delivery.request.task_id)
-    return Driver(context, delivery, skew_ms, record.started_at_ms or delivery.claim.started_at_ms)
+    started_at_ms = record.started_at_ms or delivery.claim.started_at_ms
+    return Driver(context, delivery, skew_ms, started_at_ms, Outbox(context.transport))
 
 
 def ended_with(driver: Driver, *errors: ErrorInfo, **fields: Any) -> TaskResult:

@@ -14,7 +14,7 @@ from transport.consumer import ConsumerEvent, What
 from .submit import DRIVERS
 
 # What `Transport.counters` counts, of which an alert must see the first one, too.
-COUNTERS = ("fenced_writes", "lost_leases", "poisoned")
+COUNTERS = ("fenced_writes", "lost_leases", "retries", "poisoned")
 
 
 class OrchestratorMetrics:

@@ -22,7 +22,7 @@ from envelope.messages import ErrorInfo, TaskResult
 from repo.errors import RepoError
 from transport.base import Transport
 from transport.consumer import Consumer, Delivery, StopReason
-from transport.errors import NotFound, Refused
+from transport.errors import Fenced, NotFound, Refused
 from transport.settings import connect
 
 from .batch.run import drive_batch
@@ -63,6 +63,9 @@ async def _drive(driver: Driver) -> TaskResult:
         if driver.delivery.stop_reason in (StopReason.CANCELLED, StopReason.EXPIRED):
             await asyncio.shield(driver.stop_all(driver.delivery.stop_detail or "its time is over"))
         raise
+    if not await driver.is_still_ours():
+        # a failover forgot this attempt; whoever drives the one that was submitted again has the same tasks
+        raise Fenced(f"the queue has forgotten this attempt of {driver.request.task_id}")
     await driver.stop_all("its goal or batch has ended")
     return result
 
@@ -80,11 +83,11 @@ async def _outcome(driver: Driver) -> TaskResult:
         return ended_with(driver, ErrorInfo.of(code_of(e) or ErrorCode.INTERNAL, str(e), e.hint))
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> None:
-    """Work until `stop` is set, then drain."""
+async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """Work until `stop` is set, then drain: drivers are given back, and go on elsewhere. `hurry`: at once."""
     metrics = OrchestratorMetrics()
     async with AsyncExitStack() as stack:
-        transport = await connect(settings)
+        transport = await connect(settings, pools=settings.known_pools)
         stack.push_async_callback(transport.close)
         port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
         card = _card(settings, port)
@@ -101,7 +104,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         helpers = (lambda: _beat(transport, card, metrics, settings), lambda: run_jobs(transport, settings))
         async with asyncio.TaskGroup() as group:
             helping = [group.create_task(_keep_up(helper)) for helper in helpers]
-            await consumer.run(stop)
+            await consumer.run(stop, hurry)
             for task in helping:
                 task.cancel()
         log.info("orchestrator_drained", worker=card.worker)
@@ -143,11 +146,15 @@ def _card(settings: Settings, metrics_port: int) -> WorkerCard:
 async def _main() -> None:
     settings = load_settings()
     logs.configure(level=settings.log_level)
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def told() -> None:
+        (hurry if stop.is_set() else stop).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await serve(settings, stop)
+        loop.add_signal_handler(number, told)
+    await serve(settings, stop, hurry)
 
 
 def main() -> int:

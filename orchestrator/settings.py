@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from envelope.messages import MAX_DEADLINE_MS
+from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings, near_miss
@@ -35,6 +36,11 @@ class Settings(FleetSettings):
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
+
+    @property
+    def known_pools(self) -> frozenset[str]:
+        """Pools that are given work before any of their workers has announced itself."""
+        return frozenset({*DEFAULT_POOLS, *self.pools})
 
     @property
     def cache_dir(self) -> Path:

@@ -17,7 +17,7 @@ from envelope.scope import Scope
 from envelope.wire import Wire
 
 from .batch.spec import BatchSpec
-from .errors import BadInput
+from .errors import BadInput, near_miss
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
@@ -56,6 +56,7 @@ class TaskFields(TypedDict):
     tenant: NotRequired[str]
     batch_id: NotRequired[str]
     retry_of: NotRequired[str | None]
+    resume_token: NotRequired[str]
 
 
 class RepositoryInput(Wire):
@@ -88,38 +89,77 @@ def params_of(model: type[P], request: TaskRequest) -> P:
     try:
         return model.model_validate(request.input.params)
     except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
-        raise BadInput(f"params.{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from e
+        raise BadInput(f"params.{_first_fault(e)}") from e
 
 
 def repeated(request: TaskRequest, dead_task_id: str) -> TaskRequest:
     """The same work once more. Derived from the task that failed, so that whoever repeats it, too, finds it again."""
+    key = content_key(request.idempotency_key, dead_task_id)
     again = {
         "task_id": new_task_id(),
-        "idempotency_key": content_key(request.idempotency_key, dead_task_id),
+        "trace_id": request.trace_id if request.parent_task_id else _new_trace_id(request.tenant, key),
+        "idempotency_key": key,
         "retry_of": dead_task_id,
+        "created_at_ms": time.time_ns() // 1_000_000,
     }
     return request.model_copy(update=again)
 
 
+def _new_trace_id(tenant: str, idempotency_key: str, *, near: str = "") -> str:
+    """What one tenant submits under one key lives in one cell, where the second submission finds the first. A session
+    is somewhere already, and comes before the key."""
+    return new_trace_id(near=near, key=f"{tenant}:{idempotency_key}" if idempotency_key else "")
+
+
+# What helps when a field of a task is refused, by the name that callers know it by.
+HINTS = {
+    "deadline_ms": "a task may take a day at most (86400000 ms); make several of what takes longer",
+    "budget": "a limit is a whole number and not negative; None is no limit",
+    "auth_scope": "grants are `tool:pattern`, such as edit:src/**",
+    **dict.fromkeys(("agent", "pool", "tenant"), "names have up to 100 of: letters, digits and . _ / -"),
+}
+CALLED = {"recipient": "pool"}  # where a message's field has another name than the caller's
+
+
 def task_request(
-    *, parent: TaskRequest | None = None, sender: str = "api", **fields: Unpack[TaskFields]
+    *, parent: TaskRequest | None = None, near: str = "", sender: str = "api", **fields: Unpack[TaskFields]
 ) -> TaskRequest:
-    """One task: a root in a trace of its own, or a child of `parent` in the parent's. `BadInput` without a pool."""
+    """One task: a root in a trace of its own, or a child of `parent` in the parent's.
+
+    `near`: the trace of the session that `resume_token` names; the new one must be where that is.
+    `BadInput` names the field that is wrong, unknown or missing.
+    """
     if "pool" not in fields:
         raise BadInput("a request needs a pool", hint="name one, or give the fields to Muster.submit, which knows it")
+    unknown = next((name for name in fields if name not in TaskFields.__annotations__), None)
+    if unknown is not None:
+        raise BadInput(f"a task has no field {unknown!r}", hint=near_miss(unknown, TaskFields.__annotations__))
+    tenant = fields.get("tenant") or (parent.tenant if parent else "default")
+    key = fields.get("idempotency_key", "")
     values: dict[str, Any] = {
         "task_id": new_task_id(),
-        "trace_id": parent.trace_id if parent else new_trace_id(),
+        "trace_id": parent.trace_id if parent else _new_trace_id(tenant, key, near=near),
         "parent_task_id": parent.task_id if parent else None,
-        "tenant": parent.tenant if parent else "default",
-        "intent": fields["agent"],
+        "tenant": tenant,
+        "intent": fields.get("agent", ""),
         "sender": sender,
         "created_at_ms": time.time_ns() // 1_000_000,
         **fields,
     }
-    given = TaskInput(prompt=values.pop("prompt", ""), params=values.pop("params", {}))
-    return TaskRequest(recipient=values.pop("pool"), input=given, **values)
+    try:
+        given = TaskInput(prompt=values.pop("prompt", ""), params=values.pop("params", {}))
+        return TaskRequest(recipient=values.pop("pool"), input=given, **values)
+    except ValidationError as e:
+        fault = _first_fault(e)
+        raise BadInput(fault, hint=HINTS.get(fault.partition(":")[0].partition(".")[0], "")) from e
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The field by its caller's name, and what is wrong with it."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    field, *rest = fault["loc"] or ("task",)
+    place = ".".join(map(str, (CALLED.get(str(field), field), *rest)))
+    return f"{place}: {fault['msg'].removeprefix('Value error, ')}"
 
 
 def is_resolved(task: TaskRequest | TaskFields) -> bool:
@@ -129,14 +169,14 @@ def is_resolved(task: TaskRequest | TaskFields) -> bool:
     return "auth_scope" in task and "pool" in task
 
 
-def resolved(task: TaskRequest | TaskFields, card: AgentCard) -> TaskRequest:
+def resolved(task: TaskRequest | TaskFields, card: AgentCard, *, near: str = "") -> TaskRequest:
     """The task with what its agent's card says where the caller says nothing."""
     if isinstance(task, TaskRequest):
         return task.model_copy(update={"auth_scope": scope_of(card)})
     fields = task.copy()
     fields.setdefault("pool", card.pool)
     fields.setdefault("auth_scope", scope_of(card))
-    return task_request(**fields)
+    return task_request(near=near, **fields)
 
 
 def scope_of(card: AgentCard) -> Scope:
@@ -170,7 +210,7 @@ def goal_request(
         workspace=workspace,
         auth_scope=tuple(dict.fromkeys((*scope, *(RECIPE_SCOPE if gate else ())))),
         budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
-        deadline_ms=deadline_ms or settings.deadline_ms,
+        deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
         model=model,
         idempotency_key=idempotency_key,
         tenant=settings.tenant,

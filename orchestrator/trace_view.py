@@ -1,7 +1,8 @@
 """What the live tree, the summary and the console show: a fold over the event stream.
 
 Pure: the same entries give the same view, however the streams of several tasks are interleaved, repeated, or cut
-and resumed. A reader resumes a trace after `view.cursor(trace_id)`.
+and resumed. A reader resumes a trace after `view.cursor(trace_id)`; where entries after that are no longer kept, a
+snapshot of each task takes the place of what the view knew of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from envelope.events import (
     ChildSpawned,
     GateVerdict,
     MergeStep,
+    Resynced,
     StateChanged,
     TitleSet,
     ToolCallChanged,
@@ -84,13 +86,13 @@ def fold_all(view: TraceView, entries: Iterable[Entry]) -> TraceView:
 
 
 def fold(view: TraceView, entry: Entry) -> TraceView:
-    """The view after one more entry. An entry at or before its trace's cursor changes nothing."""
+    """The view after one more entry. An entry that was folded before changes nothing."""
     message = entry.message
-    if _order(entry.id) <= _order(view.cursor(message.trace_id)):
+    if not _is_news(view, entry):
         return view
     view = replace(view, cursors={**view.cursors, message.trace_id: entry.id})
     before = view.tasks.get(message.task_id) or TaskView(message.task_id)
-    if before.result is not None or message.attempt < before.attempt:
+    if before.result is not None or (message.attempt < before.attempt and not _is_last_word(message)):
         return view
     task = replace(_at_attempt(before, message.attempt), own_trace_id=message.trace_id)
     if isinstance(message, TaskResult):
@@ -100,6 +102,26 @@ def fold(view: TraceView, entry: Entry) -> TraceView:
         if isinstance(event, ChildSpawned | ChildEnded):
             view = _with_child(view, message, event)
     return view
+
+
+def _is_news(view: TraceView, entry: Entry) -> bool:
+    """Entries after the trace's cursor, and those of a snapshot, which stand at the cursor itself."""
+    place, cursor = _order(entry.id), _order(view.cursor(entry.message.trace_id))
+    if place != cursor:
+        return place > cursor
+    if isinstance(entry.message, TaskResult):
+        known = view.tasks.get(entry.message.task_id)
+        return known is None or known.result is None
+    return _is_snapshot(entry.message)
+
+
+def _is_last_word(message: TaskProgress | TaskResult) -> bool:
+    """Results and snapshots: after a failover that forgot a task its attempts are counted anew."""
+    return isinstance(message, TaskResult) or _is_snapshot(message)
+
+
+def _is_snapshot(progress: TaskProgress) -> bool:
+    return any(isinstance(event, Resynced) for event in progress.events)
 
 
 def _order(entry_id: str) -> tuple[int, ...]:
@@ -112,10 +134,14 @@ def _with(view: TraceView, *tasks: TaskView) -> TraceView:
 
 
 def _at_attempt(task: TaskView, attempt: int) -> TaskView:
-    """A later attempt goes on from a checkpoint: what was under way is not, and a driver merges and judges anew."""
+    """A later attempt goes on from a checkpoint: what was under way is not, and a driver merges and judges anew. An
+    earlier one has none of the children, either: they were forgotten with it."""
     if attempt == task.attempt:
         return task
-    return replace(task, attempt=attempt, running_tools={}, merges=(), gates=(), warnings=(), asks={})
+    children = task.children if attempt > task.attempt else ()
+    return replace(
+        task, attempt=attempt, children=children, running_tools={}, merges=(), gates=(), warnings=(), asks={}
+    )
 
 
 def _after(task: TaskView, progress: TaskProgress) -> TaskView:
@@ -126,7 +152,7 @@ def _after(task: TaskView, progress: TaskProgress) -> TaskView:
     if progress.metrics is not None:  # sums, which are exact; the events' own are for the time between them
         metrics = progress.metrics
         task = replace(task, live_usage=metrics.usage, live_cost_microusd=metrics.cost_microusd)
-    if progress.status is State.RUNNING and task.started_at_ms is None:
+    if progress.status is State.RUNNING and task.started_at_ms is None and not _is_snapshot(progress):
         task = replace(task, started_at_ms=progress.at_ms)
     if progress.partial_output is not None:
         task = replace(task, partial_output=progress.partial_output)
@@ -142,8 +168,9 @@ def _with_child(view: TraceView, progress: TaskProgress, event: ChildSpawned | C
     parent, child_id = view.tasks[progress.task_id], event.child_task_id
     child = replace(view.tasks.get(child_id) or TaskView(child_id), parent=parent.task_id)
     if isinstance(event, ChildSpawned):
-        trace_id = event.trace_id or progress.trace_id
-        child = replace(child, spawned=event.model_copy(update={"trace_id": trace_id}))
+        spawned = event.model_copy(update={"trace_id": event.trace_id or progress.trace_id})
+        # a snapshot knows less of a child than its parent said of it
+        child = replace(child, spawned=child.spawned or spawned if _is_snapshot(progress) else spawned)
     else:
         child = replace(child, parent_saw=event, parent_saw_at_ms=progress.at_ms)
     if child_id not in parent.children:
@@ -164,7 +191,9 @@ def _turn_finished(task: TaskView, event: TurnFinished) -> dict[str, Any]:
 
 
 _CHANGES: dict[type[Any], Callable[[TaskView, Any], dict[str, Any]]] = {
-    StateChanged: lambda task, event: {"worker": event.worker or task.worker},
+    # what was under way is known no longer; it may have ended in what was dropped
+    Resynced: lambda _task, _event: {"running_tools": {}, "asks": {}},
+    StateChanged: lambda task, event: {"worker": event.worker or task.worker, "reason": event.reason},
     TurnStarted: lambda _, event: {"turn": event.turn},
     TurnFinished: _turn_finished,
     ToolCallChanged: _tool_call,

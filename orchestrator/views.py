@@ -30,6 +30,7 @@ class TaskView:
     parent: str | None = None
     own_title: str = ""
     live_state: State = State.PENDING
+    reason: str = ""  # why it is pending again, or what it waits for
     attempt: int = 0
     worker: str = ""
     turn: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from pathlib import Path
 
 from .errors import CommitMissing
@@ -59,7 +60,9 @@ async def _make(mirror: Mirror, commit: str, folder: Path, owner: tuple[int, int
     workers = ("checkout.workers=2",)
     await git(*fill, git_dir=own, work_tree=folder, configuration=workers, timeout_s=CHECKOUT_TIMEOUT_S)
     date = await git("log", "-1", "--format=%ct", git_dir=own)
-    await asyncio.to_thread(_settle, folder, int(date.line), owner if os.geteuid() == 0 else None)
+    # git compares times by the second: an edit in the very second of a fresh commit must not look like none
+    modified_s = min(int(date.line), int(time.time()) - 2)
+    await asyncio.to_thread(_settle, folder, modified_s, owner if os.geteuid() == 0 else None)
     await git("update-index", "-q", "--refresh", git_dir=own, work_tree=folder, ok=(0, 1))
     if owner and os.geteuid() == 0:
         os.chown(own / "index", *owner)

@@ -143,8 +143,12 @@ async def _finish(process: Process, stdin: bytes, max_stdout_bytes: int) -> Comp
             group.create_task(_feed(process, stdin))
             stdout = group.create_task(_read_capped(process.stdout, max_stdout_bytes))
             stderr = group.create_task(_read_tail(process.stderr))
-    except* OutputTooLarge as failures:
-        raise failures.exceptions[0] from None
+    except BaseExceptionGroup as failures:
+        # (`except*` would wrap what is raised in it once more on Python 3.11.2, which is Debian 12's)
+        too_large, others = failures.split(OutputTooLarge)
+        if too_large is None or others is not None:
+            raise
+        raise too_large.exceptions[0] from None
     return Completed(await process.wait(), stdout.result(), stderr.result())
 
 

@@ -3,14 +3,23 @@ under MUSTER_TEST_STRICT=1 (CI, `make test`) it fails, so that a green run has r
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+import redis
 
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 
@@ -30,9 +39,149 @@ def missing(tier: str) -> str:
     return ""
 
 
+def cannot_run(tier: str, reason: str) -> NoReturn:
+    if STRICT:
+        pytest.fail(f"the {tier} tier cannot run: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def full_redis() -> Path:
+    """A redis-server with TLS, cluster and Sentinel (Debian's has them); the bundled one has not."""
+    program = shutil.which("redis-server", path="/usr/local/bin:/usr/bin:/bin")
+    if program is None:
+        cannot_run("redis", "no redis-server of the system's, with TLS, cluster and Sentinel")
+    return Path(program)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG of linux/prctl.h
+
+
+class RedisProcess:
+    """A server that tests may kill, and start again at the same port with the same files. Its log tells its events."""
+
+    def __init__(self, program: Path, home: Path, options: Sequence[str], *, sentinel: str = "") -> None:
+        self.port = free_port()
+        self.home = home
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        # a sentinel writes what it learns into its configuration
+        configuration = home / "redis.conf"
+        configuration.write_text(sentinel)
+        self._arguments = [program, configuration, "--port", str(self.port), "--dir", str(home), "--save", "", *options]
+        self._arguments += ["--sentinel"] if sentinel else []
+        self._ready = "+monitor" if sentinel else "Ready to accept connections"
+
+    def start(self) -> None:
+        with self._news:
+            self._lines.clear()
+        self.process = subprocess.Popen(
+            self._arguments, stdout=subprocess.PIPE, text=True, errors="replace", preexec_fn=_die_with_parent
+        )
+        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        self.wait_for(self._ready)
+
+    def wait_for(self, text: str, timeout_s: float = 30) -> None:
+        """Until the log has said this since the start, or since `forget_log`."""
+        with self._news:
+            assert self._news.wait_for(lambda: any(text in line for line in self._lines), timeout_s), self._lines
+
+    def forget_log(self) -> None:
+        with self._news:
+            self._lines.clear()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def command(self, *words: str | int) -> Any:
+        """The reply as the server gave it, whatever the library thinks the command means."""
+        connection = redis.Connection(port=self.port, lib_name=None, lib_version=None, decode_responses=True)
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout
+        with process.stdout:
+            for line in process.stdout:
+                with self._news:
+                    self._lines.append(line)
+                    self._news.notify_all()
+
+
+StartRedis = Callable[..., RedisProcess]
+SLOTS = 16384  # of every Redis Cluster
+
+
+@pytest.fixture(scope="session")
+def start_redis(full_redis: Path) -> Iterator[StartRedis]:
+    """Starts servers of the system's kind, or of another, on free ports; the session ends them."""
+    with tempfile.TemporaryDirectory(prefix="muster-servers-") as folder, ExitStack() as stack:
+
+        def start(*options: str, sentinel: str = "", program: Path = full_redis) -> RedisProcess:
+            home = Path(tempfile.mkdtemp(dir=folder))
+            process = RedisProcess(program, home, options, sentinel=sentinel)
+            stack.callback(process.kill)
+            process.start()
+            return process
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess]]:
+    def start(nodes: int = 3) -> list[RedisProcess]:
+        """Masters with equal shares of the slots, as soon as they all agree."""
+        masters = [
+            start_redis(
+                *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000"),
+                *("--cluster-require-full-coverage", "no", "--appendonly", "yes"),
+            )
+            for _ in range(nodes)
+        ]
+        share = SLOTS // nodes + 1
+        for number, master in enumerate(masters):
+            master.command("CLUSTER", "ADDSLOTSRANGE", number * share, min((number + 1) * share, SLOTS) - 1)
+            master.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            bus = masters[0].command("CONFIG", "GET", "cluster-port")[1]
+            master.command("CLUSTER", "MEET", "127.0.0.1", masters[0].port, int(bus))
+        for master in masters:
+            master.wait_for("Cluster state changed: ok")
+        return masters
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def start_own_pair(start_redis: StartRedis) -> Callable[[], tuple[RedisProcess, RedisProcess, RedisProcess]]:
+    def start() -> tuple[RedisProcess, RedisProcess, RedisProcess]:
+        """A master, its replica in step with it, and a sentinel that knows both (of the service `fleet`)."""
+        master = start_redis("--repl-diskless-sync-delay", "0", "--appendonly", "yes")
+        replica = start_redis("--replicaof", f"127.0.0.1 {master.port}", "--appendonly", "yes")
+        replica.wait_for("MASTER <-> REPLICA sync: Finished with success")
+        rules = f"""
+sentinel monitor fleet 127.0.0.1 {master.port} 1
+sentinel down-after-milliseconds fleet 1000
+sentinel failover-timeout fleet 4000
+"""
+        sentinel = start_redis(sentinel=rules)
+        sentinel.wait_for("+slave")
+        return master, replica, sentinel
+
+    return start
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for tier in ("docker", "redis"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
-            if STRICT:
-                pytest.fail(f"the {tier} tier cannot run: {reason}", pytrace=False)
-            pytest.skip(reason)
+            cannot_run(tier, reason)

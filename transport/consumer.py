@@ -6,26 +6,26 @@ Knows nothing of what a task means: a `Handler` turns one delivery into one resu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from envelope.codec import decode_request
-from envelope.errors import EnvelopeError, ErrorCode
+from envelope.errors import DecodeError, EnvelopeError, ErrorCode
 from envelope.logs import get_logger
 from envelope.messages import TaskRequest, TaskResult
 
 from .base import Claim, Lease, Renewal, Transport
-from .delivery import ConsumerEvent, Delivery, Handler, StopReason, What, ending, failed
+from .delivery import Again, ConsumerEvent, Delivery, Handler, Pause, StopReason, What, ending, failed
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
+from .settling import BACKOFF_S, Settling
 
-__all__ = ["Consumer", "ConsumerEvent", "Delivery", "Handler", "StopReason", "What"]
+__all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Handler", "Pause", "StopReason", "What"]
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
 # The first of many tasks should run while the rest are still being claimed, and other workers get their turn.
 CLAIM_AT_ONCE = 100
-# First pause, and the longest, between tries to reach a lost server.
-BACKOFF_S = (0.1, 5.0)
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
 CLEANUP_S = 30.0
 
@@ -57,19 +57,24 @@ class Consumer:
         self._slots = slots
         self._handle = handle
         self._on_event = on_event
+        self._settling = Settling(transport, on_event)
         self._grace_s = grace_s
-        # by lease, not by task: an attempt that was lost may still clean up when the next one starts here
-        self._working: dict[Lease, asyncio.Task[None]] = {}
-        self._deliveries: dict[Lease, Delivery] = {}
+        self._runs: set[_Run] = set()
+        # the latest of each task: one that was lost may still clean up when the next starts here
+        self._latest: dict[str, _Run] = {}
         self._freed = asyncio.Event()
+        self._draining = False
 
     @property
     def running(self) -> int:
         """Slots in use."""
-        return len(self._working)
+        return len(self._runs)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, then let running work end within the grace and give the rest back."""
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is set, then let running work end within the grace and give the rest back.
+
+        `hurry` ends the grace at once.
+        """
         keeper = KeeperThread(
             self._transport.keeper(),
             worker=self._worker,
@@ -80,10 +85,10 @@ class Consumer:
         keeper.start()
         try:
             await self._serve(stop)
-            await self._drain()
+            await self._drain(hurry or asyncio.Event())
         finally:
-            for work in self._working.values():
-                work.cancel()
+            for run in self._runs:
+                run.work.cancel()
             await keeper.stop()
 
     # -- claiming
@@ -113,7 +118,7 @@ class Consumer:
 
     async def _fill(self) -> None:
         """Start as much as there are free slots; when there is none, wait for one."""
-        free = self._slots - len(self._working)
+        free = self._slots - len(self._runs)
         if free <= 0:
             self._freed.clear()
             await self._freed.wait()
@@ -123,68 +128,78 @@ class Consumer:
             self._start(claim)
 
     def _start(self, claim: Claim) -> None:
-        if claim.lease.attempt > 1:
-            self._stop_earlier(claim.lease.task_id)
-        work = self._working[claim.lease] = asyncio.create_task(self._work(claim))
-        work.add_done_callback(lambda done: self._release(claim.lease, done))
+        run = _Run(claim, self._latest.get(claim.lease.task_id))
+        self._latest[claim.lease.task_id] = run
+        self._runs.add(run)
+        run.work = asyncio.create_task(self._work(run))
+        run.work.add_done_callback(lambda _: self._release(run))
 
-    def _stop_earlier(self, task_id: str) -> None:
-        """An attempt that was lost may still be at work here."""
-        for lease, delivery in self._deliveries.items():
-            if lease.task_id == task_id:
-                delivery.stop(StopReason.LOST)
-
-    def _release(self, lease: Lease, done: asyncio.Task[None]) -> None:
-        del self._working[lease]
+    def _release(self, run: _Run) -> None:
+        task_id = run.claim.lease.task_id
+        self._runs.discard(run)
+        if self._latest.get(task_id) is run:
+            del self._latest[task_id]
         self._freed.set()
-        if not done.cancelled() and (error := done.exception()):
+        if not run.work.cancelled() and (error := run.work.exception()):
             # its lease is no longer renewed: another attempt follows
-            _log.error("delivery_failed", task_id=lease.task_id, error=repr(error))
+            _log.error("delivery_failed", task_id=task_id, error=repr(error))
 
     # -- one delivery
 
-    async def _work(self, claim: Claim) -> None:
+    async def _work(self, run: _Run) -> None:
+        claim = run.claim
+        if run.earlier:
+            await _outlive(run.earlier, claim.lease)
+            run.earlier = None
+            if self._draining:
+                await self._transport.give_back(claim.lease)
+                return
         self._on_event(ConsumerEvent(What.CLAIMED, claim))
         try:
-            request = decode_request(claim.envelope, keyring=self._transport.keyring)
+            request = self._opened(claim)
         except EnvelopeError as error:
-            await self._finish(claim, None, failed(claim.lease, ErrorCode.BAD_INPUT, error.message, hint=error.hint))
+            await self._settling.refuse(claim, error)
             return
-        delivery = self._deliveries[claim.lease] = Delivery(claim, request)
+        delivery = run.delivery = Delivery(claim, request)
         timer = self._deadline_timer(delivery)
         try:
-            result = await self._outcome(delivery)
+            outcome = await self._outcome(delivery)
         finally:
             if timer:
                 timer.cancel()
-            del self._deliveries[claim.lease]
-        if result is not None:
-            await self._finish(claim, request, result)
-        elif delivery.stop_reason is StopReason.DRAIN:
-            await self._give_back(claim, request)
-        else:
-            self._on_event(ConsumerEvent(What.LOST, claim, request))
+            run.delivery = None
+        if run.superseded:
+            outcome, delivery.stop_reason = None, StopReason.LOST
+        await self._settling.settle(delivery, outcome)
+
+    def _opened(self, claim: Claim) -> TaskRequest:
+        """The request that was signed for this very task: a good envelope in another's record is a forgery, too."""
+        request = decode_request(claim.envelope, keyring=self._transport.keyring)
+        lease = claim.lease
+        if (request.task_id, request.trace_id, request.recipient) != (lease.task_id, lease.trace_id, lease.pool):
+            raise DecodeError(f"the envelope is of another task, {request.task_id} for {request.recipient}")
+        return request
 
     def _deadline_timer(self, delivery: Delivery) -> asyncio.TimerHandle | None:
-        """Of a far deadline the keeper hears in time, at most a third of a lease late; a near one needs a timer."""
+        """Of a far deadline the keeper hears in time; one that may pass before it renews needs a timer."""
         left_ms = delivery.claim.expires_at_ms - delivery.claim.started_at_ms
         if left_ms > self._transport.limits.lease_ms:
             return None
         return asyncio.get_running_loop().call_later(left_ms / 1000, delivery.stop, StopReason.EXPIRED)
 
-    async def _outcome(self, delivery: Delivery) -> TaskResult | None:
-        """The result to store; None when the task is no longer ours, or will not be."""
+    async def _outcome(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
+        """What becomes of the task; None when it is no longer ours, or will not be."""
         delivery.task = asyncio.current_task()
         try:
-            result = await self._result_of(delivery)
+            outcome = await self._outcome_of(delivery)
         finally:
             # stopping from here on would hit the finish; what was cancelled before was the handler alone
             task, delivery.task = delivery.task, None
             if task and delivery.stop_reason is not None:
                 task.uncancel()
-        return None if delivery.stop_reason is StopReason.LOST else result
+        return None if delivery.stop_reason is StopReason.LOST else outcome
 
-    async def _result_of(self, delivery: Delivery) -> TaskResult | None:
+    async def _outcome_of(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
         lease = delivery.claim.lease
         try:
             return await self._handle(delivery)
@@ -204,29 +219,18 @@ class Consumer:
             _log.exception("handler_failed", task_id=lease.task_id, pool=self._pool)
             return failed(lease, ErrorCode.INTERNAL, "the worker failed on this task", hint="its log has the reason")
 
-    async def _finish(self, claim: Claim, request: TaskRequest | None, result: TaskResult) -> None:
-        try:
-            stored = await _until_stored(lambda: self._transport.finish(claim.lease, result))
-        except EnvelopeError as error:
-            # the task has run, its result cannot travel
-            result = failed(claim.lease, ErrorCode.INTERNAL, error.message, hint=error.hint)
-            stored = await _until_stored(lambda: self._transport.finish(claim.lease, result))
-        what = What.FINISHED if stored else What.LOST
-        self._on_event(ConsumerEvent(what, claim, request, result if stored else None))
-
-    async def _give_back(self, claim: Claim, request: TaskRequest) -> None:
-        given = await _until_stored(lambda: self._transport.give_back(claim.lease))
-        self._on_event(ConsumerEvent(What.GIVEN_BACK if given else What.LOST, claim, request))
-
     # -- stopping
 
     def _held(self) -> Sequence[Lease]:
         """Called in the keeper's thread: one lease per task, the latest."""
-        return list({lease.task_id: lease for lease in list(self._working)}.values())
+        return [run.claim.lease for run in list(self._latest.values())]
 
     def _hear(self, asked: Sequence[Lease], news: Renewal) -> None:
-        for delivery in [self._deliveries[lease] for lease in asked if lease in self._deliveries]:
-            task_id = delivery.claim.lease.task_id
+        for lease in asked:
+            run, task_id = self._latest.get(lease.task_id), lease.task_id
+            if run is None or run.delivery is None or run.claim.lease != lease:
+                continue
+            delivery = run.delivery
             if task_id in news.lost:
                 delivery.stop(StopReason.LOST)
             elif task_id in news.cancelled:
@@ -234,28 +238,47 @@ class Consumer:
             elif task_id in news.expired:
                 delivery.stop(StopReason.EXPIRED)
 
-    async def _drain(self) -> None:
-        if self._working:
-            await asyncio.wait(self._working.values(), timeout=self._grace_s)
-        for delivery in list(self._deliveries.values()):
-            delivery.stop(StopReason.DRAIN)
-        if self._working:
-            _, stuck = await asyncio.wait(self._working.values(), timeout=CLEANUP_S)
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        self._draining = True
+        await self._grace(hurry)
+        for run in list(self._runs):
+            if run.delivery:
+                run.delivery.stop(StopReason.DRAIN)
+        if self._runs:
+            _, stuck = await asyncio.wait({run.work for run in self._runs}, timeout=CLEANUP_S)
             if stuck:
                 _log.error("handlers_did_not_stop", count=len(stuck))
 
+    async def _grace(self, hurry: asyncio.Event) -> None:
+        """Until all work has ended by itself, somebody is in a hurry, or the grace is over."""
+        if not self._runs:
+            return
+        ended = asyncio.ensure_future(asyncio.wait({run.work for run in self._runs}))
+        hurried = asyncio.ensure_future(hurry.wait())
+        await asyncio.wait({ended, hurried}, timeout=self._grace_s, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (ended, hurried):
+            waiting.cancel()
 
-async def _until_stored(write: Callable[[], Awaitable[None]]) -> bool:
-    """Try until the server took it (True), or said that the task is another's (False)."""
-    pause_s, longest_s = BACKOFF_S
-    while True:
-        try:
-            await write()
-        except Fenced:
-            return False
-        except (Unreachable, QueueFull) as error:
-            _log.warning("write_failed", error=error.message, again_in_s=pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, longest_s)
-        else:
-            return True
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One start of one task here. `earlier`: the last start of the same task, if it has not ended yet."""
+
+    claim: Claim
+    earlier: _Run | None
+    delivery: Delivery | None = None  # while the handler is at it
+    superseded: bool = False  # the same task has started again here
+    work: asyncio.Task[None] = field(init=False)
+
+
+async def _outlive(earlier: _Run, lease: Lease) -> None:
+    """Stop what is left of an earlier start, which has lost its lease.
+
+    A server that forgot (a failover to a replica that lagged) may give out the very same attempt again: fencing cannot
+    tell those two apart, so that the later one waits for the end of the earlier.
+    """
+    earlier.superseded = True
+    if earlier.delivery:
+        earlier.delivery.stop(StopReason.LOST)
+    if earlier.claim.lease == lease:
+        await asyncio.wait({earlier.work})

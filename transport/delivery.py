@@ -1,4 +1,4 @@
-"""One claimed task on its way through a handler, as values."""
+"""One claimed task on its way through a handler: what the handler gets, what it may answer, what is told of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from envelope.errors import ErrorCode
-from envelope.lifecycle import State
+from envelope.errors import CODES, ErrorCode
 from envelope.messages import ErrorInfo, TaskRequest, TaskResult
 
-from .base import Claim, Lease
+from .base import Claim, Lease, Wait
 
 
 class StopReason(StrEnum):
@@ -46,7 +45,41 @@ class Delivery:
             self.task.cancel()
 
 
-Handler = Callable[[Delivery], Awaitable[TaskResult]]
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The handler has checkpointed and let go of all that it held; the task waits, and another attempt goes on."""
+
+    wait: Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What the task needs is not there now (an engine, a provider): another attempt, after a while, may find it.
+
+    After `MAX_RETRIES` of them the task ends with `code`.
+    """
+
+    code: ErrorCode
+    reason: str
+
+
+Handler = Callable[[Delivery], Awaitable[TaskResult | Pause | Again]]
+
+# Together a minute at most, half of that in the mean: what is not back by then is not back soon, and somebody should
+# hear of it.
+MAX_RETRIES = 6
+RETRY_BASE_MS = 1_000
+
+
+def retry_delay_ms(retries: int, *, chance: float) -> int:
+    """Exponential, with full jitter: tasks that failed together do not come back together. `chance` is in [0, 1).
+
+    (After "Exponential Backoff And Jitter", M. Brooker, AWS architecture blog, 2015.)
+
+    >>> retry_delay_ms(0, chance=0.5), retry_delay_ms(3, chance=0.5)
+    (500, 4000)
+    """
+    return max(1, int((RETRY_BASE_MS << min(retries, MAX_RETRIES)) * chance))
 
 
 class What(StrEnum):
@@ -54,6 +87,8 @@ class What(StrEnum):
     FINISHED = "finished"
     LOST = "lost"
     GIVEN_BACK = "given_back"
+    PARKED = "parked"
+    RETRIED = "retried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +101,13 @@ class ConsumerEvent:
     result: TaskResult | None = None
 
 
-def failed(lease: Lease, code: ErrorCode, text: str, *, hint: str = "", status: State = State.ERROR) -> TaskResult:
+def failed(lease: Lease, code: ErrorCode, text: str, *, hint: str = "") -> TaskResult:
     """A result that holds nothing but why there is none."""
     return TaskResult(
         trace_id=lease.trace_id,
         task_id=lease.task_id,
         attempt=lease.attempt,
-        status=status,
+        status=CODES[code].state,
         errors=(ErrorInfo.of(code, text, hint),),
     )
 
@@ -82,9 +117,9 @@ def ending(delivery: Delivery) -> TaskResult | None:
     match delivery.stop_reason:
         case StopReason.CANCELLED:
             text = delivery.stop_detail or "the task was cancelled"
-            return failed(delivery.claim.lease, ErrorCode.CANCELLED, text, status=State.CANCELLED)
+            return failed(delivery.claim.lease, ErrorCode.CANCELLED, text)
         case StopReason.EXPIRED:
             text = "the task did not end before its deadline"
-            return failed(delivery.claim.lease, ErrorCode.DEADLINE, text, status=State.EXPIRED)
+            return failed(delivery.claim.lease, ErrorCode.DEADLINE, text)
         case _:
             return None

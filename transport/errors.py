@@ -2,8 +2,11 @@
 
 TransportError
 ├── Unreachable      no server answers (a retry may help)
-├── Misconfigured    a server that must not be trusted with work: it would forget
+│   └── BlobsUnreachable  the store of large blobs does not; the queue itself may be well
+├── Misconfigured    a server that must not be trusted with work, or that does not trust us
+│   └── NotPermitted a command that our user's role does not have
 ├── Refused          a submission that breaks a rule; names the field
+│   └── Busy         its session is under way already; `holder` is the task that runs it
 ├── QueueFull        back-pressure; `retry_after_s` says when to come again
 ├── NotFound         no such task, trace or blob
 └── Fenced           a write under a lease that was lost: stop the task, it belongs to another
@@ -20,13 +23,27 @@ class TransportError(MusterError): ...
 class Unreachable(TransportError): ...
 
 
+class BlobsUnreachable(Unreachable): ...
+
+
 class Misconfigured(TransportError): ...
+
+
+class NotPermitted(Misconfigured): ...
 
 
 class Refused(TransportError):
     def __init__(self, field: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"{field}: {message}", hint=hint)
         self.field = field
+
+
+class Busy(Refused):
+    def __init__(self, session_id: str, holder: str) -> None:
+        super().__init__(
+            "resume_token", f"the session {session_id} is under way in task {holder}", hint="prompt it, or wait for it"
+        )
+        self.holder = holder
 
 
 class QueueFull(TransportError):

@@ -1,21 +1,76 @@
-"""The fleet's signing keys: one file, made at first start, readable by its owner only."""
+"""The fleet's signing keys: one file, made at first start, readable by its owner only. `rotation.py` changes it."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import stat
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from envelope.signature import Keyring
+from envelope.errors import BadSignature
+from envelope.logs import get_logger
+from envelope.signature import Keys
 
 from .errors import Misconfigured
 
 KEY_BYTES = 32  # as long as the SHA-256 that it keys
+# To look at a file costs a tenth of decoding a request, so it is not done for each; an old key stays good anyway.
+LOOK_S = 1.0
+
+_log = get_logger("keyring")
 
 
-def load_or_create(path: Path) -> Keyring:
+class KeyFile:
+    """The keyring in a file, followed while it changes: a process need not be started again to learn a new key.
+
+    It is looked at once a second at most, and at once when a signature is not good by the keys that were read last.
+    When the file is gone or no longer a keyring, those stay in use, and a warning says so. Never writes.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = path
+        self._clock = clock
+        self._looked_at_s = clock()
+        self._version = _version(path)
+        self.keys = read(path)
+
+    def sign(self, body: bytes) -> tuple[str, bytes]:
+        self._look_now_and_then()
+        return self.keys.sign(body)
+
+    def verify(self, body: bytes, key_id: str, mac: bytes) -> None:
+        self._look_now_and_then()
+        try:
+            self.keys.verify(body, key_id, mac)
+        except BadSignature:
+            if not self._read_when_changed():
+                raise
+            self.keys.verify(body, key_id, mac)
+
+    def _look_now_and_then(self) -> None:
+        now_s = self._clock()
+        if now_s - self._looked_at_s >= LOOK_S:
+            self._looked_at_s = now_s
+            self._read_when_changed()
+
+    def _read_when_changed(self) -> bool:
+        version = _version(self.path)
+        if version == self._version:
+            return False
+        self._version = version
+        try:
+            self.keys = read(self.path)
+        except (OSError, Misconfigured) as error:
+            _log.warning("keyring_unreadable", path=str(self.path), reason=str(error))
+            return False
+        return True
+
+
+def load_or_create(path: Path) -> KeyFile:
     """The keyring in the file `{"current": id, "keys": {id: hex}}`; made, mode 600, when there is none.
 
     Two processes that start at once get the same one. `Misconfigured` when the file is not a keyring or others may
@@ -23,25 +78,51 @@ def load_or_create(path: Path) -> Keyring:
     """
     if not path.exists():
         _create(path)
-    if path.stat().st_mode & 0o077:
+    return KeyFile(path)
+
+
+def read(path: Path) -> Keys:
+    """The file's keys as they are now; `Misconfigured` as above and when there is none, `OSError` when unreadable."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        hint = "the first process of a fleet makes one: muster up"
+        raise Misconfigured(f"there is no keyring {path}", hint=hint) from error
+    # A mounted secret is written by nobody, and belongs to root: a pod reads it as one of the file's group.
+    others = 0o077 if mode & stat.S_IWUSR else 0o037
+    if mode & others:
         raise Misconfigured(f"others may read the keyring {path}", hint=f"run: chmod 600 {path}")
     try:
         content = json.loads(path.read_text())
-        return Keyring(content["current"], {name: bytes.fromhex(key) for name, key in content["keys"].items()})
+        return Keys(content["current"], {key_id: bytes.fromhex(key) for key_id, key in content["keys"].items()})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Misconfigured(f"{path} is not a keyring", hint="restore it, or remove it to make a new one") from error
+        hint = "restore it, or remove it to make a new one; a key is written in hex digits"
+        raise Misconfigured(f"{path} is not a keyring", hint=hint) from error
 
 
-def fresh() -> Keyring:
+def fresh() -> Keys:
     """A keyring of one new key, for a fleet that lives in one process."""
-    return Keyring("k1", {"k1": secrets.token_bytes(KEY_BYTES)})
+    return Keys("k1", {"k1": secrets.token_bytes(KEY_BYTES)})
+
+
+def text_of(keys: Keys) -> str:
+    """What stands in the file; secret."""
+    return json.dumps({"current": keys.current, "keys": {key_id: key.hex() for key_id, key in keys.keys.items()}})
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    """Differs whenever the file was replaced, written or given another mode; None when it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns, found.st_size
 
 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    content = {"current": "k1", "keys": {"k1": secrets.token_hex(KEY_BYTES)}}
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".keyring-") as draft:  # made with mode 600
-        draft.write(json.dumps(content))
+        draft.write(text_of(fresh()))
         draft.flush()
         os.fsync(draft.fileno())
         try:

@@ -10,7 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Lifetime = Literal["always", "while it has members", "until retention", "window", "minutes"]
+# Which scripts and keys a fleet speaks. 1 was the spine's; who finds a higher number in `meta` must be upgraded.
+PROTOCOL = 2
+
+Lifetime = Literal["always", "while it has members", "until its task ends", "until retention", "window", "minutes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +26,45 @@ class Key:
 
 
 CONTROL = (
+    Key("meta", "hash", "connect", "always", "protocol number, number of cells"),
     Key("task:{task}", "hash", "submit", "until retention", "the record, the envelope and the result of one task"),
     Key("children:{task}", "set", "submit", "while it has members", "the task's children that have not ended"),
-    Key("trace:{trace}", "hash", "submit", "until retention", "root task, money spent and its cap"),
+    Key("trace:{trace}", "hash", "submit", "until retention", "root task, its first entry, money, running children"),
     Key("tasks:{trace}", "list", "submit", "until retention", "the trace's tasks in the order of submission"),
-    Key("events:{trace}", "stream", "claim, write", "until retention", "encoded messages, field `m`"),
+    Key(
+        "awaits:{task}", "set", "park", "while it has members", "children and asks that a waiting task still waits for"
+    ),
+    Key("answers:{task}", "hash", "answer", "until retention", "ask → the answer that stands, as JSON"),
+    Key(
+        "session:{session}", "hash", "submit, write", "until retention", "a session's last checkpoint, and who holds it"
+    ),
+    Key("inbox:{session}", "list", "prompt", "until its task ends", "prompts that no checkpoint holds yet, as JSON"),
+    Key("events:{trace}", "stream", "submit, claim, write", "until retention", "encoded messages, field `m`"),
     Key("roots", "list", "submit", "always", "the latest root tasks, newest first, at most 10,000"),
-    Key("pools", "set", "submit", "always", "every pool that ever had a task"),
+    Key("pools", "set", "submit, announce", "always", "every pool that ever had a task or a worker"),
     Key("pool:{pool}", "hash", "submit, claim", "always", "virtual time and the number of ready tasks"),
     Key("flows:{pool}", "zset", "submit, claim", "while it has members", "flows by virtual time"),
     Key("flow:{pool}:{priority}:{tenant}:{trace}", "list", "submit", "while it has members", "ready tasks of one flow"),
-    Key("weights", "hash", "operator", "always", "tenant → weight beside others; 1 when absent"),
+    Key("held:{kind}:{name}:{pool}", "zset", "claim", "while it has members", "a pool's flows that a cap holds back"),
+    Key("holding", "set", "claim", "while it has members", "caps that hold flows back: `tenant:…`, `trace:…`"),
+    Key("flight", "hash", "claim, write", "while it has members", "tenant → how many of its tasks run"),
+    Key("tenants", "hash", "allot", "always", "tenant → its weight beside others, and its cap"),
     Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),
     Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),
     Key("deadlines", "zset", "submit", "while it has members", "live tasks by the moment at which they expire"),
+    Key("timers", "zset", "retry, park", "while it has members", "put-off and waiting tasks by the moment they go on"),
+    Key(
+        "reply:{caller}",
+        "string",
+        "claim, write",
+        "minutes",
+        "a caller's last answer: a repeated call is not done twice",
+    ),
     Key("wake:{worker}", "list", "cancel", "minutes", "a token for the worker's lease keeper: look at your leases"),
     Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),
-    Key("dead", "stream", "claim, reap", "always", "dead letters: task, trace, pool and why, about the last 10,000"),
+    Key("dead", "stream", "claim, reap", "always", "dead letters: task, pool, code and why, about the last 10,000"),
     Key("once:{tenant}:{key}", "string", "submit", "window", "idempotency key → the first task"),
-    Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, poisoned"),
+    Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, retries, poisoned"),
     Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
     Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
 )

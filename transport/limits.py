@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# A deadline holds within five seconds, whatever the handler does: one of them is the queue's, to notice. Four are
+# enough to collect a patch of usual size (about one second) and to store what there is.
+GRACE_MS = 4_000
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -12,13 +16,21 @@ class Limits:
     poison_after: int = 3
     idempotency_ms: int = 24 * 3600 * 1000
     retention_ms: int = 7 * 24 * 3600 * 1000
+    # Who has a submission on record cannot send it again later: ten minutes forgive clocks that differ.
+    replay_window_ms: int = 10 * 60 * 1000
+    # Of one trace, at once; a tree that fans out wider waits its turn and leaves room for others.
+    children_per_trace: int = 64
     # A long trace is about 1,000 turns of 30 entries; beyond that the oldest are dropped.
     max_entries: int = 100_000
 
+    # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
+    memory_share: float = 0.8
+
     @property
     def expiry_grace_ms(self) -> int:
-        """A running task may end itself, with what it has, this long after its deadline; then the queue ends it."""
-        return self.lease_ms
+        """A running task may end itself, with what it has, this long after its deadline or its cancellation; then the
+        queue ends it."""
+        return min(self.lease_ms, GRACE_MS)
 
 
 PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}

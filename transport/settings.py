@@ -7,14 +7,16 @@ What workers alone know stands in the file's table `[workers]`.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from . import keyring
-from .base import Transport
-from .blobs import DirectoryBlobs
+from .admission import DEFAULT_POOLS
+from .base import Blobs, Transport
+from .blobs import open_blobs
 from .embedded import socket_path, url_of
 from .errors import Unreachable
 from .limits import Limits
@@ -47,14 +49,16 @@ class FleetSettings(BaseSettings):
     retention_s: float = Field(default=7 * 24 * 3600.0, gt=0)
     max_entries: int = Field(default=100_000, ge=1_000)
     keyring: Path | None = None  # None: one in the state folder, made at the first start
+    cells: int = Field(default=1, ge=1, le=64)  # the same for all of a fleet's programs, for ever
+    blobs: str | None = None  # where large ones go: a folder, s3://…; None: Redis, or the embedded fleet's state folder
     metrics_host: str = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65535)  # 0: a free one, announced with the process's card
 
-    @field_validator("state_dir")
+    @field_validator("state_dir", "keyring")
     @classmethod
-    def _absolute(cls, folder: Path) -> Path:
+    def _absolute(cls, path: Path | None) -> Path | None:
         """Redis and the fleet's other programs do not work where the command line was typed."""
-        return folder.expanduser().absolute()
+        return path and path.expanduser().absolute()
 
     @property
     def limits(self) -> Limits:
@@ -81,15 +85,27 @@ class FleetSettings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=user_file())
 
 
-async def connect(settings: FleetSettings) -> Transport:
-    """The fleet's transport; the embedded server must run already (its owner starts it, see `embedded.py`)."""
+async def connect(settings: FleetSettings, *, pools: Collection[str] = DEFAULT_POOLS) -> Transport:
+    """The fleet's transport; the embedded server must run already (its owner starts it, see `embedded.py`).
+
+    `pools` may be given work before any of their workers has announced itself.
+    """
     # redis is imported by those who connect, not by those who read settings (`muster --help`)
     from .redis import connect_redis
 
-    url, large_blobs = settings.redis_url, None
-    if url is None:
-        if not socket_path(settings.state_dir).exists():
-            raise Unreachable("no fleet runs on this machine", hint="run `muster up`, or set MUSTER_REDIS_URL")
-        url, large_blobs = url_of(settings.state_dir), DirectoryBlobs(settings.state_dir / "blobs")
-    keys = keyring.load_or_create(settings.keyring_path)
-    return await connect_redis(url, keyring=keys, fleet=settings.fleet, limits=settings.limits, large_blobs=large_blobs)
+    if settings.redis_url is None and not socket_path(settings.state_dir).exists():
+        raise Unreachable("no fleet runs on this machine", hint="run `muster up`, or set MUSTER_REDIS_URL")
+    return await connect_redis(
+        settings.redis_url or url_of(settings.state_dir),
+        keyring=keyring.load_or_create(settings.keyring_path),
+        fleet=settings.fleet,
+        limits=settings.limits,
+        cells=settings.cells,
+        pools=pools,
+        large_blobs=_large_blobs(settings),
+    )
+
+
+def _large_blobs(settings: FleetSettings) -> Blobs | None:
+    place = settings.blobs or (None if settings.redis_url else str(settings.state_dir / "blobs"))
+    return open_blobs(place, retention_ms=settings.limits.retention_ms) if place else None

@@ -10,15 +10,18 @@ from datetime import UTC, datetime
 from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
-from envelope.messages import ErrorInfo, Output
-from transport.base import Transport
+from envelope.messages import ErrorInfo, Output, TaskRequest
+from transport.base import Transport, Wait
+from transport.delivery import Pause
+from transport.outbox import Outbox
 
 from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
 from .agent.session import Session
 from .agents.base import Agent
-from .attempt import Attempt
+from .attempt import Attempt, resume_token
+from .checkpoints import Checkpoints
 from .children import QueuedChildren
 from .errors import BadInput
 from .llm.prices import Price, cost_microusd
@@ -28,6 +31,7 @@ from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
+from .turns import Turns
 
 SHOWN_PROMPT_CHARS = 4096  # people see the beginning; the request holds the whole
 
@@ -37,16 +41,21 @@ class AgentTasks:
     """Runs agents for attempts; shared by all attempts of a worker."""
 
     transport: Transport
+    outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
 
-    async def run(self, attempt: Attempt) -> TaskOutcome:
-        """From wherever the session stands to its end. `BadInput` and `NoModel` before the first call."""
-        session = await self._session(attempt)
+    async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
+        """From wherever the session stands to its end, or to where it waits for subagents.
+
+        `BadInput` and `NoModel` before the first call.
+        """
+        turns = Turns(self.transport, attempt)
+        session = await self._session(attempt, turns)
         attempt.reporter.totals.metrics = _spent(session)
-        shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
-        attempt.reporter.report(MessageAdded(role="user", text=shown))
-        ledger = await attempt.reporter.flush()
+        if attempt.claim.checkpoint is None:
+            attempt.reporter.report(MessageAdded(role="user", text=attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]))
+        ledger = await attempt.reporter.ask_ledger()
         price = await self.models.price(session.model)
         has_cap = ledger.cap_microusd is not None or session.budget.max_cost_microusd is not None
         if price is None and has_cap:
@@ -54,19 +63,22 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
-        loop = await self._loop(attempt, session, price)
-        return _outcome(await run(session, loop), attempt.reporter.last_checkpoint)
+        session = await run(session, await self._loop(attempt, session, price, turns))
+        if children := frozenset(answer.child for answer in session.open_turn if answer.child):
+            return Pause(Wait(children))
+        return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
 
-    async def _session(self, attempt: Attempt) -> Session:
+    async def _session(self, attempt: Attempt, turns: Turns) -> Session:
         """This task's own checkpoint, else the session that the request continues, else a new one."""
         request = attempt.request
         model = self.models.choose(request.model, attempt.agent.model)
         if attempt.claim.checkpoint:
-            return await self._stored(attempt, attempt.claim.checkpoint)
-        if request.resume_token:
-            earlier = await self._stored(attempt, request.resume_token)
+            return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
+        if attempt.claim.session:
+            earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
             prompt = request.input.prompt or "Go on."
-            return reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
+            session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
+            return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
         sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
         environment = await look_around(
             sandbox,
@@ -79,15 +91,15 @@ class AgentTasks:
             attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
         )
 
-    async def _stored(self, attempt: Attempt, blob: str) -> Session:
-        session = Session.load(await self.transport.blobs.get(blob))
+    async def _with_work(self, attempt: Attempt, session: Session) -> Session:
+        """The session; its earlier work will be in the sandbox."""
         if session.changes:
             attempt.sandbox.earlier_work_diff = await self.transport.blobs.get(session.changes)
         return session
 
-    async def _loop(self, attempt: Attempt, session: Session, price: Price | None) -> Loop:
+    async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
         names = tuple(sorted(all_tools()))
-        children = QueuedChildren(self.transport, attempt, self.agents, names)
+        children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         context = ToolContext(attempt.sandbox.opened, children, dict(session.read_digests))
         capabilities = attempt.request.capabilities
         tools: dict[str, Tool] = {
@@ -101,22 +113,11 @@ class AgentTasks:
             run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
             context=context,
             emit=attempt.reporter.report,
-            save=lambda current: self._save(attempt, current, context),
+            save=lambda current: turns.save(current, context),
+            hear=turns.hear,
             price=lambda usage: _cost(price, usage),
             exhausted=lambda: attempt.reporter.ledger.exhausted,
         )
-
-    async def _save(self, attempt: Attempt, session: Session, context: ToolContext) -> Session:
-        """Store the session after a turn, and the work's diff with it where there may be a new one."""
-        if context.may_have_written:
-            context.may_have_written = False
-            diff = await attempt.sandbox.work_diff()
-            changes = await self.transport.blobs.put(diff) if diff else None
-            session = session.model_copy(update={"changes": changes})
-        # The whole session, every turn: the blobs of a task grow with the square of its turns. That is fine for the
-        # tens of turns of now; long sessions want a log of messages, and a snapshot now and then.
-        await attempt.reporter.checkpoint(await self.transport.blobs.put(session.dump()))
-        return session
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:
         """The store's clock is read once; from there our own steady one counts."""
@@ -127,7 +128,7 @@ class AgentTasks:
 
 
 def _spent(session: Session) -> Metrics:
-    calls = len(session.tool_calls)
+    calls = len(session.tool_calls) + sum(answer.ran and not answer.child for answer in session.open_turn)
     return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
 
 
@@ -135,9 +136,18 @@ def _cost(price: Price | None, usage: Usage) -> int:
     return 0 if price is None else cost_microusd(price, usage)
 
 
-def _outcome(session: Session, checkpoint: str) -> TaskOutcome:
+def _without_what_its_caller_has(session: Session, earlier: Session, request: TaskRequest) -> Session:
+    """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
+
+    What a failed one had done was never taken in.
+    """
+    taken_in = request.parent_task_id is not None and earlier.outcome is not None and earlier.outcome.error is None
+    return session.model_copy(update={"changes": None}) if taken_in else session
+
+
+def _outcome(session: Session, token: str) -> TaskOutcome:
     outcome = session.outcome
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, checkpoint)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)

@@ -21,3 +21,14 @@ class Attempt:
     guard: Guard
     sandbox: TaskSandbox
     reporter: Reporter
+
+
+def session_of(request: TaskRequest) -> str:
+    """A session is named after the task that opened it."""
+    return request.resume_token or request.task_id
+
+
+def resume_token(claim: Claim, request: TaskRequest, reporter: Reporter) -> str:
+    """The session that the task leaves; empty while there is nothing of it."""
+    exists = reporter.last_checkpoint or claim.checkpoint or claim.session
+    return session_of(request) if exists else ""

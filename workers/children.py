@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from envelope.budget import Budget, Metrics
@@ -10,18 +11,24 @@ from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode, ScopeExceeded
 from envelope.events import ChildEnded, ChildSpawned
 from envelope.ids import content_key, new_task_id
-from envelope.messages import ErrorInfo, TaskInput, TaskRequest, TaskResult, Workspace
+from envelope.messages import ErrorInfo, PatchRef, TaskInput, TaskRequest, TaskResult, Workspace
 from envelope.pattern import match
 from envelope.scope import Scope, allows, narrow, split
-from repo.errors import PatchRefused
+from repo.errors import PatchRefused, RepoError
+from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
-from transport.errors import QueueFull, Refused
+from transport.errors import NotFound, QueueFull, Refused
+from transport.outbox import Outbox
 
 from .agents.base import Agent
-from .attempt import Attempt
+from .attempt import Attempt, session_of
+from .failures import OUTAGES, error_info
 from .tools.base import ChildRequest
 from .tools.errors import ToolError
 
+# Waiting this long costs less than to give the sandbox back and open another: who has not ended by then has its caller
+# parked.
+PARK_AFTER_S = 2.0
 # A caller needs time to make something of what its subagents found: they get nine tenths of what it has left.
 DEADLINE_SHARE = 0.9
 # Any number of subagents draw on the trace's budget; one alone never takes more than half of its caller's rest.
@@ -33,6 +40,7 @@ class QueuedChildren:
     """See `Children`. `agents` are all that this worker knows; the catalogue holds those that the scope lets start."""
 
     transport: Transport
+    outbox: Outbox
     attempt: Attempt
     agents: Mapping[str, Agent]
     tool_names: tuple[str, ...]
@@ -46,32 +54,40 @@ class QueuedChildren:
             and allows(self.attempt.request.auth_scope, "task", agent.name)
         }
 
-    async def run(self, request: ChildRequest) -> TaskResult:
-        """The child's result, its patch applied here; a collision is one more error in it."""
-        report = self.attempt.reporter.report
+    async def start(self, request: ChildRequest) -> str:
+        if request.session and not await self._is_own(request.session):
+            raise ToolError(f"you have started no subagent with the id {request.session!r}")
         child = await self._request(request)
         try:
-            [handle] = await self.transport.submit([child])
-        except (Refused, QueueFull, ScopeExceeded) as e:
+            [handle] = await self.outbox.submit([child], under=self.attempt.claim.lease)
+        except (Refused, QueueFull, ScopeExceeded, NotFound) as e:
             raise ToolError(f"the subagent was not started: {e}") from e
-        report(ChildSpawned(child_task_id=handle.task_id, agent=request.agent, title=request.description))
-        result = await self._result(handle.task_id)
-        error = str(result.errors[0].code) if result.errors else ""
-        report(
-            ChildEnded(
-                child_task_id=handle.task_id,
-                state=result.status,
-                reused=handle.existing,
-                cost_microusd=result.metrics.cost_microusd,
-                error=error,
-            )
-        )
-        return await self._take_in(result)
+        spawned = ChildSpawned(child_task_id=handle.task_id, agent=request.agent, title=request.description)
+        self.attempt.reporter.report(spawned)
+        return handle.task_id
 
-    async def _result(self, task_id: str) -> TaskResult:
-        async for result in self.transport.results([task_id]):
-            return result
-        raise ToolError("the subagent left no result")
+    async def _is_own(self, session: str) -> bool:
+        """A model can name any session of the fleet; its own are those that this session's tasks have started."""
+        try:
+            opened = await self.transport.request(session)
+            caller = await self.transport.request(opened.parent_task_id or "")
+        except NotFound:
+            return False
+        return session_of(caller) == session_of(self.attempt.request)
+
+    async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        return {result.task_id: await self._take_in(result) for result in await self._soon(task_ids)}
+
+    async def _soon(self, task_ids: Sequence[str]) -> list[TaskResult]:
+        """Results in the order in which they came, within `PARK_AFTER_S`."""
+        came: list[TaskResult] = []
+        try:
+            async with asyncio.timeout(PARK_AFTER_S):
+                async for result in self.outbox.results(task_ids):
+                    came.append(result)  # noqa: PERF401  a comprehension would lose them when the time is over
+        except TimeoutError:
+            pass  # the others take long
+        return came
 
     async def _request(self, child: ChildRequest) -> TaskRequest:
         parent, agent = self.attempt.request, self.agents[child.agent]
@@ -92,7 +108,8 @@ class QueuedChildren:
             budget=child_budget(parent.budget, self.attempt.reporter.totals.metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
-            idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt),
+            idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt, child.session),
+            resume_token=child.session,
             priority=parent.priority,
             tenant=parent.tenant,
             model=agent.model or parent.model,
@@ -110,16 +127,30 @@ class QueuedChildren:
         return workspace.model_copy(update={"changes": changes})
 
     async def _take_in(self, result: TaskResult) -> TaskResult:
+        """The result, its patch applied here."""
+        error = str(result.errors[0].code) if result.errors else ""
+        cost_microusd = result.metrics.cost_microusd
+        self.attempt.reporter.report(
+            ChildEnded(child_task_id=result.task_id, state=result.status, cost_microusd=cost_microusd, error=error)
+        )
         if result.errors or result.patch is None or not result.patch.files:
             return result
+        diff = await self.transport.blobs.get(result.patch.diff)
         try:
-            await self.attempt.sandbox.apply(await self.transport.blobs.get(result.patch.diff))
-        except PatchRefused as e:
-            paths = ", ".join(file.path for file in result.patch.files)
-            message = f"the subagent's change of {paths} collides with what was changed here meanwhile: {e}"
-            collision = ErrorInfo.of(ErrorCode.COLLISION, message, "make the change yourself, or ask again")
-            return result.model_copy(update={"errors": (*result.errors, collision)})
+            await self.attempt.sandbox.apply(diff)
+        except (SandboxLost, *OUTAGES):
+            raise
+        except (SandboxError, RepoError) as e:
+            return result.model_copy(update={"errors": (*result.errors, _not_taken_in(result.patch, e))})
         return result
+
+
+def _not_taken_in(patch: PatchRef, error: SandboxError | RepoError) -> ErrorInfo:
+    if not isinstance(error, PatchRefused):
+        return error_info(error)
+    paths = ", ".join(file.path for file in patch.files)
+    message = f"the subagent's change of {paths} collides with what was changed here meanwhile: {error}"
+    return ErrorInfo.of(ErrorCode.COLLISION, message, "make the change yourself, or ask again")
 
 
 def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...]) -> Scope:

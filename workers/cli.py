@@ -26,7 +26,8 @@ def worker(
 ) -> None:
     """Serve a pool: claim its tasks, run them in sandboxes, send back results.
 
-    The first interrupt drains: running tasks are given back to the queue. Settings come from MUSTER_* variables.
+    The first SIGTERM or interrupt drains: tasks may end within MUSTER_DRAIN_GRACE_S, the rest is given back to the
+    queue. A second one does not wait. Settings come from MUSTER_* variables.
     """
     from envelope.logs import LEVELS, configure
 
@@ -65,10 +66,14 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
     from .service import serve
 
     async def run() -> None:
-        stop = asyncio.Event()
+        stop, hurry = asyncio.Event(), asyncio.Event()
+
+        def told() -> None:
+            (hurry if stop.is_set() else stop).set()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve(settings, pool, stop=stop)
+            asyncio.get_running_loop().add_signal_handler(number, told)
+        await serve(settings, pool, stop=stop, hurry=hurry)
 
     try:
         asyncio.run(run())

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from envelope.errors import ErrorCode, MusterError
 from envelope.messages import ErrorInfo
 from repo.errors import RepoError
-from sandbox.errors import SandboxError, SetupFailed
-from transport.errors import NotFound, Refused
+from sandbox.errors import EngineUnavailable, ImageMissing, SandboxError, SetupFailed
+from transport.delivery import MAX_RETRIES, Again
+from transport.errors import BlobsUnreachable, NotFound, Refused
 
 from .llm.base import Failure
 
@@ -20,6 +21,12 @@ CODE_OF: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (SandboxError, ErrorCode.SANDBOX),
     (RepoError, ErrorCode.REPOSITORY),
 )
+
+# What is not the task's fault, and may pass. (That the store does not answer, the consumer knows.) A provider of models
+# that is still down after the tries of `llm/retry.py` is none of them: those have outlasted what providers call an
+# incident, five times as many would be a load on one that is down, and a person should hear of it; the session's
+# `resume_token` goes on where it stopped.
+OUTAGES: tuple[type[Exception], ...] = (EngineUnavailable, ImageMissing, BlobsUnreachable)
 
 # What a failed model call is called on the wire, and what a person can do about it.
 OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
@@ -36,6 +43,14 @@ OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
 def code_of(error: Exception) -> ErrorCode:
     own = error.code if isinstance(error, MusterError) else ErrorCode.INTERNAL
     return next((code for kind, code in CODE_OF if isinstance(error, kind)), own)
+
+
+def again(error: Exception, *, retries: int) -> Again | None:
+    """Another attempt, for what may have passed by then. None: the error ends the task; the last attempt tells it with
+    all that there is of the work."""
+    if isinstance(error, OUTAGES) and retries < MAX_RETRIES:
+        return Again(code_of(error), str(error))
+    return None
 
 
 def error_info(error: Exception) -> ErrorInfo:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from envelope.budget import MICROUSD_PER_USD
 from envelope.events import Event, TurnFinished, TurnStarted
 from envelope.lifecycle import TERMINAL
-from transport.base import Lease
+from transport.base import Claim, Lease
 from transport.consumer import ConsumerEvent, What
 
 # A worker that is free starts a task within milliseconds; a batch of thousands waits for an hour.
@@ -39,14 +39,14 @@ class WorkerMetrics:
         )
         self._queue_wait = Histogram(
             "muster_task_queue_wait_seconds",
-            "From acceptance to start",
+            "From acceptance to the first start",
             ["pool"],
             buckets=QUEUE_WAIT_BUCKETS_S,
             registry=registry,
         )
         self._duration = Histogram(
             "muster_task_duration_seconds",
-            "From start to end",
+            "From the first start to the end",
             ["pool"],
             buckets=DURATION_BUCKETS_S,
             registry=registry,
@@ -58,25 +58,42 @@ class WorkerMetrics:
         self._lost = Counter(
             "muster_lease_lost_total", "Attempts whose task became another worker's", ["pool"], registry=registry
         )
+        self._parked = Counter(
+            "muster_tasks_parked_total", "Attempts that gave their slot back to wait", ["pool"], registry=registry
+        )
+        self._retried = Counter(
+            "muster_tasks_retried_total", "Attempts that come again, for want of what they need", ["pool"],
+            registry=registry,
+        )  # fmt: skip
+        # Ends of an attempt that are counted by themselves.
+        self._ended_as = {What.LOST: self._lost, What.PARKED: self._parked, What.RETRIED: self._retried}
         self._start_at_zero(pool)
 
     def observe(self, event: ConsumerEvent) -> None:
         """What the consumer tells: each claim once, and once how it ended."""
-        lease = event.claim.lease
         if event.what is What.CLAIMED:
-            self._started_s[lease] = time.monotonic()
-            waited_ms = event.claim.started_at_ms - event.claim.accepted_at_ms
-            self._queue_wait.labels(lease.pool).observe(max(0, waited_ms) / 1000)
-            self._running.labels(lease.pool).inc()
+            self._count_start(event.claim)
         else:
-            took_s = time.monotonic() - self._started_s.pop(lease)
-            self._running.labels(lease.pool).dec()
-            if event.result is not None:
-                reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
-                self._finished.labels(lease.pool, event.result.status, reason).inc()
-                self._duration.labels(lease.pool).observe(took_s)
-        if event.what is What.LOST:
-            self._lost.labels(lease.pool).inc()
+            self._count_end(event)
+
+    def _count_start(self, claim: Claim) -> None:
+        lease = claim.lease
+        self._started_s[lease] = time.monotonic()
+        self._running.labels(lease.pool).inc()
+        if lease.attempt == 1:  # a later one waited for its turn again, and not for its start
+            self._queue_wait.labels(lease.pool).observe(max(0, claim.started_at_ms - claim.accepted_at_ms) / 1000)
+
+    def _count_end(self, event: ConsumerEvent) -> None:
+        claim, pool = event.claim, event.claim.lease.pool
+        took_s = time.monotonic() - self._started_s.pop(claim.lease)
+        self._running.labels(pool).dec()
+        if counter := self._ended_as.get(event.what):
+            counter.labels(pool).inc()
+        if event.result is not None:
+            reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
+            self._finished.labels(pool, event.result.status, reason).inc()
+            earlier_ms = claim.started_at_ms - (claim.first_started_at_ms or claim.started_at_ms)
+            self._duration.labels(pool).observe(max(0, earlier_ms) / 1000 + took_s)
 
     def count_sandbox(self, change: int) -> None:
         """+1: one was opened; -1: one was closed."""
@@ -128,6 +145,7 @@ class WorkerMetrics:
         self._running.labels(pool)
         self._queue_wait.labels(pool)
         self._duration.labels(pool)
-        self._lost.labels(pool)
+        for counter in self._ended_as.values():
+            counter.labels(pool)
         for state in sorted(TERMINAL):
             self._finished.labels(pool, state, NO_REASON)

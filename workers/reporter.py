@@ -78,10 +78,17 @@ class Reporter:
         await self._send(whole=True)
         return self.ledger
 
-    async def checkpoint(self, blob: str) -> None:
-        """First what was reported and charged, then the session that knows of it."""
+    async def ask_ledger(self) -> Ledger:
+        """As `flush`, but sends how the task stands even when nothing was taken: the ledger is of this moment."""
+        if self._failure is not None:
+            raise self._failure
+        await self._send(whole=True, even_nothing=True)
+        return self.ledger
+
+    async def checkpoint(self, blob: str, *, heard: int = 0) -> None:
+        """First what was reported and charged, then the session that knows of it. `heard`: prompts that it holds."""
         await self.flush()
-        await self._transport.checkpoint(self._lease, blob)
+        await self._transport.checkpoint(self._lease, blob, heard=heard)
         self.last_checkpoint = blob
 
     async def _send_as_it_comes(self) -> None:
@@ -97,14 +104,14 @@ class Reporter:
             except Exception:  # nobody awaits this task; `_send` keeps it for the next flush
                 return
 
-    async def _send(self, *, whole: bool = False) -> None:
+    async def _send(self, *, whole: bool = False, even_nothing: bool = False) -> None:
         async with self._sending:
             self._settle_growing(whole=whole)
             events, self._settled, self._unsent_chars = tuple(self._settled), [], 0
             charge = self.totals.take_charge()
             self._wake.clear()
             self._hurry.clear()
-            if not (events or charge):
+            if not (events or charge or even_nothing):
                 return
             try:
                 self.ledger = await self._transport.emit(self._lease, self._progress(events), charge_microusd=charge)
@@ -140,7 +147,7 @@ class Reporter:
         self._settled.append(event)
 
     def _progress(self, events: tuple[Event, ...]) -> TaskProgress:
-        whole = any(not isinstance(event, Delta) for event in events)
+        whole = not events or any(not isinstance(event, Delta) for event in events)
         progress = TaskProgress(
             trace_id=self._lease.trace_id,
             task_id=self._lease.task_id,

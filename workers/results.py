@@ -13,10 +13,13 @@ from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef,
 from envelope.redaction import redact_value
 from repo.patch import FileChange, Patch
 from transport.base import Blobs, Claim
+from transport.blobs import SMALL_BYTES
 
 DIFF = "text/x-diff"
-# Of a result that cannot travel whole: enough for a person to see what the task said.
-KEPT_TEXT_CHARS = 4096
+# A text over SMALL_BYTES as an attachment of the result, and what stays of it in the result itself: enough to see what
+# the task said, and, with the mark behind it, below SMALL_BYTES.
+WHOLE_TEXT = "output.txt"
+HEAD_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +57,47 @@ def result_of(
     )
 
 
-def that_travels(result: TaskResult) -> TaskResult:
-    """The result, or an error in its place when no message can hold it: thousands of changed files are over the limit.
+async def that_travels(result: TaskResult, blobs: Blobs) -> TaskResult:
+    """The result as a message can hold it: a long text stands in an attachment, and only its head in `output.text`.
 
-    The error keeps the start of the text, and the diff as an attachment.
+    What is still too large (thousands of changed files) becomes an error in its place, with what fits of it.
     """
+    return _within_limit(await _long_text_apart(result, blobs))
+
+
+async def _long_text_apart(result: TaskResult, blobs: Blobs) -> TaskResult:
+    text = result.output.text.encode("utf-8", "replace")  # a lone surrogate, out of a file name, cannot be stored
+    if len(text) <= SMALL_BYTES:
+        return result
+    head = text[:HEAD_BYTES].decode("utf-8", "ignore")
+    mark = f"\n[… cut here; the whole text, {len(text)} bytes, is the attachment {WHOLE_TEXT}]"
+    whole = Attachment(blob=await blobs.put(text), name=WHOLE_TEXT, media_type="text/plain", size_bytes=len(text))
+    output = result.output.model_copy(update={"text": head + mark})
+    return result.model_copy(update={"output": output, "attachments": (whole, *result.attachments)})
+
+
+def _within_limit(result: TaskResult) -> TaskResult:
     try:
         encode(result)
     except DecodeError as e:
-        error = ErrorInfo.of(ErrorCode.BAD_INPUT, e.message, "split the task: fewer commands, or fewer files for each")
-        patch = (Attachment(blob=result.patch.diff, name="patch.diff", media_type=DIFF),) if result.patch else ()
-        return TaskResult(
-            trace_id=result.trace_id,
-            task_id=result.task_id,
-            attempt=result.attempt,
-            status=CODES[error.code].state,
-            output=Output(text=result.output.text[:KEPT_TEXT_CHARS]),
-            attachments=(*patch, *result.attachments),
-            errors=(error,),
-            metrics=result.metrics,
-            resume_token=result.resume_token,
-        )
+        return _in_its_place(result, e)
     return result
+
+
+def _in_its_place(result: TaskResult, fault: DecodeError) -> TaskResult:
+    error = ErrorInfo.of(ErrorCode.BAD_INPUT, fault.message, "split the task: fewer commands, or fewer files for each")
+    patch = (Attachment(blob=result.patch.diff, name="patch.diff", media_type=DIFF),) if result.patch else ()
+    return TaskResult(
+        trace_id=result.trace_id,
+        task_id=result.task_id,
+        attempt=result.attempt,
+        status=CODES[error.code].state,
+        output=Output(text=result.output.text),
+        attachments=(*patch, *result.attachments),
+        errors=(error,),
+        metrics=result.metrics,
+        resume_token=result.resume_token,
+    )
 
 
 async def store_patch(blobs: Blobs, patch: Patch) -> PatchRef:

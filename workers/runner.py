@@ -15,14 +15,14 @@ from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
 from sandbox.base import Limits, SandboxDriver
 from transport.base import Claim, Transport
-from transport.consumer import Delivery, StopReason
+from transport.consumer import Again, Delivery, Pause, StopReason
 from transport.errors import Fenced, Unreachable
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
-from .attempt import Attempt
+from .attempt import Attempt, resume_token
 from .errors import BadInput
-from .failures import code_of, error_info
+from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
 from .permissions.guard import Guard
 from .permissions.rules import DEFAULTS
@@ -54,33 +54,35 @@ class Runner:
     agent_tasks: AgentTasks
     metrics: WorkerMetrics
 
-    async def handle(self, delivery: Delivery) -> TaskResult:
+    async def handle(self, delivery: Delivery) -> TaskResult | Pause | Again:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
         observers = (self.metrics.observer(),)
         async with Reporter(self.transport, delivery.claim.lease, observers=observers) as reporter:
-            result = await self._handle(delivery, reporter)
+            outcome = await self._handle(delivery, reporter)
             await reporter.flush()
-        return that_travels(result)
+        return await that_travels(outcome, self.transport.blobs) if isinstance(outcome, TaskResult) else outcome
 
-    async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
+    async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause | Again:
         started_s = time.monotonic()
         try:
-            result = await self._work(delivery, reporter)
-        except (Fenced, Unreachable):
+            outcome = await self._work(delivery, reporter)
+        except (Fenced, Unreachable) as e:
+            if outage := again(e, retries=delivery.claim.retries):
+                return outage
             raise
         except asyncio.CancelledError:
             if (stopped := _stopped(delivery, reporter)) is None:
                 raise
-            result = stopped
+            outcome = stopped
         except Exception as e:  # whatever happens, the task has one result; what was not foreseen is logged whole
+            if outage := again(e, retries=delivery.claim.retries):
+                return outage
             foreseen = code_of(e) is not ErrorCode.INTERNAL
             log.info("task_failed", task_id=delivery.request.task_id, error=str(e), exc_info=None if foreseen else e)
-            outcome = TaskOutcome(errors=(error_info(e),), resume_token=reporter.last_checkpoint)
-            result = result_of(delivery.claim, outcome, metrics=reporter.totals.metrics)
-        timed = {"latency_ms": round((time.monotonic() - started_s) * 1000), "queue_ms": _queue_ms(delivery.claim)}
-        return result.model_copy(update={"metrics": result.metrics.model_copy(update=timed)})
+            outcome = _failed(delivery, reporter, e)
+        return _timed(outcome, delivery.claim, started_s) if isinstance(outcome, TaskResult) else outcome
 
-    async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult:
+    async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause:
         request, claim = delivery.request, delivery.claim
         agent = self._agent(request)
         refuse_unserved(request, agent)
@@ -94,7 +96,7 @@ class Runner:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
             is_recipe = agent.mode == "recipe"
             outcome = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
-            return await self._with_patch(attempt, outcome)
+            return outcome if isinstance(outcome, Pause) else await self._with_patch(attempt, outcome)
 
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
@@ -142,9 +144,22 @@ def _stopped(delivery: Delivery, reporter: Reporter) -> TaskResult | None:
     code, words = STOPPED[delivery.stop_reason]
     error = ErrorInfo.of(code, delivery.stop_detail or words)
     text = Output(text=reporter.totals.partial_output)
-    outcome = TaskOutcome(text, (error,), resume_token=reporter.last_checkpoint)
+    token = resume_token(delivery.claim, delivery.request, reporter)
+    return result_of(delivery.claim, TaskOutcome(text, (error,), resume_token=token), metrics=reporter.totals.metrics)
+
+
+def _failed(delivery: Delivery, reporter: Reporter, error: Exception) -> TaskResult:
+    token = resume_token(delivery.claim, delivery.request, reporter)
+    outcome = TaskOutcome(errors=(error_info(error),), resume_token=token)
     return result_of(delivery.claim, outcome, metrics=reporter.totals.metrics)
 
 
-def _queue_ms(claim: Claim) -> int:
-    return max(0, claim.started_at_ms - claim.accepted_at_ms)
+def _timed(result: TaskResult, claim: Claim, started_s: float) -> TaskResult:
+    """How long it waited for its first start, and how long it took from there, waiting and other attempts included."""
+    first_ms = claim.first_started_at_ms or claim.started_at_ms
+    own_ms = round((time.monotonic() - started_s) * 1000)
+    times = {
+        "latency_ms": max(0, claim.started_at_ms - first_ms) + own_ms,
+        "queue_ms": max(0, first_ms - claim.accepted_at_ms),
+    }
+    return result.model_copy(update={"metrics": result.metrics.model_copy(update=times)})

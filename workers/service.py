@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
@@ -20,9 +20,11 @@ from sandbox.errors import SandboxError
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
+from transport.outbox import Outbox
 from transport.settings import connect
 
 from .agent_task import AgentTasks
+from .agents.base import Agent
 from .agents.registry import builtin, card
 from .llm.prices import Price
 from .metrics import WorkerMetrics
@@ -41,8 +43,10 @@ SWEEP_EVERY_S = 30.0
 log = get_logger("service")
 
 
-async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> None:
-    """Claim and run tasks of `pool` until `stop`; then give back what still runs.
+async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """Claim and run tasks of `pool` until `stop`; what runs then may end within `drain_grace_s`, and is given back.
+
+    `hurry` ends that grace.
 
     Raises before the first claim when the store, the engine or the image is missing, each with a hint.
     """
@@ -58,19 +62,24 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event) -> 
                     pool=pool,
                     worker=worker,
                     slots=settings.slots,
-                    handle=make_runner(settings, transport, driver, metrics).handle,
+                    handle=make_runner(settings, transport, driver, metrics, agents=builtin()).handle,
                     on_event=metrics.observe,
                     grace_s=settings.drain_grace_s,
                 )
                 announcing = _announce(transport, make_card(settings, worker, pool, port), stop)
                 async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
                     log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
-                    await consumer.run(stop)
+                    await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
 
 
 def make_runner(
-    settings: WorkerSettings, transport: Transport, driver: SandboxDriver, metrics: WorkerMetrics
+    settings: WorkerSettings,
+    transport: Transport,
+    driver: SandboxDriver,
+    metrics: WorkerMetrics,
+    *,
+    agents: Mapping[str, Agent],
 ) -> Runner:
     """The runner as a service has it; tests make theirs the same way."""
     workspaces = Workspaces(
@@ -84,8 +93,8 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agents = builtin()
-    return Runner(transport, driver, workspaces, agents, AgentTasks(transport, models, agents), metrics)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 
 def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int) -> WorkerCard:

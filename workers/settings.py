@@ -44,7 +44,9 @@ class WorkerSettings(FleetSettings):
     git_protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
-    drain_grace_s: float = Field(default=0.0, ge=0)  # how long tasks may go on after a stop; then they are given back
+    # How long tasks may go on after a stop; then they are given back. Enough for a turn that is nearly over, and short
+    # beside the supervisor's patience (20 s), which covers the removal of sandboxes, too.
+    drain_grace_s: float = Field(default=5.0, ge=0)
 
     @classmethod
     def settings_customise_sources(

@@ -73,7 +73,8 @@ def fetch_package(folder: Path) -> Path:
     run(sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "-r", str(HERE / "package.txt"))
     archive = next(folder.glob("more-itertools-*.tar.gz"))
     with tarfile.open(archive) as files:
-        files.extractall(folder / "unpacked", filter="data")
+        # the archive is pinned by its hash; Python 3.11.2, which is Debian 12's, knows no filter yet
+        files.extractall(folder / "unpacked", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (source,) = (folder / "unpacked").iterdir()
     for words in (["init", "--quiet", "--initial-branch", "main"], ["add", "--all"],
                   ["commit", "--quiet", "--message", f"{source.name} as published"]):  # fmt: skip

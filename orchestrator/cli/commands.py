@@ -33,9 +33,12 @@ COMMANDS: Mapping[str, Command] = {
     "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "task": Command(".task:app", "See, stop and use tasks."),
+    "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
+    "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
     "up": Command(".up:up", "Start the fleet of this machine."),
     "down": Command(".up:down", "Stop the fleet of this machine."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
+    "keys": Command(".keys:app", "See and change the keys that sign messages."),
     "config": Command(".config:app", "See the settings, and where each comes from."),
     "schema": Command(".schema:schema", "Print the JSON Schema of the messages."),
 }

@@ -11,6 +11,7 @@ from envelope.errors import ExitCode
 
 from ..doctor import Check, Health, check_all
 from .console import data, people, plain
+from .fleet import quiet_logs
 from .options import Json
 
 MARKS = {Health.WORKS: ("✔", "green"), Health.NOTE: ("●", "yellow"), Health.FAILS: ("✘", "red")}
@@ -19,6 +20,7 @@ PART_CHARS = 14
 
 def doctor(as_json: Json = False) -> None:
     """Check every part that Muster needs. Exit code 6 when something is missing."""
+    quiet_logs()
     checks = asyncio.run(check_all())
     for check in checks:
         if as_json:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
+from envelope.logs import configure
 from transport.embedded import embedded_redis
 
 from ..client import Muster
@@ -27,6 +28,7 @@ async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
 
     `FleetError` when it cannot start, or when nobody serves the given Redis.
     """
+    quiet_logs()
     if settings.redis_url:
         async with Muster.connect(settings) as muster:
             await _require_workers(muster, {DRIVERS, *settings.pools})
@@ -44,6 +46,7 @@ async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
 @asynccontextmanager
 async def open_records(settings: Settings) -> AsyncGenerator[Muster]:
     """A fleet's records, to read only: for a fleet of this machine that is not running, its Redis alone is started."""
+    quiet_logs()
     if settings.redis_url:
         async with Muster.connect(settings) as muster:
             yield muster
@@ -55,6 +58,11 @@ async def open_records(settings: Settings) -> AsyncGenerator[Muster]:
     except AlreadyRuns:
         async with attached(settings), Muster.connect(settings) as muster:
             yield muster
+
+
+def quiet_logs() -> None:
+    """Log lines are the processes' that do the work; a command says itself what a person must know."""
+    configure(level="error")
 
 
 async def _require_workers(muster: Muster, pools: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from envelope.events import (
     GateVerdict,
     MergeStep,
     MessageAdded,
+    Resynced,
     RetryScheduled,
     StateChanged,
     TextDelta,
@@ -27,6 +28,7 @@ from ..trace_view import TaskView, TraceView
 from .console import plain
 from .tree import GLYPHS
 from .units import dollars, duration, tokens
+from .words import state_text
 
 TITLE_CHARS = 60  # so that a line of a log stays one on most screens
 
@@ -109,6 +111,7 @@ def _call(_: TraceView, event: ToolCallChanged) -> str:
 
 
 MILESTONES: dict[type[Any], Format] = {
+    StateChanged: lambda _, event: state_text(event.state, event.reason) if event.reason else "",
     ChildSpawned: lambda view, event: f"started {_name(view, view.tasks[event.child_task_id])}",
     ChildEnded: _child_ended,
     GateVerdict: _gate,
@@ -119,7 +122,8 @@ MILESTONES: dict[type[Any], Format] = {
 }
 DETAILS: dict[type[Any], Format] = {
     **MILESTONES,
-    StateChanged: lambda _, event: f"{event.state} {event.reason}".rstrip(),
+    StateChanged: lambda _, event: state_text(event.state, event.reason, event.worker),
+    Resynced: lambda _, event: "earlier events are no longer kept",
     TextDelta: lambda _, event: event.text,
     MessageAdded: lambda _, event: f"{event.role}: {event.text}",
     ToolCallChanged: _call,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from envelope.budget import MICROUSD_PER_USD
+from envelope.messages import MAX_DEADLINE_MS
 
 from .units import parse_duration_s
 
@@ -19,6 +20,8 @@ def _seconds(text: str) -> int:
         raise typer.BadParameter(str(e)) from e
     if seconds < 1:
         raise typer.BadParameter("it must be at least one second")
+    if seconds * 1000 > MAX_DEADLINE_MS:
+        raise typer.BadParameter("a task may take a day at most")
     return seconds
 
 

@@ -150,6 +150,6 @@ async def _conclude(
             muster, result, name=BUNDLE, repository=local.root, branch=options.branch, commit=str(commit)
         )
     if result.output.text and not options.as_json:
-        answer(result.output.text)
+        answer(await muster.answer(result))
     branch = f"{options.branch} at {commit[:12]}" if options.branch and commit else ""
     summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()

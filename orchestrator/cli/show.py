@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskResult
 from transport.base import TaskRecord
 
 from ..batch.report import BatchReport
 from ..client import Muster
 from ..submit import BATCH
-from ..trace_view import TraceView, fold, new_view
+from ..trace_view import TraceView, fold_all, new_view
 from .console import answer
+from .life import Told, life_lines, life_of
 from .listing import print_tasks
-from .summary import summary_of_batch, summary_of_run
+from .request import readable_request, request_lines
+from .summary import print_lines, summary_of_batch, summary_of_run
 
 
 async def show_task(muster: Muster, record: TaskRecord) -> None:
-    """What a task is, and what it came to if it has ended."""
-    print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=False)
-    result = await muster.result(record.task_id)
-    if result is not None:
-        await show_result(muster, await _view_of(muster, record), result)
+    """What a task is, how it went, and what it came to if it has ended."""
+    told = await life_of(muster, record.task_id, record.trace_id)
+    print_tasks([told.record], now_ms=told.now_ms, as_json=False)
+    print_lines([*request_lines(await readable_request(muster, record.task_id)), *life_lines(told)])
+    if told.life.result is not None:
+        await show_result(muster, _view_of(told), told.life.result)
 
 
 async def show_result(muster: Muster, view: TraceView, result: TaskResult) -> None:
     """The answer on stdout, the summary for people."""
     if result.output.text:
-        answer(result.output.text)
+        answer(await muster.answer(result))
     request = await muster.request(result.task_id)
     cap = request.budget.max_cost_microusd
     report = report_of(result) if request.agent == BATCH else None
@@ -41,12 +43,7 @@ def report_of(result: TaskResult) -> BatchReport | None:
     return BatchReport.model_validate(result.output.structured) if result.output.structured else None
 
 
-async def _view_of(muster: Muster, record: TaskRecord) -> TraceView:
-    """What the stream of an ended trace tells, read again."""
-    view = new_view(record.task_id, record.trace_id, agent=record.agent)
-    roots = await muster.tasks(trace_id=record.trace_id, limit=1)
-    if not roots or roots[0].state not in TERMINAL:
-        return view  # its stream has no end yet
-    async for entry in muster.follow(record.trace_id):
-        view = fold(view, entry)
-    return view
+def _view_of(told: Told) -> TraceView:
+    """What the trace's stream tells of a task and of those below it."""
+    record = told.record
+    return fold_all(new_view(record.task_id, record.trace_id, agent=record.agent), told.entries)

@@ -21,6 +21,7 @@ from .units import dollars, duration, tokens
 # A screenful; the rest is in the patch, which the last lines tell how to see.
 MAX_FILES = 12
 MAX_TROUBLES = 10
+ABOUT_CHARS = 9  # so that one summary looks like the next
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
 
@@ -39,10 +40,16 @@ class Summary:
         console.print(f"\n[bold {'green' if self.good else 'red'}]{escape(self.headline)}[/]", soft_wrap=True)
         if self.hint:
             console.print(f"hint: {escape(plain(self.hint))}", soft_wrap=True)
-        for about, text in self.lines:
-            console.print(f"  [dim]{about:<9}[/] {escape(plain(text))}", soft_wrap=True)
+        print_lines(self.lines)
         for command in self.commands:
             console.print(f"  {escape(command)}", soft_wrap=True)
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    lines = list(lines)
+    width = max((len(about) for about, _ in lines), default=0)
+    for about, text in lines:
+        people().print(f"  [dim]{about:<{max(width, ABOUT_CHARS)}}[/] {escape(plain(text))}", soft_wrap=True)
 
 
 def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:

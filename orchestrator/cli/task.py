@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,9 @@ import typer
 from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskResult
 from repo.local import apply_diff
+from transport.base import TaskRecord
 
+from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
 from ..trace_view import fold, new_view
@@ -22,6 +23,7 @@ from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
+from .life import life_of
 from .lines import details
 from .listing import print_tasks
 from .live import json_line
@@ -44,7 +46,7 @@ def list_tasks(
 
 @app.command("show")
 def show(task: TaskId, as_json: Json = False) -> None:
-    """Show what a task is, and what it came to."""
+    """Show a task's whole life: its attempts and waits, and what it came to."""
     asyncio.run(_show(task, as_json))
 
 
@@ -60,6 +62,12 @@ def cancel(
 ) -> None:
     """Stop a task and everything below it."""
     asyncio.run(_cancel(task, reason))
+
+
+@app.command("prompt")
+def prompt(task: TaskId, text: Annotated[str, typer.Argument(help="What to say.")]) -> None:
+    """Say something to a task's agent; one that has ended goes on in a new task."""
+    asyncio.run(_prompt(task, text))
 
 
 @app.command("diff")
@@ -79,9 +87,13 @@ def apply(
 
 
 @app.command("logs")
-def logs(task: TaskId, as_json: Json = False) -> None:
-    """Tell everything that happened in a task; of one that runs, until it ends."""
-    asyncio.run(_logs(task, as_json))
+def logs(
+    task: TaskId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell everything that has happened in a task."""
+    asyncio.run(_logs(task, follow, as_json))
 
 
 async def _list(limit: int, trace: str, as_json: bool) -> None:
@@ -95,9 +107,7 @@ async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
         if as_json:
-            result = await muster.result(record.task_id)
-            ended = result.model_dump(mode="json") if result else None
-            data(json.dumps({**asdict(record), "result": ended}))
+            data(json.dumps((await life_of(muster, record.task_id, record.trace_id)).as_json()))
         else:
             await show_task(muster, record)
 
@@ -122,6 +132,14 @@ async def _cancel(words: str, reason: str) -> None:
         note(f"{count} task(s) cancelled")
 
 
+async def _prompt(words: str, text: str) -> None:
+    async with open_fleet(load_settings()) as muster:
+        record = await find_task(muster, words)
+        handle = await muster.prompt(record.task_id, text, by="cli")
+        note("heard before its next turn by:" if handle.existing else "its session goes on in a new task:")
+        data(handle.task_id)
+
+
 async def _diff(words: str) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
@@ -139,11 +157,12 @@ async def _apply(words: str, repository: Path, check: bool) -> None:
     note(f"it fits {root}" if check else f"applied to {root}; see it with: git diff")
 
 
-async def _logs(words: str, as_json: bool) -> None:
-    async with open_records(load_settings()) as muster:
+async def _logs(words: str, to_the_end: bool, as_json: bool) -> None:
+    """What is kept; only with `to_the_end` a fleet must run, for nothing new happens without one."""
+    async with (open_fleet if to_the_end else open_records)(load_settings()) as muster:
         record = await find_task(muster, words)
         view = new_view(record.task_id, record.trace_id, agent=record.agent)
-        async for entry in muster.follow(record.trace_id):
+        async for entry in muster.follow(record.trace_id, wait=to_the_end):
             view = fold(view, entry)
             if entry.message.task_id != record.task_id:
                 continue
@@ -151,3 +170,14 @@ async def _logs(words: str, as_json: bool) -> None:
                 data(line)
             if isinstance(entry.message, TaskResult):
                 return
+        if record.state not in TERMINAL:
+            await _say_that_it_goes_on(muster, record)
+
+
+async def _say_that_it_goes_on(muster: Muster, record: TaskRecord) -> None:
+    served = record.pool in {card.pool for card in await muster.workers()}
+    state = f"the task has not ended, it is {record.state}"
+    if served:
+        note(f"{state}; go on with: muster task logs --follow {record.task_id}")
+    else:
+        note(f"{state}, and no live worker serves its pool {record.pool!r}; start the fleet: muster up")

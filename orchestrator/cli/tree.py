@@ -14,6 +14,7 @@ from envelope.lifecycle import State
 from ..trace_view import TaskView, TraceView
 from .console import plain
 from .units import dollars, duration, tokens
+from .words import reason_text
 
 GLYPHS: dict[State, tuple[str, str]] = {
     State.PENDING: ("·", "dim"),
@@ -96,6 +97,8 @@ def doing(task: TaskView) -> str:
         return plain(task.error.partition("\n")[0]) or ("as before" if task.reused else "")
     if task.asks:
         return "asks: " + plain(next(iter(task.asks.values())))
+    if task.state is not State.RUNNING and task.reason:
+        return reason_text(task.reason)
     if tool := task.current_tool:
         return plain(f"{tool.tool} {tool.title}".strip())
     return "thinking" if task.turn else ""

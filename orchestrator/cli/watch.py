@@ -10,6 +10,7 @@ from itertools import islice
 
 from envelope.messages import TaskResult
 from transport.base import Entry
+from transport.errors import NotFound
 
 from ..client import Muster
 from ..trace_view import TaskView, TraceView, fold
@@ -49,6 +50,7 @@ class _Followers:
     async def entries(self) -> AsyncGenerator[tuple[TraceView, Entry]]:
         root = self._view.root_task
         self._follow(root)
+        waiting = asyncio.create_task(self._wait_for(root.task_id))
         try:
             while (item := await self._read.get()) != _End(root.trace_id):
                 if isinstance(item, _End):
@@ -59,9 +61,19 @@ class _Followers:
                     yield self._view, item
                 self._follow_shards()
         finally:
-            for reader in self._readers.values():
-                reader.cancel()
-            await asyncio.gather(*self._readers.values(), return_exceptions=True)
+            tasks = (waiting, *self._readers.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_for(self, task_id: str) -> None:
+        """Whoever waits for the result hears that the server has forgotten the task, and submits it again if it is
+        ours; a stream that has gone is only silent."""
+        try:
+            async for _ in self._muster.results([task_id]):
+                pass
+        except Exception as e:  # raised again by whoever reads the queue
+            await self._read.put(_End("", e))
 
     def _stop_reading(self, end: _End) -> None:
         if end.error is not None:
@@ -87,10 +99,24 @@ class _Followers:
     async def _read_all(self, trace_id: str, task_id: str) -> None:
         error = None
         try:
+            while not await self._read_known(trace_id, task_id):
+                await self._muster.submit_forgotten(task_id)
+        except NotFound as e:
+            # a shard that a failover forgot: its batch does it again, and tells of it; of the root nobody else does
+            error = e if task_id == self._view.root else None
+        except Exception as e:  # not ours to judge here: raised again by whoever reads the queue
+            error = e
+        await self._read.put(_End(trace_id, error))
+
+    async def _read_known(self, trace_id: str, task_id: str) -> bool:
+        """To the task's end (True), or until the server has forgotten the trace of a root that may be ours."""
+        try:
             async for entry in self._muster.follow(trace_id, after=self._view.cursor(trace_id)):
                 await self._read.put(entry)
                 if entry.message.task_id == task_id and isinstance(entry.message, TaskResult):
                     break
-        except Exception as e:  # not ours to judge here: raised again by whoever reads the queue
-            error = e
-        await self._read.put(_End(trace_id, error))
+        except NotFound:
+            if task_id != self._view.root:
+                raise
+            return False
+        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import subprocess
 import sys
@@ -59,6 +60,22 @@ def test_an_agent_asks_three_others_at_once_edits_and_the_platform_proves_it(use
     assert seen_anywhere(CANARY, user, done.stdout, done.stderr, shown.stdout, diff.stdout) == []
 
 
+def test_one_slot_in_each_pool_is_enough(user: User):
+    with scripted_model(ROOT / "examples" / "demo" / "model.yaml") as user.environment:
+        user.environment["MUSTER_POOLS"] = json.dumps({"explore": 1, "general": 1, "build": 1})
+        done = user.muster("run", demo.GOAL, "--repo", "more-itertools", "--setup", demo.SETUP, "--gate", demo.TESTS)
+        tasks = user.tasks()
+        shown = user.muster("task", "list", "--trace", tasks[0]["task_id"], "--json")
+        user.muster("down")
+
+    assert done.returncode == 0, done.stderr
+    assert "done and verified" in done.stderr
+    explorers = [task for task in map(json.loads, shown.stdout.splitlines()) if task["agent"] == "explore"]
+    times = sorted((task["started_at_ms"], task["finished_at_ms"]) for task in explorers)
+    assert len(times) == 3
+    assert all(ended <= started for (_, ended), (started, _) in itertools.pairwise(times))
+
+
 def test_a_key_that_the_provider_repeats_in_its_error_is_blanked_out(user: User):
     script = user.home / "refusing.yaml"
     script.write_text(
@@ -72,6 +89,23 @@ def test_a_key_that_the_provider_repeats_in_its_error_is_blanked_out(user: User)
     assert "Incorrect API key provided: [redacted]" in done.stderr
     assert "hint: " in done.stderr
     assert seen_anywhere(CANARY, user, done.stdout, done.stderr) == []
+
+
+def test_an_agent_that_has_ended_is_talked_to_again(user: User):
+    script = user.home / "talking.yaml"
+    script.write_text(
+        'rules: [{when: {user_contains: What did}, reply: {text: "I said hello."}}, {reply: {text: "Hello."}}]'
+    )
+    with scripted_model(script) as user.environment:
+        user.muster("run", "Say hello.", "--repo", "more-itertools")
+        root = next(task for task in user.tasks() if task["agent"] == "run")
+        said = user.muster("task", "prompt", root["task_id"], "What did you say?")
+        watched = user.muster("task", "watch", said.stdout.strip(), "--json")
+        user.muster("down")
+
+    assert said.returncode == 0, said.stderr
+    result = json.loads(watched.stdout.splitlines()[-1])
+    assert "I said hello." in json.dumps(result)
 
 
 def seen_anywhere(secret: str, user: User, *outputs: str) -> list[str]:

@@ -48,7 +48,8 @@ PLAN = Plan(
     ),
 )  # fmt: skip
 
-EVENTS = (
+# Those that stand in the golden bytes, which are never written again.
+GOLDEN_EVENTS = (
     ev.StateChanged(state=State.RUNNING, reason="given back", worker="w1"),
     ev.TurnStarted(turn=1, model="m"),
     ev.TextDelta(text="héllo"),
@@ -77,6 +78,8 @@ EVENTS = (
     ev.UnknownEvent.model_validate({"kind": "from_the_future", "x": 1, "deep": {"y": [True, None]}}),
 )  # fmt: skip
 
+EVENTS = (*GOLDEN_EVENTS, ev.Resynced())
+
 REQUEST = TaskRequest(
     task_id=TASK, trace_id=TRACE, parent_task_id=PARENT, traceparent=f"00-{TRACE}-00f067aa0ba902b7-01",
     sender="muster", recipient="build", agent="build", intent="refactor",
@@ -96,7 +99,7 @@ METRICS = Metrics(
 )  # fmt: skip
 
 PROGRESS = TaskProgress(
-    trace_id=TRACE, task_id=TASK, attempt=2, seq=7, at_ms=1_700_000_000_001, status=State.RUNNING, events=EVENTS,
+    trace_id=TRACE, task_id=TASK, attempt=2, seq=7, at_ms=1_700_000_000_001, status=State.RUNNING, events=GOLDEN_EVENTS,
     metrics=METRICS, partial_output="so far",
 )  # fmt: skip
 

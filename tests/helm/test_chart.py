@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from transport.keyring import KEY_BYTES, load_or_create
 
 CHART = Path(__file__).parent.parent.parent / "helm" / "muster"
 HELM = shutil.which("helm", path=str(Path(sys.executable).parent)) or "helm"
@@ -56,12 +61,112 @@ def test_a_new_pool_is_values_alone():
     assert "trial-worker-gpu" in names(documents, "Deployment")
 
 
+def secret(documents: list[dict[str, Any]], name: str) -> dict[str, str]:
+    (data,) = [d["data"] for d in documents if d["kind"] == "Secret" and d["metadata"]["name"] == name]
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+def environment(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What each of our deployments gets: name → value, or where it comes from."""
+    return {
+        document["metadata"]["name"]: {
+            entry["name"]: entry.get("value", entry.get("valueFrom"))
+            for entry in document["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        for document in documents
+        if document["kind"] == "Deployment"
+    }
+
+
 def test_an_external_redis_replaces_the_trial_one():
-    documents = rendered("redis.existingSecret=redis-url")
+    documents = rendered("redis.existingSecret=redis-urls")
     assert names(documents, "StatefulSet") == set()
+    assert "trial-redis" not in names(documents, "Secret")
+    urls = {name: found["MUSTER_REDIS_URL"]["secretKeyRef"] for name, found in environment(documents).items()}
+    assert urls.pop("trial-orchestrator") == {"name": "redis-urls", "key": "orchestrator-url"}
+    assert list(urls.values()) == [{"name": "redis-urls", "key": "worker-url"}] * 3
+
+
+def test_each_component_gets_the_url_of_its_own_role():
+    documents = rendered("fleet=blue")
+    kept = secret(documents, "trial-redis")
+    for name, found in environment(documents).items():
+        role = "orchestrator" if name == "trial-orchestrator" else "worker"
+        reference = found["MUSTER_REDIS_URL"]["secretKeyRef"]
+        assert kept[reference["key"]] == f"redis://muster-blue-{role}:{kept[f'{role}-password']}@trial-redis:6379/0"
+
+
+def test_the_trial_redis_lets_in_the_roles_and_nobody_else():
+    documents = rendered("fleet=blue")
+    kept = secret(documents, "trial-redis")
+    users = {line.split()[1]: line for line in kept["users.acl"].splitlines()}
+
+    assert users.pop("default").split()[2] == "off"
+    assert set(users) == {f"muster-blue-{role}" for role in ("orchestrator", "worker", "reader")}
+    for name, line in users.items():
+        password = kept[f"{name.removeprefix('muster-blue-')}-password"]
+        assert f"#{hashlib.sha256(password.encode()).hexdigest()}" in line.split()
+        assert password not in line
+        assert "~{muster:blue:*" in line.split()
+        assert not {"FLEET", "allkeys", "+@all", "nopass"} & set(line.split())
+
+
+def test_the_trial_redis_mounts_the_users_and_no_password():
+    (document,) = [d for d in rendered() if d["kind"] == "StatefulSet"]
+    pod = document["spec"]["template"]["spec"]
+    (users,) = [volume for volume in pod["volumes"] if volume["name"] == "users"]
+    assert [item["key"] for item in users["secret"]["items"]] == ["users.acl"]
+    (redis,) = pod["containers"]
+    assert redis["args"][-2:] == ["--aclfile", "/etc/redis/users.acl"]
+    (auth,) = redis["env"]  # for the probe: the weakest role's
+    assert auth["valueFrom"]["secretKeyRef"]["key"] == "reader-password"
+
+
+def test_another_role_file_restarts_the_trial_redis():
+    (document,) = [d for d in rendered() if d["kind"] == "StatefulSet"]
+    roles = hashlib.sha256((CHART / "files" / "users.acl").read_bytes()).hexdigest()
+    assert document["spec"]["template"]["metadata"]["annotations"] == {"muster/roles": roles}
+
+
+@pytest.mark.redis
+def test_a_server_reads_the_rendered_users(tmp_path: Path):
+    (tmp_path / "users.acl").write_text(secret(rendered(), "trial-redis")["users.acl"])
+    program = shutil.which("redis-server") or Path(sys.executable).parent / "redis-server"
+    words = [program, "--port", "0", "--unixsocket", tmp_path / "s", "--dir", tmp_path]
+    with subprocess.Popen([*words, "--aclfile", tmp_path / "users.acl"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        said = next((line for line in server.stdout if "eady to accept" in line or "Aborting" in line), "it ended")
+        server.terminate()
+    assert "eady to accept" in said
+
+
+def test_the_keyring_of_the_chart_is_one_that_processes_can_read(tmp_path: Path):
+    documents = rendered()
+    (volume,) = [v for v in pods(documents)[0]["volumes"] if v["name"] == "keyring"]
+    path = tmp_path / "keyring.json"
+    path.write_text(secret(documents, "trial-keyring")["keyring.json"])
+    path.chmod(volume["secret"]["defaultMode"])
+
+    keys = load_or_create(path)
+
+    key_id, mac = keys.sign(b"a task")
+    keys.verify(b"a task", key_id, mac)
+    (key,) = json.loads(path.read_text())["keys"].values()
+    assert len(bytes.fromhex(key)) == KEY_BYTES
+
+
+def test_the_authority_of_redis_is_mounted_where_the_urls_name_it():
+    documents = rendered("redis.existingSecret=redis-urls", "redis.tls.caSecret=redis-ca", "redis.tls.caKey=tls.crt")
     for pod in pods(documents):
-        (url,) = [entry for entry in pod["containers"][0]["env"] if entry["name"] == "MUSTER_REDIS_URL"]
-        assert url["valueFrom"]["secretKeyRef"]["name"] == "redis-url"
+        (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "redis-ca"]
+        assert volume["secret"]["items"] == [{"key": "tls.crt", "path": "ca.crt"}]
+        (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "redis-ca"]
+        assert (mount["mountPath"], mount["readOnly"]) == ("/etc/muster/redis", True)
+
+
+def test_every_program_is_told_the_same_number_of_cells():
+    found = environment(rendered("redis.cells=4"))
+    assert {values["MUSTER_CELLS"] for values in found.values()} == {"4"}
 
 
 def test_a_service_monitor_comes_on_request():
@@ -97,7 +202,17 @@ def test_only_workers_get_the_models_key():
 
 @pytest.mark.parametrize(
     "wrong",
-    ["pools.build.slot=3", "image.repository=", "sandbox.engine=unix:///var/run/docker.sock", "fleet=Not OK", "typo=1"],
+    [
+        "pools.build.slot=3",
+        "image.repository=",
+        "sandbox.engine=unix:///var/run/docker.sock",
+        "fleet=Not OK",
+        "typo=1",
+        "redis.cells=0",
+        "redis.cells=65",
+        "redis.secretKey=url",
+        "redis.workerKey=",
+    ],
 )
 def test_values_that_the_schema_does_not_know_are_refused(wrong: str):
     done = helm("template", "trial", str(CHART), "--set", wrong)

@@ -60,6 +60,16 @@ async def test_an_edit_of_the_same_size_right_after_the_checkout_is_seen(work_on
     assert by_path(await work.patch())["a"].status == "M"
 
 
+async def test_an_edit_of_the_same_size_in_the_second_of_the_commit_is_seen(work_on):
+    """git compares whole seconds: a fresh commit, its checkout and an edit may all fall into one."""
+    work = await work_on({"a.py": "X = 1\n"})
+    committed_s = int((await git("log", "-1", "--format=%ct", work.base, git_dir=work.mirror.git_dir)).line)
+    (work.tree / "a.py").write_text("X = 2\n")
+    os.utime(work.tree / "a.py", (committed_s, committed_s))
+
+    assert [file.path for file in (await work.patch()).files] == ["a.py"]
+
+
 async def test_ignored_files_stay_out_unless_they_are_tracked(work_on):
     work = await work_on({".gitignore": "*.log\n/build/\n", "src/a": "1\n"})
     (work.tree / "x.log").write_text("noise")

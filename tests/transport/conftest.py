@@ -1,4 +1,5 @@
-"""Real fleets for tests: each test has one of its own, in memory or on the session's embedded Redis."""
+"""Real fleets for tests: each test has one of its own, in memory or on the session's servers: the embedded one, a
+cluster of three masters (with four cells), a pair under Sentinel."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,11 @@ class Fleet:
         self._seqs = itertools.count()
 
     def request(self, **fields: Any) -> TaskRequest:
+        key = fields.get("idempotency_key")
         defaults = {
             "task_id": new_task_id(),
-            "trace_id": new_trace_id(),
+            # what is submitted under one key is found beside each other, in whatever cell
+            "trace_id": new_trace_id(key=f"{fields.get('tenant', 'default')}:{key}" if key else ""),
             "sender": "test",
             "recipient": "explore",
             "agent": "explore",
@@ -107,20 +110,6 @@ async def redis_server(state_dir: Path) -> AsyncIterator[Server]:
         yield server
 
 
-@pytest_asyncio.fixture
-async def make_redis_fleet(redis_server: Server) -> AsyncIterator[MakeFleet]:
-    async with AsyncExitStack() as stack:
-
-        async def make(limits: Limits | None = None, name: str = "") -> Fleet:
-            """A new fleet, or one more connection to the one named."""
-            name = name or f"t{next(_fleets)}"
-            transport = await connect_redis(redis_server.url, keyring=KEYRING, fleet=name, limits=limits)
-            stack.push_async_callback(transport.close)
-            return Fleet(transport, name=name, url=redis_server.url)
-
-        yield make
-
-
 @pytest.fixture
 def make_memory_fleet() -> MakeFleet:
     async def make(limits: Limits | None = None) -> Fleet:
@@ -129,7 +118,54 @@ def make_memory_fleet() -> MakeFleet:
     return make
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(scope="session")
+def cluster_url(start_own_cluster: Callable[..., Any]) -> str:
+    return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in start_own_cluster())
+
+
+@pytest.fixture(scope="session")
+def sentinel_url(start_own_pair: Callable[..., Any]) -> str:
+    *_, sentinel = start_own_pair()
+    return f"redis+sentinel://127.0.0.1:{sentinel.port}/fleet/0"
+
+
+@asynccontextmanager
+async def fleets_at(url: str, cells: int = 1) -> AsyncIterator[MakeFleet]:
+    async with AsyncExitStack() as stack:
+
+        async def make(limits: Limits | None = None, name: str = "") -> Fleet:
+            """A new fleet, or one more connection to the one named."""
+            name = name or f"t{next(_fleets)}"
+            transport = await connect_redis(url, keyring=KEYRING, fleet=name, limits=limits, cells=cells)
+            stack.push_async_callback(transport.close)
+            return Fleet(transport, name=name, url=url)
+
+        yield make
+
+
+@pytest_asyncio.fixture
+async def make_redis_fleet(redis_server: Server) -> AsyncIterator[MakeFleet]:
+    async with fleets_at(redis_server.url) as make:
+        yield make
+
+
+@pytest_asyncio.fixture
+async def make_cluster_fleet(cluster_url: str, request: pytest.FixtureRequest) -> AsyncIterator[MakeFleet]:
+    """Of four cells, unless a module says with `CELLS = 1` that its promises are about one."""
+    async with fleets_at(cluster_url, cells=getattr(request.module, "CELLS", 4)) as make:
+        yield make
+
+
+@pytest_asyncio.fixture
+async def make_sentinel_fleet(sentinel_url: str) -> AsyncIterator[MakeFleet]:
+    async with fleets_at(sentinel_url) as make:
+        yield make
+
+
+ON_SERVERS = [pytest.param(kind, marks=pytest.mark.redis) for kind in ("redis", "cluster", "sentinel")]
+
+
+@pytest.fixture(params=["memory", *ON_SERVERS])
 def make_fleet(request: pytest.FixtureRequest) -> MakeFleet:
     return request.getfixturevalue(f"make_{request.param}_fleet")
 

@@ -138,7 +138,7 @@ async def test_a_handler_may_answer_a_cancellation_with_what_it_has(fleet):
 
 async def test_a_task_ends_at_its_deadline(fleet):
     async with serving(fleet) as state:
-        request = await fleet.submit(deadline_ms=50)
+        request = await fleet.submit(deadline_ms=500)
         result = await fleet.ended(request.task_id)
 
     assert (result.status, result.errors[0].code) == (State.EXPIRED, ErrorCode.DEADLINE)

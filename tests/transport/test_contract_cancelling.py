@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from envelope.lifecycle import State
-from transport.errors import Refused
+from envelope.messages import TaskResult
+from transport.errors import Fenced, Refused
 
 
 async def test_cancelling_reaches_the_whole_tree(fleet):
@@ -106,3 +107,93 @@ async def test_the_children_of_a_task_that_ends_are_cancelled(fleet):
 
     result = await fleet.transport.result(child.task_id)
     assert (result.status, result.errors[0].message) == (State.CANCELLED, "its parent ended")
+
+
+async def test_a_running_task_that_ignores_its_cancellation_is_ended_by_the_queue_after_the_grace(hasty_fleet):
+    fleet = hasty_fleet
+    root = await fleet.submit()
+    claim = await fleet.claim_one("deaf")
+    child = fleet.child(root)
+    await fleet.transport.submit([child])
+    await fleet.claim_one("deaf too")
+    cancelled_at_ms = await fleet.transport.now_ms()
+    await fleet.transport.cancel(root.task_id, by="me", reason="enough")
+    keeper = fleet.transport.keeper()
+    while root.task_id not in (await asyncio.to_thread(keeper.renew, [claim.lease])).lost:
+        await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.05)
+    keeper.close()
+
+    for task in (root, child):
+        result = await fleet.ended(task.task_id)
+        assert (result.status, result.errors[0].message) == (State.CANCELLED, "enough")
+    record = await fleet.transport.record(root.task_id)
+    assert record.finished_at_ms >= cancelled_at_ms + fleet.transport.limits.expiry_grace_ms
+    assert record.lost_leases == 0
+    with pytest.raises(Fenced):
+        await fleet.finish(claim)
+
+
+async def test_a_second_cancellation_gives_no_second_grace(hasty_fleet):
+    fleet = hasty_fleet
+    await fleet.submit()
+    claim = await fleet.claim_one()
+    await fleet.transport.cancel(claim.lease.task_id, by="me", reason="first")
+    first_at_ms = await fleet.transport.now_ms()
+    keeper = fleet.transport.keeper()
+    while claim.lease.task_id not in (await asyncio.to_thread(keeper.renew, [claim.lease])).lost:
+        await fleet.transport.cancel(claim.lease.task_id, by="me", reason="again")
+        await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.05)
+    keeper.close()
+
+    result = await fleet.transport.result(claim.lease.task_id)
+    record = await fleet.transport.record(claim.lease.task_id)
+    assert result.errors[0].message == "first"
+    assert record.finished_at_ms - first_at_ms < 3 * fleet.transport.limits.expiry_grace_ms
+
+
+async def test_a_task_may_end_itself_within_the_grace_of_its_cancellation(fleet):
+    await fleet.submit()
+    claim = await fleet.claim_one()
+    await fleet.transport.cancel(claim.lease.task_id, by="me", reason="enough")
+    await fleet.transport.emit(claim.lease, fleet.progress(claim), charge_microusd=1)
+
+    await fleet.transport.finish(claim.lease, fleet.result(claim, "what I have", State.CANCELLED))
+
+    assert (await fleet.transport.result(claim.lease.task_id)).output.text == "what I have"
+
+
+async def test_what_the_queue_ends_says_how_to_go_on_with_it(fleet):
+    await fleet.submit()
+    claim = await fleet.claim_one()
+    await fleet.transport.checkpoint(claim.lease, "sha256:" + "0" * 64)
+    await fleet.transport.give_back(claim.lease)
+    fresh = await fleet.submit()
+    for task_id in (claim.lease.task_id, fresh.task_id):
+        await fleet.transport.cancel(task_id, by="me", reason="enough")
+
+    assert (await fleet.transport.result(claim.lease.task_id)).resume_token == claim.lease.task_id
+    assert (await fleet.transport.result(fresh.task_id)).resume_token == ""
+
+
+async def test_a_record_tells_who_cancelled_first_and_why(fleet):
+    await fleet.submit()
+    claim = await fleet.claim_one()
+    await fleet.transport.cancel(claim.lease.task_id, by="ann", reason="too slow")
+    await fleet.transport.cancel(claim.lease.task_id, by="bob", reason="me too")
+
+    record = await fleet.transport.record(claim.lease.task_id)
+
+    assert (record.state, record.cancelled_by, record.cancel_reason) == (State.RUNNING, "ann", "too slow")
+
+
+async def test_the_ends_of_a_cancelled_tree_are_told_from_the_leaves_up(fleet):
+    root = fleet.request()
+    child = fleet.child(root)
+    grandchild = fleet.child(child)
+    await fleet.transport.submit([root, child, grandchild])
+    await fleet.transport.cancel(root.task_id, by="me", reason="no")
+
+    entries = [entry async for entry in fleet.transport.follow(root.trace_id)]
+
+    ends = [entry.message.task_id for entry in entries if isinstance(entry.message, TaskResult)]
+    assert ends == [grandchild.task_id, child.task_id, root.task_id]

@@ -9,6 +9,8 @@ import pytest
 from envelope.ids import new_trace_id
 from envelope.messages import Priority
 
+CELLS = 1  # each cell has a line of its own: turns and caps are exact within it
+
 
 async def order_of_traces(fleet, names: dict[str, str], *, count: int) -> list[str]:
     claims = await fleet.transport.claim("explore", "w", slots=count, wait_s=0)

@@ -21,8 +21,10 @@ async def test_a_trace_tells_the_start_the_progress_and_the_result(fleet):
     await fleet.transport.emit(claim.lease, fleet.progress(claim, "half way"))
     await fleet.finish(claim)
 
-    started, progress, result = [entry.message for entry in await collect(fleet.transport.follow(request.trace_id))]
+    accepted, started, progress, result = [e.message for e in await collect(fleet.transport.follow(request.trace_id))]
 
+    assert accepted.events == (StateChanged(state=State.PENDING, reason="", worker=""),)
+    assert (accepted.seq, accepted.attempt) == (-1, 0)
     assert started.events == (StateChanged(state=State.RUNNING, reason="", worker="w1"),)
     assert (started.seq, started.attempt, started.status) == (-1, 1, State.RUNNING)
     assert progress.events == (TextDelta(text="half way"),)
@@ -67,7 +69,7 @@ async def test_concurrent_writes_of_one_task_keep_their_order(fleet):
 
     entries = await collect(fleet.transport.follow(request.trace_id))
 
-    texts = [e.message.events[0].text for e in entries[1:-1]]
+    texts = [e.message.events[0].text for e in entries[2:-1]]
     assert texts == [str(n) for n in range(600)]
 
 
@@ -144,3 +146,15 @@ async def test_a_pool_tells_what_is_ready_and_running(fleet):
     assert (explore.pool, explore.ready, explore.running) == ("explore", 2, 1)
     assert 0 <= explore.oldest_ready_age_s < 60
     assert (build.ready, build.running, build.oldest_ready_age_s) == (0, 0, 0)
+
+
+async def test_a_reader_that_does_not_wait_ends_with_the_newest_entry(fleet):
+    request = await fleet.submit()
+    claim = await fleet.claim_one()
+    await fleet.transport.emit(claim.lease, fleet.progress(claim, "so far"))
+
+    async with asyncio.timeout(5):
+        entries = await collect(fleet.transport.follow(request.trace_id, wait=False))
+
+    assert entries[-1].message.events == (TextDelta(text="so far"),)
+    assert await collect(fleet.transport.follow(request.trace_id, after=entries[-1].id, wait=False)) == []

@@ -9,7 +9,7 @@ from envelope.errors import ScopeExceeded
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from transport.base import Entry
-from transport.errors import NotFound, Refused
+from transport.errors import Fenced, NotFound, Refused
 from transport.limits import Limits
 
 
@@ -146,3 +146,80 @@ async def test_a_child_that_wants_more_than_its_parent_is_refused_with_the_grant
 
 async def test_nothing_to_submit_is_no_error(fleet):
     assert await fleet.transport.submit([]) == []
+
+
+async def test_a_child_lives_in_the_trace_of_its_parent(fleet):
+    parent = await fleet.submit()
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit([fleet.child(parent, trace_id=new_trace_id(near=parent.trace_id))])
+
+    assert refusal.value.field == "trace_id"
+
+
+@pytest.mark.parametrize("off_ms", [-1_200_000, 1_200_000])
+async def test_a_request_from_outside_the_replay_window_is_refused(fleet, off_ms):
+    made_at_ms = await fleet.transport.now_ms() + off_ms
+    request = fleet.request(created_at_ms=made_at_ms)
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit([fleet.request(), request])
+
+    assert refusal.value.field == "created_at_ms"
+    with pytest.raises(NotFound):
+        await fleet.transport.record(request.task_id)
+
+
+@pytest.mark.parametrize("off_ms", [-300_000, 300_000])
+async def test_clocks_that_differ_a_little_are_forgiven(fleet, off_ms):
+    made_at_ms = await fleet.transport.now_ms() + off_ms
+
+    await fleet.submit(created_at_ms=made_at_ms)
+
+    assert (await fleet.claim_one()).accepted_at_ms >= made_at_ms - 300_000
+
+
+async def test_what_was_accepted_may_be_submitted_again_after_the_window(make_fleet):
+    fleet = await make_fleet(Limits(replay_window_ms=100))
+    request = await fleet.submit(created_at_ms=await fleet.transport.now_ms())
+    await fleet.transport.claim("build", "w", slots=1, wait_s=0.2)  # until the window is over
+
+    (handle,) = await fleet.transport.submit([request])
+
+    assert handle.task_id == request.task_id
+    with pytest.raises(Refused):
+        await fleet.transport.submit([fleet.request(created_at_ms=request.created_at_ms)])
+
+
+async def test_children_are_a_write_of_their_parents_lease(hasty_fleet):
+    fleet = hasty_fleet
+    parent = await fleet.submit()
+    zombie = await fleet.claim_one("zombie")
+    heir = await fleet.claim_one("heir")
+    children = [fleet.child(parent), fleet.child(parent)]
+
+    with pytest.raises(Fenced):
+        await fleet.transport.submit(children, under=zombie.lease)
+
+    assert await fleet.transport.claim("explore", "w", slots=9, wait_s=0) == []
+    assert (await fleet.transport.counters())["fenced_writes"] == 1
+    handles = await fleet.transport.submit(children, under=heir.lease)
+    assert [handle.task_id for handle in handles] == [child.task_id for child in children]
+
+
+async def test_a_child_whose_parent_stands_for_nothing_is_refused(fleet):
+    """The parent's key was seen before: the task that stands for it is another, and has another id."""
+    await fleet.submit(idempotency_key="k")
+    parent = fleet.request(idempotency_key="k")
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit([parent, fleet.child(parent)])
+
+    assert refusal.value.field == "parent_task_id"
+
+
+async def test_a_request_that_cannot_travel_is_refused_with_its_largest_field_named(fleet):
+    with pytest.raises(Refused) as refusal:
+        await fleet.submit(input={"prompt": "x" * 2_000_000})
+
+    assert refusal.value.field == "input"

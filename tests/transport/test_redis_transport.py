@@ -112,18 +112,6 @@ async def test_results_that_the_queue_makes_carry_the_codes_of_the_table(make_re
     assert error.message == "stop ü"
 
 
-async def test_a_poisoned_task_is_listed_among_the_dead_letters(make_redis_fleet, raw):
-    fleet = await make_redis_fleet(Limits(lease_ms=50, poison_after=1))
-    request = await fleet.submit()
-    await fleet.claim_one()
-    await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.2)
-
-    ((_, letter),) = await raw.xrange(CellKeys(fleet.name).name("dead"))
-
-    assert letter[b"task"].decode() == request.task_id
-    assert letter[b"why"] == b"poison"
-
-
 async def test_a_traces_stream_is_bounded(make_redis_fleet, raw):
     fleet = await make_redis_fleet(Limits(max_entries=100))
     request = await fleet.submit()
@@ -167,19 +155,6 @@ async def test_fleets_on_one_server_do_not_see_each_other(make_redis_fleet):
     with pytest.raises(NotFound):
         await other.transport.record(request.task_id)
     assert await other.transport.claim("explore", "w", slots=1, wait_s=0) == []
-
-
-async def test_tenants_have_the_weights_that_an_operator_gave_them(redis_fleet, raw):
-    await raw.hset(CellKeys(redis_fleet.name).name("weights"), "heavy", "3")
-    requests = {t: [redis_fleet.request(tenant=t) for _ in range(40)] for t in ("heavy", "light")}
-    for batch in requests.values():
-        trace = batch[0].trace_id
-        await redis_fleet.transport.submit([r.model_copy(update={"trace_id": trace}) for r in batch])
-
-    claims = await redis_fleet.transport.claim("explore", "w", slots=40, wait_s=0)
-
-    heavy = {r.task_id for r in requests["heavy"]}
-    assert sum(claim.lease.task_id in heavy for claim in claims) == pytest.approx(30, abs=2)
 
 
 async def test_blobs_are_kept_under_their_content(redis_fleet, raw):

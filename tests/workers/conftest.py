@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ import pytest
 import pytest_asyncio
 
 from envelope.ids import new_task_id, new_trace_id
-from envelope.messages import TaskInput, TaskRequest, TaskResult, Workspace
+from envelope.messages import TaskInput, TaskProgress, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from sandbox.base import SandboxSpec
 from sandbox.driver import DockerDriver
@@ -32,6 +32,7 @@ from transport.consumer import Consumer
 from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
 from transport.redis import connect_redis
+from workers.agents.registry import builtin, parse_agent
 from workers.llm.script import load_script
 from workers.llm.scripted_server import ScriptedServer
 from workers.metrics import WorkerMetrics
@@ -73,6 +74,11 @@ def owner() -> str:
 
 
 @pytest.fixture
+def containers_of_task() -> Callable[[str], list[str]]:
+    return lambda task_id: containers_labelled(f"muster.task={task_id}")
+
+
+@pytest.fixture
 async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
     async with DockerDriver(tmp_path / "state", owner) as opened:
         yield opened
@@ -80,7 +86,11 @@ async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
 
 
 def containers_of(owner: str) -> list[str]:
-    command = ["docker", "ps", "-aq", "--filter", f"label=muster.owner={owner}"]
+    return containers_labelled(f"muster.owner={owner}")
+
+
+def containers_labelled(label: str) -> list[str]:
+    command = ["docker", "ps", "-aq", "--filter", f"label={label}"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -155,6 +165,14 @@ class Hands:
             return result
         raise AssertionError("no result")
 
+    async def until(self, trace_id: str, seen: Callable[[TaskProgress], bool], *, after: str = "0") -> str:
+        """Follow the trace until a progress is seen; its id in the stream."""
+        async with asyncio.timeout(60):
+            async for entry in self.transport.follow(trace_id, after=after):
+                if isinstance(entry.message, TaskProgress) and seen(entry.message):
+                    return entry.id
+        raise AssertionError("the trace ended before")
+
     async def diff(self, result: TaskResult) -> str:
         assert result.patch is not None
         return (await self.transport.blobs.get(result.patch.diff)).decode()
@@ -167,26 +185,31 @@ StartHands = Callable[..., Awaitable[Hands]]
 async def start_hands(
     transport: Transport, driver: DockerDriver, image: str, tmp_path: Path
 ) -> AsyncIterator[StartHands]:
-    """`await start_hands(model=…)`: consumers for the three pools over one runner; all stopped at the end."""
+    """`await start_hands(model=…)`: consumers for the three pools over one runner; all stopped at the end.
+
+    `slots` are of each pool; `agents` (text of their files, by name) are known beside the builtin ones.
+    """
     async with AsyncExitStack() as stack:
 
-        async def start(**settings: Any) -> Hands:
+        async def start(*, slots: int = 4, agents: Mapping[str, str] | None = None, **settings: Any) -> Hands:
             told = WorkerSettings(state_dir=tmp_path / "state", image=image, **settings)
             metrics = WorkerMetrics("build", known_models=(told.model,))
-            runner = make_runner(told, transport, driver, metrics)
+            known = {**builtin(), **{name: parse_agent(name, text) for name, text in (agents or {}).items()}}
+            runner = make_runner(told, transport, driver, metrics, agents=known)
             consumers = await stack.enter_async_context(AsyncExitStack())
             for pool in ("build", "explore", "general"):
-                await consumers.enter_async_context(_consuming(transport, pool, runner))
+                await consumers.enter_async_context(_consuming(transport, pool, runner, slots))
             return Hands(transport, runner, metrics, consumers.aclose)
 
         yield start
 
 
 @asynccontextmanager
-async def _consuming(transport: Transport, pool: str, runner: Runner) -> AsyncIterator[None]:
+async def _consuming(transport: Transport, pool: str, runner: Runner, slots: int) -> AsyncIterator[None]:
     stop = asyncio.Event()
+    worker = f"test-{pool}-{uuid.uuid4().hex[:6]}"
     consumer = Consumer(
-        transport, pool=pool, worker=f"test-{pool}", slots=4, handle=runner.handle, on_event=runner.metrics.observe
+        transport, pool=pool, worker=worker, slots=slots, handle=runner.handle, on_event=runner.metrics.observe
     )
     serving = asyncio.create_task(consumer.run(stop))
     yield
@@ -208,7 +231,10 @@ class NoChildren:
     def catalogue(self) -> dict[str, str]:
         return {}
 
-    async def run(self, request: ChildRequest) -> TaskResult:
+    async def start(self, request: ChildRequest) -> str:
+        raise AssertionError("this test starts no subagent")
+
+    async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this test starts no subagent")
 
 

@@ -312,7 +312,7 @@ rules:
 
 async def test_a_child_that_asks_for_more_than_its_parent_has_is_not_accepted(start_agents, workspace):
     hands, _ = await start_agents("rules: [{reply: {text: hi}}]")
-    parent = build_task(hands, workspace, "x", auth_scope=("read:src/**",), recipient="nobody-serves-this")
+    parent = build_task(hands, workspace, "x", auth_scope=("read:src/**",), recipient="orchestrator")
     await hands.transport.submit([parent])
     wide = build_task(hands, workspace, "y", parent_task_id=parent.task_id, trace_id=parent.trace_id)
 

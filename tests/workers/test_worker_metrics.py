@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -61,16 +62,33 @@ def test_what_the_consumer_ends_by_itself_is_counted_with_its_reason(metrics: Wo
     assert value(metrics, "tasks_finished_total", pool="build", outcome="error", reason="bad_input") == 1
 
 
-@pytest.mark.parametrize(("what", "lost"), [(What.LOST, 1), (What.GIVEN_BACK, 0)])
-def test_what_was_not_stored_here_is_not_finished_here(metrics: WorkerMetrics, what: What, lost: int):
+COUNTERS = {What.LOST: "lease_lost_total", What.PARKED: "tasks_parked_total", What.RETRIED: "tasks_retried_total"}
+
+
+@pytest.mark.parametrize("what", [*COUNTERS, What.GIVEN_BACK])
+def test_what_was_not_stored_here_is_not_finished_here(metrics: WorkerMetrics, what: What):
     claimed = claim()
     metrics.observe(ConsumerEvent(What.CLAIMED, claimed))
     metrics.observe(ConsumerEvent(what, claimed))
 
     assert value(metrics, "tasks_running", pool="build") == 0
-    assert value(metrics, "lease_lost_total", pool="build") == lost
+    counted = {name: value(metrics, name, pool="build") for name in COUNTERS.values()}
+    assert counted == dict.fromkeys(COUNTERS.values(), 0) | ({COUNTERS[what]: 1} if what in COUNTERS else {})
     assert value(metrics, "tasks_finished_total", pool="build", outcome="completed", reason="none") == 0
     assert value(metrics, "task_duration_seconds_count", pool="build") == 0
+
+
+def test_a_task_waits_once_and_takes_as_long_as_all_its_attempts(metrics: WorkerMetrics):
+    first = claim(waited_ms=2000)
+    again = replace(claim(2, waited_ms=9000), first_started_at_ms=claim().started_at_ms - 5000)
+    metrics.observe(ConsumerEvent(What.CLAIMED, first))
+    metrics.observe(ConsumerEvent(What.PARKED, first))
+    metrics.observe(ConsumerEvent(What.CLAIMED, again))
+    metrics.observe(ConsumerEvent(What.FINISHED, again, None, result_of(again)))
+
+    assert value(metrics, "task_queue_wait_seconds_sum", pool="build") == pytest.approx(2.0)
+    assert value(metrics, "task_duration_seconds_count", pool="build") == 1
+    assert value(metrics, "task_duration_seconds_sum", pool="build") == pytest.approx(5.0, abs=0.5)
 
 
 def test_models_that_the_operator_did_not_name_count_as_other():

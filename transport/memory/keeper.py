@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 
@@ -9,11 +10,15 @@ from envelope.lifecycle import State
 
 from ..base import Lease, Renewal
 from .fleet import Fleet
+from .reaping import reap
 
 
 class MemoryKeeper:
+    """Renews in the keeper's thread, whatever the event loop does; reaps on the loop, where all moves happen."""
+
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._loop = asyncio.get_running_loop()
         self._bell: threading.Event | None = None
 
     def wait(self, worker: str, timeout_s: float) -> None:
@@ -36,6 +41,8 @@ class MemoryKeeper:
                 cancelled[task.id] = task.cancel_reason
             elif now >= task.expires_at_ms:
                 expired.add(task.id)
+        pools = {lease.pool for lease in leases if lease.task_id not in lost}
+        self._loop.call_soon_threadsafe(reap, self._fleet, pools)
         return Renewal(frozenset(lost), cancelled, frozenset(expired))
 
     def interrupt(self) -> None:

@@ -1,17 +1,17 @@
-"""What a fleet in memory holds: tasks, traces, pools."""
+"""What a fleet in memory holds, as values: tasks, sessions, traces."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from envelope.lifecycle import State
+from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
-from ..base import Lease, TaskRecord
-from ..limits import STRIDE, TICK
+from ..base import Answer, Lease, Ledger, Prompt, TaskRecord
+from .line import Flow
 
-Flow = tuple[str, str, str]  # priority, tenant, trace
+LIVE = frozenset(State) - TERMINAL
 Numbered = tuple[int, TaskProgress | TaskResult]
 
 
@@ -24,15 +24,24 @@ class Task:
     state: State = State.PENDING
     attempt: int = 0
     lost_leases: int = 0
+    retries: int = 0
     lease: Lease | None = None
     lease_ends_at_ms: int = 0
-    started_at_ms: int | None = None
+    started_at_ms: int | None = None  # for the first time
     finished_at_ms: int | None = None
     ended_as: int = 0  # how many had ended before
     ended_by: Lease | None = None
     cancel_reason: str | None = None
+    cancelled_by: str = ""
+    cancel_ends_at_ms: int | None = None
+    look_at_ms: int = 0  # when its deadline is looked at next
+    due_at_ms: int | None = None  # when it comes back into line: a retry, or a wait that takes no longer
+    waits_for: set[str] = field(default_factory=set[str])
+    prompted: bool = False  # since it was last sent on for a prompt
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     checkpoint: str | None = None
     spent_microusd: int = 0
+    reserved_microusd: int = 0
     result: bytes = b""
     children: list[str] = field(default_factory=list[str])
 
@@ -49,8 +58,21 @@ class Task:
         return self.request.recipient
 
     @property
+    def session_id(self) -> str:
+        """A session is named after the task that opened it."""
+        return self.request.resume_token or self.request.task_id
+
+    @property
     def flow(self) -> Flow:
         return (self.request.priority, self.request.tenant, self.request.trace_id)
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def in_line(self) -> bool:
+        return self.state is State.PENDING and self.due_at_ms is None
 
     def record(self) -> TaskRecord:
         return TaskRecord(
@@ -67,9 +89,25 @@ class Task:
             finished_at_ms=self.finished_at_ms,
             worker=self.lease.worker if self.lease else "",
             lost_leases=self.lost_leases,
+            retries=self.retries,
             intent=self.request.intent,
             batch_id=self.request.batch_id,
+            session_id=self.request.resume_token,
+            checkpoint=self.checkpoint,
+            cancelled_by=self.cancelled_by,
+            cancel_reason=self.cancel_reason or "",
+            waits_for=tuple(sorted(self.waits_for)),
         )
+
+
+@dataclass(slots=True)
+class Session:
+    """`holder`: the live task that runs it. It can be continued as soon as it has a checkpoint."""
+
+    tenant: str = ""
+    holder: str | None = None
+    checkpoint: str | None = None
+    inbox: list[Prompt] = field(default_factory=list[Prompt])
 
 
 @dataclass(slots=True)
@@ -77,31 +115,10 @@ class Trace:
     root: str
     cap_microusd: int | None
     spent_microusd: int = 0
+    reserved_microusd: int = 0
     tasks: list[str] = field(default_factory=list[str])
     entries: deque[Numbered] = field(default_factory=deque[Numbered])
+    dropped: int = 0  # the number of the last entry that is no longer kept
 
-
-@dataclass(slots=True)
-class Pool:
-    """Flows by virtual time; an emptied flow stays until its turn comes, so that it gains nothing by leaving."""
-
-    virtual_time: int = 0
-    flows: dict[Flow, deque[str]] = field(default_factory=dict[Flow, deque[str]])
-    due: dict[Flow, int] = field(default_factory=dict[Flow, int])
-
-    def put(self, flow: Flow, task_id: str, *, head: bool = False) -> None:
-        if flow not in self.due:
-            self.virtual_time += TICK  # flows of a single task start in the order in which they came
-            self.due[flow] = self.virtual_time
-        line = self.flows.setdefault(flow, deque())
-        (line.appendleft if head else line.append)(task_id)
-
-    def take(self) -> str | None:
-        while self.due:
-            flow = min(self.due, key=lambda flow: (self.due[flow], flow))
-            self.virtual_time = max(self.virtual_time, self.due[flow])
-            if line := self.flows[flow]:
-                self.due[flow] += STRIDE[flow[0]]
-                return line.popleft()
-            del self.due[flow], self.flows[flow]
-        return None
+    def ledger(self) -> Ledger:
+        return Ledger(self.spent_microusd, self.cap_microusd, self.reserved_microusd)

@@ -1,4 +1,4 @@
-"""The transport inside one process: the same promises as on Redis, nothing durable. For tests and trials.
+"""The transport inside one process: the same promises as on Redis, nothing durable, nothing forgotten.
 
 All moves happen on the event loop, so each is atomic; only `MemoryKeeper` runs in another thread, and touches one
 field of one task at a time.
@@ -8,24 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request, decode_result, encode
-from envelope.lifecycle import State
+from envelope.errors import DecodeError
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission
-from ..base import Blobs, Claim, Entry, Handle, Lease, LeaseKeeper, Ledger, PoolStats, TaskRecord
+from .. import admission, bounds
+from ..base import (
+    Allotment,
+    Answer,
+    Blobs,
+    Claim,
+    DeadLetter,
+    Entry,
+    Handle,
+    Lease,
+    LeaseKeeper,
+    Ledger,
+    PoolStats,
+    Prompt,
+    TaskRecord,
+    Wait,
+)
 from ..blobs import MemoryBlobs
-from ..errors import Fenced, NotFound
 from ..keyring import fresh
 from ..limits import Limits
+from . import ends, pauses, reaping, starting, stream, submitting, writing
 from .fleet import Fleet
 from .keeper import MemoryKeeper
-from .tasks import Task
 
 
 def _real_clock_ms() -> int:
@@ -41,58 +55,59 @@ class MemoryTransport:
         clock: Callable[[], int] = _real_clock_ms,
         limits: Limits | None = None,
         keyring: Keyring | None = None,
+        pools: Collection[str] = admission.DEFAULT_POOLS,
     ) -> None:
-        self.blobs: Blobs = MemoryBlobs()
         self.keyring = keyring or fresh()
         self.limits = limits or Limits()
-        self._fleet = Fleet(clock, self.limits)
+        self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        self._fleet = Fleet(clock, self.limits, pools)
 
     # -- for those who want work done
 
-    async def submit(self, requests: Sequence[TaskRequest]) -> list[Handle]:
-        await admission.check_scopes(requests, self.request)
-        return self._fleet.submit([(request, encode(request, keyring=self.keyring)) for request in requests])
+    async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
+        admission.check_size(requests)
+        admission.check_pools(requests, self._fleet.pools)
+        await admission.check_parents(requests, self.request)
+        signed = [(request, self._envelope(request)) for request in requests]
+        admission.check_bytes([envelope for _, envelope in signed])
+        return submitting.submit(self._fleet, signed, under) if signed else []
+
+    def _envelope(self, request: TaskRequest) -> bytes:
+        try:
+            return encode(request, keyring=self.keyring)
+        except DecodeError as error:
+            raise admission.too_large(request, error) from error
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
-        self._task(task_id)
-        return self._fleet.stop([task_id], reason)
+        return ends.cancel(self._fleet, self._fleet.task(task_id), by=bounds.reason(by), reason=bounds.reason(reason))
 
-    async def follow(self, trace_id: str, *, after: str = "0") -> AsyncIterator[Entry]:
-        trace = self._fleet.traces.get(trace_id)
-        if trace is None:
-            raise NotFound(f"there is no trace {trace_id}")
-        seen = int(after.partition("-")[0])
-        while True:
-            pulse = self._fleet.pulse
-            for number, message in [entry for entry in trace.entries if entry[0] > seen]:
-                seen = number
-                yield Entry(f"{number}-0", message)
-                if isinstance(message, TaskResult) and message.task_id == trace.root:
-                    return
-            if self._fleet.tasks[trace.root].state not in Fleet.LIVE:
-                return
-            await pulse.wait()
+    async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
+        text, by = bounds.words("text", text), bounds.reason(by)
+        return writing.prompt(self._fleet, session_id, Prompt(text, by, self._fleet.now()))
 
-    async def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
-        wanted = {task_id: self._task(task_id) for task_id in task_ids}
-        while wanted:
-            pulse = self._fleet.pulse
-            ended = [task for task in wanted.values() if task.result]
-            for task in sorted(ended, key=lambda task: (task.finished_at_ms, task.ended_as)):
-                del wanted[task.id]
-                yield decode_result(task.result)
-            if wanted and not ended:
-                await pulse.wait()
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
+        standing = Answer(bounds.words("text", text), bounds.reason(by), self._fleet.now())
+        return pauses.answer(self._fleet, self._fleet.task(task_id), bounds.reason(ask_id), standing)
+
+    async def answers(self, task_id: str) -> Mapping[str, Answer]:
+        return dict(self._fleet.task(task_id).answers)
+
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+        admission.check_trace(trace_id, after)
+        return stream.follow(self._fleet, trace_id, after, wait=wait)
+
+    def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+        return stream.results(self._fleet, task_ids)
 
     async def request(self, task_id: str) -> TaskRequest:
-        return decode_request(self._task(task_id).envelope, keyring=self.keyring)
+        return decode_request(self._fleet.task(task_id).envelope, keyring=self.keyring)
 
     async def result(self, task_id: str) -> TaskResult | None:
-        found = self._task(task_id).result
+        found = self._fleet.task(task_id).result
         return decode_result(found) if found else None
 
     async def record(self, task_id: str) -> TaskRecord:
-        return self._task(task_id).record()
+        return self._fleet.task(task_id).record()
 
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         if trace_id is None:
@@ -105,15 +120,18 @@ class MemoryTransport:
     # -- for those who do it
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
+        if slots <= 0:
+            return []
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         while True:
             pulse = self._fleet.pulse
-            claims = self._fleet.claim(pool, worker, slots)
+            reaping.reap(self._fleet, (pool,))
+            claims = starting.start_next(self._fleet, pool, worker, slots)
             left_s = until - loop.time()
             if claims or left_s <= 0:
                 return claims
-            due_ms = self._fleet.next_end_ms()
+            due_ms = reaping.next_end_ms(self._fleet, pool)
             pause_s = left_s if due_ms is None else min(left_s, (due_ms + 1) / 1000)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -122,36 +140,64 @@ class MemoryTransport:
     def keeper(self) -> LeaseKeeper:
         return MemoryKeeper(self._fleet)
 
-    async def emit(self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0) -> Ledger:
+    async def emit(
+        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+    ) -> Ledger:
         encode(progress)  # too large must fail here as it does on the wire
-        task = self._held(lease)
-        task.spent_microusd += charge_microusd
-        trace = self._fleet.traces[task.trace_id]
-        trace.spent_microusd += charge_microusd
-        self._fleet.append(task, progress)
-        return Ledger(trace.spent_microusd, trace.cap_microusd)
+        charge = bounds.amount("charge_microusd", charge_microusd)
+        release = bounds.amount("release_microusd", release_microusd)
+        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release)
 
-    async def checkpoint(self, lease: Lease, blob: str) -> None:
-        self._held(lease).checkpoint = blob
+    async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
+        return writing.reserve(self._fleet, self._fleet.held(lease), bounds.amount("amount_microusd", amount_microusd))
 
-    async def finish(self, lease: Lease, result: TaskResult) -> None:
+    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
+        name, heard = bounds.blob("blob", blob), bounds.count("heard", heard)
+        writing.checkpoint(self._fleet, self._fleet.held(lease), name, heard)
+
+    async def inbox(self, lease: Lease) -> list[Prompt]:
+        return list(self._fleet.sessions[self._fleet.held(lease).session_id].inbox)
+
+    async def park(self, lease: Lease, wait: Wait) -> bool:
+        return pauses.park(self._fleet, self._fleet.held(lease), bounds.wait(wait))
+
+    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
+        admission.check_result(lease, result)
+        message = encode(result)
         task = self._fleet.tasks.get(lease.task_id)
         if task and task.ended_by == lease:
-            return
-        message = encode(result)
-        task = self._held(lease)
-        task.ended_by = lease
-        self._fleet.finish(task, result, message)
+            return True
+        return ends.finish(self._fleet, self._fleet.held(lease), result, message, dead=bounds.reason(dead))
 
     async def give_back(self, lease: Lease) -> None:
-        self._fleet.give_back(self._held(lease))
+        pauses.give_back(self._fleet, self._fleet.held(lease))
+
+    async def retry(self, lease: Lease, *, delay_ms: int, reason: str) -> None:
+        delay_ms, reason = bounds.delay("delay_ms", delay_ms), bounds.reason(reason)
+        pauses.retry(self._fleet, self._fleet.held(lease), delay_ms, reason)
+
+    # -- for operators
+
+    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
+        return list(reversed(self._fleet.dead.values()))[:limit]
+
+    async def purge(self, task_ids: Iterable[str]) -> int:
+        return sum(self._fleet.dead.pop(task_id, None) is not None for task_id in task_ids)
+
+    async def allot(self, tenant: str, allotment: Allotment) -> None:
+        self._fleet.allotments[tenant] = bounds.allotment(allotment)
+        self._fleet.changed()  # a higher cap may let something start
+
+    async def allotments(self) -> Mapping[str, Allotment]:
+        return dict(self._fleet.allotments)
 
     # -- for whoever is alive
 
     async def reap(self) -> int:
-        return self._fleet.reap()
+        return reaping.reap(self._fleet, self._fleet.lines.keys())
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
+        self._fleet.pools.add(card.pool)
         self._fleet.cards[card.worker] = (self._fleet.now() + int(ttl_s * 1000), card)
 
     async def workers(self) -> list[WorkerCard]:
@@ -159,7 +205,7 @@ class MemoryTransport:
         return [card for _, (until, card) in sorted(self._fleet.cards.items()) if until > now]
 
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]:
-        return [self._fleet.stats(pool) for pool in pools]
+        return [starting.stats(self._fleet, pool) for pool in pools]
 
     async def counters(self) -> dict[str, int]:
         return dict(self._fleet.counters)
@@ -169,15 +215,3 @@ class MemoryTransport:
 
     async def close(self) -> None:
         return None
-
-    def _task(self, task_id: str) -> Task:
-        if task_id not in self._fleet.tasks:
-            raise NotFound(f"there is no task {task_id}")
-        return self._fleet.tasks[task_id]
-
-    def _held(self, lease: Lease) -> Task:
-        task = self._fleet.tasks.get(lease.task_id)
-        if task is None or task.state is not State.RUNNING or task.lease != lease:
-            self._fleet.counters["fenced_writes"] += 1
-            raise Fenced(f"the lease on {lease.task_id} (attempt {lease.attempt}) is no longer {lease.worker}'s")
-        return task

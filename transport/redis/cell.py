@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from envelope.codec import pack_plain
@@ -15,13 +17,22 @@ from .script import script
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """`clock` is for tests: the time in milliseconds that scripts go by instead of the server's."""
+
     client: Client
     keys: CellKeys
     limits: Limits
+    clock: Callable[[], int] | None = None
 
     def arguments(self, **values: Any) -> bytes:
         """A script's one argument: the limits, and what is special to this call."""
-        return pack_plain({**asdict(self.limits), "grace_ms": self.limits.expiry_grace_ms, "tick": TICK, **values})
+        moment = {"now": self.clock()} if self.clock else {}
+        return pack_plain({**_as_arguments(self.limits), **moment, **values})
 
     async def run(self, name: str, *, repeatable: bool = False, **values: Any) -> Any:
         return await self.client.run(script(name), self.keys.prefix, self.arguments(**values), repeatable=repeatable)
+
+
+@cache
+def _as_arguments(limits: Limits) -> dict[str, Any]:
+    return {**asdict(limits), "grace_ms": limits.expiry_grace_ms, "tick": TICK}

@@ -1,4 +1,4 @@
-"""Connections to one Redis, each lent to one command at a time, over the redis library's `Connection`.
+"""Connections to Redis servers, each lent to one command at a time, over the redis library's `Connection`.
 
 The library's own client and pool cost two asyncio tasks and a turn of the event loop more per command, and up to
 Python 3.11 its time-out (`asyncio.wait_for`) can swallow a cancellation (gh-86296). So the time-out stands here, around
@@ -11,67 +11,85 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import redis.asyncio
 from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
-from ..errors import Misconfigured
-
-CONNECT_TIMEOUT_S = 5.0
+from ..errors import TransportError
+from .faults import translated
+from .places import Address
 
 Command = tuple[str | bytes | int | float, ...]
+Dial = Callable[[Address], AbstractConnection]
 
 
 class Connections:
-    """As many connections as there are commands under way."""
+    """As many connections to each server as there are commands under way there."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        factory = cast(Callable[..., redis.asyncio.ConnectionPool], redis.asyncio.ConnectionPool.from_url)  # pyright: ignore[reportUnknownMemberType]
-        # which commands may be repeated is decided by their callers, not in the library
-        try:
-            pool = factory(url, retry=Retry(NoBackoff(), 0), **options(url))
-        except ValueError as error:
-            raise Misconfigured(
-                f"the Redis URL cannot be used: {error}", hint="write redis://HOST:PORT/0, rediss://… or unix:///PATH"
-            ) from error
-        self._make = pool.make_connection
-        self._timeout_s = timeout_s
-        self._made: list[AbstractConnection] = []
-        self._idle: list[AbstractConnection] = []
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._open: set[AbstractConnection] = set()
+        self._idle: dict[Address, list[AbstractConnection]] = {}
+        self._closed = False
 
-    async def execute(self, *commands: Command) -> list[Any]:
-        """The replies, in one round trip; an error in one of them is raised, and the other replies are lost."""
-        connection = self._idle.pop() if self._idle else self._new()
+    async def execute(self, address: Address, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        """The replies, in one round trip; an error in one of them is raised, and the other replies are lost.
+
+        `NotTaken` when there is no connection to be had; else what the library raises.
+        """
+        if self._closed:
+            raise TransportError("the transport is closed", hint="connect again")
+        idle = self._idle.setdefault(address, [])
+        connection = idle.pop() if idle else self._new(address)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                if _lost(connection):
-                    await connection.disconnect(nowait=True)  # the next command connects again
+            async with asyncio.timeout(timeout_s):
+                await _connected(connection)
                 return await _exchange(connection, commands)
         finally:
-            self._idle.append(connection)
+            if self._idle.get(address) is idle:
+                idle.append(connection)
+            else:  # this server was dropped meanwhile
+                await self._close(connection)
+
+    async def ask(self, address: Address, *command: str, timeout_s: float) -> Any:
+        """One command to whoever is there; all its errors are ours."""
+        try:
+            return (await self.execute(address, [command], timeout_s))[0]
+        except (RedisError, OSError) as error:
+            raise translated(error) from error
+
+    async def drop(self, address: Address) -> None:
+        """Close what lies idle: when one connection to a server is lost, so are the others, mostly."""
+        for connection in self._idle.pop(address, ()):
+            await self._close(connection)
 
     async def close(self) -> None:
-        for connection in self._made:
-            await connection.disconnect()
+        self._closed = True
+        self._idle = {}
+        for connection in list(self._open):
+            await self._close(connection)
 
-    def _new(self) -> AbstractConnection:
-        connection = self._make()
-        self._made.append(connection)
+    def _new(self, address: Address) -> AbstractConnection:
+        connection = self._dial(address)
+        self._open.add(connection)
         return connection
 
-
-def options(url: str) -> dict[str, Any]:
-    """What every connection of ours is made with."""
-    timeouts = {"socket_connect_timeout": CONNECT_TIMEOUT_S}
-    # a unix socket has no keepalive, and refuses the option
-    return timeouts if url.startswith("unix:") else {**timeouts, "socket_keepalive": True}
+    async def _close(self, connection: AbstractConnection) -> None:
+        self._open.discard(connection)
+        await connection.disconnect(nowait=True)
 
 
-def _lost(connection: AbstractConnection) -> bool:
-    """Did the server go away while the connection lay idle? The library's own check costs a turn of the event loop."""
+async def _connected(connection: AbstractConnection) -> None:
+    """Before anything is sent: who fails here knows that the server has not taken the command."""
+    # the library's own check for a server that went away meanwhile costs a turn of the event loop
     reader: asyncio.StreamReader | None = getattr(connection, "_reader", None)
-    return reader is not None and (reader.at_eof() or reader.exception() is not None)
+    if reader is not None and (reader.at_eof() or reader.exception() is not None):
+        await connection.disconnect(nowait=True)
+        reader = None
+    if reader is None:
+        try:
+            await connection.connect()
+        except (RedisError, OSError) as error:
+            raise translated(error, sent=False) from error
 
 
 async def _exchange(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:

@@ -1,66 +1,121 @@
-"""What happened: a trace's stream, and the ends of many tasks over one connection."""
+"""What happened in one cell: a trace's stream, and the ends of many tasks over one connection."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import cast
 
 from envelope.codec import decode, decode_result
+from envelope.errors import EnvelopeError, ErrorCode
+from envelope.logs import get_logger
 from envelope.messages import TaskProgress, TaskResult
 
-from ..base import Entry
+from ..base import Entry, Lease
+from ..delivery import failed
 from ..errors import NotFound
+from ..snapshot import snapshot
+from . import records
 from .cell import Cell
 from .client import MAX_BLOCK_S
-from .records import no_task
 
 # One read's worth: at the usual 300 bytes an entry, 150 KiB.
 PAGE = 500
-# The stream of ended tasks is trimmed: who fell too far behind finds the rest by looking, this often.
+# The stream of ended tasks is trimmed, and a failover may forget a task: who waits looks for itself, this often.
 SWEEP_S = 30.0
+# More tasks than any trace has that a person reads; a snapshot of them is some megabytes.
+SNAPSHOT_TASKS = 10_000
 
 Page = list[tuple[bytes, list[bytes]]]  # id, [field, value]: all entries of ours have one
 
+_log = get_logger("events")
 
-async def follow(cell: Cell, trace_id: str, after: str) -> AsyncIterator[Entry]:
+
+async def follow(cell: Cell, trace_id: str, after: str, *, wait: bool = True) -> AsyncIterator[Entry]:
     stream, trace = cell.keys.name("events", trace_id), cell.keys.name("trace", trace_id)
-    root = await cell.client.call("HGET", trace, "root")
+    root, first, ended = await cell.client.call("HMGET", trace, "root", "first", "ended")
     if root is None:
-        raise NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
-    ended = await cell.client.call("HEXISTS", trace, "ended")
+        raise no_trace(trace_id)
     while True:
-        page = await _read(cell, stream, after, block=not ended)
-        for entry_id, (_, data) in page:
+        page = await _read(cell, stream, after, block=wait and not ended)
+        if page and (oldest := await _oldest(cell, stream)) and _trimmed(oldest, first, after):
+            for entry in await _snapshot(cell, trace_id, after, _before(oldest)):
+                yield entry
+            after = _before(oldest)
+            continue
+        for entry_id, fields in page:
             after = entry_id.decode()
-            message = decode(data)
-            if isinstance(message, TaskProgress | TaskResult):
+            message = _readable(fields[-1], after)
+            if message:
                 yield Entry(after, message)
             if isinstance(message, TaskResult) and message.task_id == root.decode():
                 return
         if not page:
-            if ended:
+            if ended or not wait:
                 return
-            ended = await cell.client.call("HEXISTS", trace, "ended")
+            root, ended = await cell.client.call("HMGET", trace, "root", "ended")
+            if root is None:  # past its retention, or a failover forgot it
+                raise no_trace(trace_id)
+
+
+def no_trace(trace_id: str) -> NotFound:
+    return NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
+
+
+def _readable(data: bytes, entry_id: str) -> TaskProgress | TaskResult | None:
+    """What cannot be read is one entry that is not shown, never the end of the stream."""
+    try:
+        message = decode(data)
+    except EnvelopeError as error:
+        _log.warning("entry_not_readable", entry=entry_id, error=error.message)
+        return None
+    return message if isinstance(message, TaskProgress | TaskResult) else None
+
+
+def _trimmed(oldest: str, first: bytes | None, after: str) -> bool:
+    """Were entries dropped that this reader has not seen? Looked at after the read: then none can be missing in it."""
+    return first is not None and oldest != first.decode() and _order(_before(oldest)) > _order(after)
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _before(entry_id: str) -> str:
+    milliseconds, number = _order(entry_id)
+    return f"{milliseconds}-{number - 1}" if number else f"{milliseconds - 1}-{2**64 - 1}"
+
+
+async def _oldest(cell: Cell, stream: str) -> str | None:
+    entries: Page = await cell.client.call("XRANGE", stream, "-", "+", "COUNT", 1)
+    return entries[0][0].decode() if entries else None
+
+
+async def _snapshot(cell: Cell, trace_id: str, after: str, before_first: str) -> list[Entry]:
+    tasks = await records.tasks(cell, trace_id, SNAPSHOT_TASKS)
+    ended = {result.task_id: result for result in await _ended(cell, [task.task_id for task in tasks])}
+    now_ms = await records.now_ms(cell)
+    return snapshot(tasks, ended, now_ms=now_ms, after=after, before_first=before_first)
 
 
 async def results(cell: Cell, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
     """First those that ended before, then whatever the cell's stream of ended tasks names."""
     loop = asyncio.get_running_loop()
-    wanted = set(task_ids)
+    wanted = dict.fromkeys(task_ids)
     newest = await cell.client.call("XREVRANGE", cell.keys.name("done"), "+", "-", "COUNT", 1)
     last = newest[0][0].decode() if newest else "0"
     found, sweep_at = list(wanted), loop.time() + SWEEP_S
     while True:
         for result in await _ended(cell, found):
-            wanted.discard(result.task_id)
+            wanted.pop(result.task_id, None)
             yield result
         if not wanted:
             return
         page = await _read(cell, cell.keys.name("done"), last, block=True)
         last = page[-1][0].decode() if page else last
         found = [task for _, (_, ids) in page for task in ids.decode().split() if task in wanted]
-        if loop.time() >= sweep_at:
+        if not page or loop.time() >= sweep_at:
             found, sweep_at = list(wanted), loop.time() + SWEEP_S
 
 
@@ -74,17 +129,26 @@ async def _read(cell: Cell, stream: str, after: str, *, block: bool) -> Page:
     return cast(Page, pages[0][1]) if pages else []
 
 
-async def _ended(cell: Cell, task_ids: list[str]) -> list[TaskResult]:
+async def _ended(cell: Cell, task_ids: Sequence[str]) -> list[TaskResult]:
     """The results that are there, in the order in which the tasks ended."""
     rows: list[list[bytes | None]] = []
     for start in range(0, len(task_ids), PAGE):
         names = [cell.keys.name("task", task) for task in task_ids[start : start + PAGE]]
         rows += await cell.client.read_many([("HMGET", name, "state", "finished", "result") for name in names])
-    ended: list[tuple[int, bytes]] = []
+    ended: list[tuple[int, str, bytes]] = []
     for task_id, (state, finished, result) in zip(task_ids, rows, strict=True):
         if state is None:
-            raise no_task(task_id)
+            raise records.no_task(task_id)
         if finished and result:
-            ended.append((int(finished), result))
-    ended.sort(key=lambda pair: pair[0])
-    return [decode_result(result) for _, result in ended]
+            ended.append((int(finished), task_id, result))
+    ended.sort(key=lambda row: row[0])
+    return [_result(task_id, data) for _, task_id, data in ended]
+
+
+def _result(task_id: str, data: bytes) -> TaskResult:
+    """Who waits for a task must hear of its end, also when what was stored cannot be read."""
+    try:
+        return decode_result(data)
+    except EnvelopeError as error:
+        lease = Lease(task_id, "0" * 32, "", "", 0)
+        return failed(lease, ErrorCode.INTERNAL, f"the stored result cannot be read: {error.message}")

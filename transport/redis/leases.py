@@ -1,72 +1,138 @@
-"""Lease renewal for a thread of its own: a blocking client, one connection, one script."""
+"""Lease renewal on an event loop of its own, in a thread of its own: the worker's loop may be busy for a minute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, cast
 
-import redis
-import redis.exceptions as faults
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from envelope.logs import get_logger
 
 from ..base import Lease, Renewal
+from ..errors import TransportError, Unreachable
 from .cell import Cell
-from .client import translated
-from .connections import options
-from .script import script
+from .cells import Cells
+from .listening import Listener, by_client
 
-# `wait` blocks at most this much less than the socket's time-out, else quiet would look like a lost server.
-SOCKET_MARGIN_S = 5.0
+T = TypeVar("T")
+
+_log = get_logger("leases")
 
 
 class RedisKeeper:
-    """See `LeaseKeeper`. Not for the event loop."""
+    """See `LeaseKeeper`. May be called in any thread, also in one whose own event loop runs."""
 
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-        self._redis = _connection(cell.client.url, cell.limits.lease_ms / 1000 + SOCKET_MARGIN_S)
-        self._waits_for: str | None = None
+    def __init__(self, cells: Cells) -> None:
+        """`cells` must be the keeper's own: connections belong to the loop that uses them."""
+        self._cells = cells
+        self._listeners: dict[str, Listener] = {}
+        self._unheard: set[Cell] = set()
+        self._interrupted, self._closed = asyncio.Event(), asyncio.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="lease keeper", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready.set()
+        await self._closed.wait()
+        for listener in self._listeners.values():
+            listener.close()
+        await self._cells.servers.close()
+
+    # -- called by the worker's keeper thread
 
     def wait(self, worker: str, timeout_s: float) -> None:
-        self._waits_for = self._cell.keys.name("wake", worker)
-        self._call("BLPOP", self._waits_for, min(timeout_s, self._cell.limits.lease_ms / 1000))
+        self._do(self._wait(worker, timeout_s))
 
     def renew(self, leases: Sequence[Lease]) -> Renewal:
-        if not leases:
-            return Renewal()
-        rows = [[lease.task_id, lease.attempt, lease.worker] for lease in leases]
-        renew, blob = script("renew"), self._cell.arguments(leases=rows)
-        with translated():
-            try:
-                answer = self._execute("EVALSHA", renew.sha, 1, self._cell.keys.prefix, blob)
-            except faults.NoScriptError:
-                answer = self._execute("EVAL", renew.source, 1, self._cell.keys.prefix, blob)
-        lost, cancelled, expired = cast(list[list[bytes]], answer)
-        texts = [text.decode() for text in cancelled]
-        return Renewal(
-            lost=frozenset(task.decode() for task in lost),
-            cancelled=dict(zip(texts[::2], texts[1::2], strict=True)),
-            expired=frozenset(task.decode() for task in expired),
-        )
+        """`Unreachable` when no cell that has some of them answers, or when it was interrupted."""
+        return self._do(self._renew(leases)) if leases else Renewal()
 
     def interrupt(self) -> None:
-        """By the worker's own doorbell; the connection stays with its thread."""
-        if self._waits_for:
-            self._call("LPUSH", self._waits_for, 1)
-            self._call("EXPIRE", self._waits_for, 60)
+        """Needs no server; ends a renewal, too, that waits for one which is gone."""
+        self._loop.call_soon_threadsafe(self._interrupted.set)
 
     def close(self) -> None:
-        self._redis.close()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closed.set)
+            self._thread.join()
 
-    def _call(self, *command: str | int | float) -> Any:
-        with translated():
-            return self._execute(*command)
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _execute(self, *command: str | int | float | bytes) -> Any:
-        return cast(Any, self._redis).execute_command(*command)
+    # -- on the keeper's own loop
+
+    async def _wait(self, worker: str, timeout_s: float) -> None:
+        if worker not in self._listeners:
+            self._listeners[worker] = Listener(by_client(self._cells.all, "wake", worker), shared=False)
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await self._listeners[worker].wait(timeout_s, until=interrupted)
+        finally:
+            self._clear(interrupted)
+
+    async def _renew(self, leases: Sequence[Lease]) -> Renewal:
+        renewing = asyncio.ensure_future(self._renew_all(leases))
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait({renewing, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+            if not renewing.done():
+                raise Unreachable("the renewal was interrupted before a Redis server answered")
+            return renewing.result()
+        finally:
+            renewing.cancel()
+            self._clear(interrupted)
+
+    def _clear(self, interrupted: asyncio.Future[Any]) -> None:
+        """An interrupt ends one call: the one under way, else the next."""
+        if interrupted.done():
+            self._interrupted.clear()
+        interrupted.cancel()
+
+    async def _renew_all(self, leases: Sequence[Lease]) -> Renewal:
+        """A cell that does not answer must not cost the leases in the others."""
+        by_cell: dict[Cell, list[Lease]] = {}
+        for lease in leases:
+            by_cell.setdefault(self._cells.of_trace(lease.trace_id), []).append(lease)
+        answers = await asyncio.gather(*(self._renew_in(*share) for share in by_cell.items()), return_exceptions=True)
+        renewals = [answer for answer in answers if isinstance(answer, Renewal)]
+        for failure in (answer for answer in answers if isinstance(answer, BaseException)):
+            if not renewals or not isinstance(failure, TransportError):
+                raise failure
+            _log.warning("cell_not_renewed", error=failure.message)
+        return _together(renewals)
+
+    async def _renew_in(self, cell: Cell, leases: Sequence[Lease]) -> Renewal:
+        """After an answer that never came nothing is renewed until the server was heard again: a network that loses
+        every answer must not keep leases alive for a worker that can write nothing under them."""
+        if cell in self._unheard:
+            await cell.client.call("PING")
+        self._unheard.add(cell)
+        renewal = await _renew(cell, leases)
+        self._unheard.discard(cell)
+        return renewal
 
 
-def _connection(url: str, timeout_s: float) -> redis.Redis:
-    factory = cast(Callable[..., redis.Redis], redis.Redis.from_url)  # pyright: ignore[reportUnknownMemberType]
-    return factory(url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout_s, **options(url))
+async def _renew(cell: Cell, leases: Sequence[Lease]) -> Renewal:
+    rows = [[lease.task_id, lease.attempt, lease.worker] for lease in leases]
+    answer: list[Any] = await cell.run("renew", repeatable=True, leases=rows)
+    lost, cancelled, expired = cast(list[list[bytes]], answer[:3])
+    texts = [text.decode() for text in cancelled]
+    return Renewal(
+        lost=frozenset(task.decode() for task in lost),
+        cancelled=dict(zip(texts[::2], texts[1::2], strict=True)),
+        expired=frozenset(task.decode() for task in expired),
+        due_ms=answer[3] if answer[3] >= 0 else None,
+    )
+
+
+def _together(renewals: Sequence[Renewal]) -> Renewal:
+    return Renewal(
+        lost=frozenset[str]().union(*(renewal.lost for renewal in renewals)),
+        cancelled={task: why for renewal in renewals for task, why in renewal.cancelled.items()},
+        expired=frozenset[str]().union(*(renewal.expired for renewal in renewals)),
+        due_ms=min((renewal.due_ms for renewal in renewals if renewal.due_ms is not None), default=None),
+    )

@@ -1,45 +1,60 @@
-"""Tasks in and out: submit, claim, cancel, reap."""
+"""Tasks in and out of one cell: submit, take, write, cancel, reap."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, count
 from typing import Any
 
 from envelope.codec import encode
+from envelope.errors import DecodeError, ErrorCode
 from envelope.messages import TaskRequest
 from envelope.signature import Keyring
 
-from ..admission import parent_gone
+from ..admission import check_bytes, refusal, too_large
 from ..base import Claim, Handle, Lease
+from ..delivery import failed
+from ..errors import Fenced, TransportError
 from ..limits import STRIDE
 from .cell import Cell
-from .client import MAX_BLOCK_S
 from .records import no_task
 
-# Who takes the doorbell's token and dies takes the ring with it; others look again after this long.
-MISSED_BELL_S = 5.0
-# A lease that ends in the very next moment must not become a busy loop (and 0 would block for ever).
-MIN_BLOCK_S = 0.002
+Operation = tuple[str, str, int, str, Any, Any]
 
-Operation = tuple[str, str, int, str, bytes | str, int | str]
+# Of calls that change something: a repeated one carries the same number, and is not done twice.
+_serials = count(1)
 
 
-async def submit(cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest]) -> list[Handle]:
+async def submit(
+    cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None = None
+) -> list[Handle]:
     """Parents and scopes were checked; the script checks what may have changed since."""
     if not requests:
         return []
     sent = [_row(request, keyring) for request in requests]
-    answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent)
+    check_bytes([row["envelope"] for row in sent])
+    submitter = [under.task_id, under.attempt, under.worker] if under else None
+    answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent, under=submitter)
     if not answer[0]:
-        raise parent_gone(requests[int(answer[1])])
+        _refuse(requests, under, answer)
     rows = zip(requests, answer[1:], strict=True)
     return [Handle(task.decode(), trace.decode(), task.decode() != mine.task_id) for mine, (task, trace) in rows]
 
 
+def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
+    if under is not None and answer[2] == b"fenced":
+        raise fenced(under)
+    raise refusal(requests[int(answer[1])], answer[2].decode(), answer[3].decode())
+
+
 def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
     optional = {"intent": request.intent, "batch": request.batch_id}
+    try:
+        envelope = encode(request, keyring=keyring)
+    except DecodeError as error:
+        raise too_large(request, error) from error
     return {
         "task": request.task_id,
         "trace": request.trace_id,
@@ -48,66 +63,98 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
         "flow": f"{request.priority}:{request.tenant}:{request.trace_id}",
         "agent": request.agent,
         "deadline_ms": request.deadline_ms,
+        "created": request.created_at_ms,
+        "session": request.resume_token or None,
         "once": f"{request.tenant}:{request.idempotency_key}" if request.idempotency_key else None,
         "cap": request.budget.max_cost_microusd,
         "more": [text for name, value in optional.items() if value for text in (name, value)],
-        "envelope": encode(request, keyring=keyring),
+        "envelope": envelope,
     }
 
 
-async def claim(cell: Cell, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
-    """Blocks on the doorbell, and wakes when a lease or a deadline ends: there is work in that, too."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait_s
-    while True:
-        wake_ms, claims = await _take(cell, pool, worker, slots)
-        left_s = until - loop.time()
-        if claims or left_s <= 0:
-            return claims
-        # a millisecond on top: the moment itself must have passed
-        due_s = (wake_ms + 1) / 1000 if wake_ms >= 0 else MAX_BLOCK_S
-        pause_s = max(MIN_BLOCK_S, min(left_s, due_s, MISSED_BELL_S))
-        await cell.client.block("BLPOP", cell.keys.name("bell", pool), pause_s)
+async def take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
+    """Start up to `slots` tasks; milliseconds until there may be something without a ring of the bell (-1: none).
 
-
-async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
-    """Started tasks belong to somebody: when the caller is cancelled meanwhile, they are given back."""
-    taking = asyncio.ensure_future(_take_now(cell, pool, worker, slots))
+    Started tasks belong to somebody: when the caller is cancelled meanwhile, they are given back.
+    """
+    taking = asyncio.ensure_future(_take(cell, pool, worker, slots))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
-        _, claims = await taking
-        if claims:
-            await write(cell, [operation("give_back", claim.lease) for claim in claims])
+        # in a task of its own: who is in a hurry may cancel once more
+        await asyncio.shield(asyncio.ensure_future(_take_back(cell, worker, taking)))
         raise
 
 
-async def _take_now(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
-    wake_ms, rows = await cell.run("claim", pool=pool, worker=worker, slots=slots, strides=STRIDE)
-    return wake_ms, [_claim(row, pool, worker) for row in rows]
+async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, list[Claim]]]) -> None:
+    with suppress(TransportError):  # a server that is away: the leases end by themselves
+        _, claims = await taking
+        if claims:
+            given = (operation("give_back", claim.lease) for claim in claims)
+            await write(cell, given, once=(worker, next(_serials)))
+
+
+async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
+    wake_ms, rows = await cell.run(
+        "claim", repeatable=True, pool=pool, worker=worker, slots=slots, strides=STRIDE, once=(worker, next(_serials))
+    )
+    claims = [(row, _readable(row, pool, worker)) for row in rows]
+    await _bury(cell, worker, [row for row, claim in claims if claim is None], pool)
+    return wake_ms, [claim for _, claim in claims if claim]
+
+
+def _readable(row: list[Any], pool: str, worker: str) -> Claim | None:
+    """None for a record that somebody has spoilt: the others of the same claim must not suffer for it."""
+    try:
+        return _claim(row, pool, worker)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+async def _bury(cell: Cell, worker: str, rows: Sequence[list[Any]], pool: str) -> None:
+    if not rows:
+        return
+    leases = [Lease(_text(row[0]), _text(row[1]), pool, worker, row[2]) for row in rows]
+    result = "its record in Redis cannot be read"
+    letters = [
+        operation("bury", lease, encode(failed(lease, ErrorCode.BAD_INPUT, result)), [ErrorCode.BAD_INPUT, result])
+        for lease in leases
+    ]
+    await write(cell, letters, once=(worker, next(_serials)))
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
 
 
 def _claim(row: list[Any], pool: str, worker: str) -> Claim:
-    task, trace, attempt, envelope, accepted, started, expires, lost, checkpoint = row
+    task, trace, attempt, envelope, accepted, started, expires, lost, retries, first, checkpoint, session = row
     return Claim(
         lease=Lease(task.decode(), trace.decode(), pool, worker, attempt),
-        envelope=envelope,
-        accepted_at_ms=accepted,
-        started_at_ms=started,
-        expires_at_ms=expires,
+        envelope=bytes(envelope or b""),
+        accepted_at_ms=int(accepted),
+        started_at_ms=int(started),
+        expires_at_ms=int(expires),
         lost_leases=lost,
+        retries=retries,
+        first_started_at_ms=first,
         checkpoint=checkpoint.decode() if checkpoint else None,
+        session=session.decode() if session else None,
     )
 
 
-def operation(kind: str, lease: Lease, data: bytes | str = b"", more: int | str = 0) -> Operation:
-    """One write of a worker, as `write.lua` reads it; `more` is the charge of an emit, the status of a finish."""
+def operation(kind: str, lease: Lease, data: Any = b"", more: Any = 0) -> Operation:
+    """One write of a worker, as `write.lua` reads it."""
     return kind, lease.task_id, lease.attempt, lease.worker, data, more
 
 
-async def write(cell: Cell, operations: Iterable[Operation]) -> list[list[int]]:
-    """The outcome of each."""
-    return await cell.run("write", operations=list(chain.from_iterable(operations)))
+async def write(cell: Cell, operations: Iterable[Operation], *, once: tuple[str, int]) -> list[list[Any]]:
+    """The outcome of each. `once`: who writes, and the number of this write; it may be repeated, and is done once."""
+    return await cell.run("write", repeatable=True, operations=list(chain.from_iterable(operations)), once=once)
+
+
+def fenced(lease: Lease) -> Fenced:
+    return Fenced(f"the lease on {lease.task_id} (attempt {lease.attempt}) is no longer {lease.worker}'s")
 
 
 async def cancel(cell: Cell, task_id: str, *, by: str, reason: str) -> int:

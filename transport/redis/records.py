@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request, decode_result
 from envelope.lifecycle import State
+from envelope.logs import get_logger
 from envelope.messages import TaskRequest, TaskResult
 from envelope.signature import Keyring
 
@@ -15,9 +17,11 @@ from ..base import PoolStats, TaskRecord
 from ..errors import NotFound
 from .cell import Cell
 
+_log = get_logger("records")
+
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
-    "lost", "intent", "batch",
+    "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel",
 )  # fmt: skip
 
 
@@ -54,7 +58,22 @@ async def tasks(cell: Cell, trace_id: str | None, limit: int) -> list[TaskRecord
 async def _records(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
     """Those that are still kept."""
     rows = await cell.client.read_many([("HMGET", cell.keys.name("task", task), *FIELDS) for task in task_ids])
-    return [_record(task, row) for task, row in zip(task_ids, rows, strict=True) if row[0] is not None]
+    found = [_readable(task, row) for task, row in zip(task_ids, rows, strict=True) if row[0] is not None]
+    records = [record for record in found if record]
+    return [await _with_waits(cell, record) if record.state is State.WAITING else record for record in records]
+
+
+async def _with_waits(cell: Cell, record: TaskRecord) -> TaskRecord:
+    names = cast(list[bytes], await cell.client.call("SMEMBERS", cell.keys.name("awaits", record.task_id)))
+    return replace(record, waits_for=tuple(sorted(name.decode().removeprefix("ask:") for name in names)))
+
+
+def _readable(task_id: str, row: Sequence[bytes | None]) -> TaskRecord | None:
+    try:
+        return _record(task_id, row)
+    except (ValueError, KeyError) as error:  # spoilt: the others are shown
+        _log.warning("record_not_readable", task_id=task_id, error=str(error))
+        return None
 
 
 def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
@@ -73,28 +92,68 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         finished_at_ms=int(text["finished"]) if "finished" in text else None,
         worker=text.get("worker", ""),
         lost_leases=int(text.get("lost", 0)),
+        retries=int(text.get("retries", 0)),
         intent=text.get("intent", ""),
         batch_id=text.get("batch", ""),
+        session_id=text.get("session", ""),
+        checkpoint=text.get("checkpoint"),
+        cancelled_by=text.get("cancelled_by", ""),
+        cancel_reason=text.get("cancel", ""),
     )
 
 
 async def announce(cell: Cell, card: WorkerCard, *, ttl_s: float) -> None:
-    await cell.run(
-        "announce", repeatable=True, worker=card.worker, card=card.model_dump_json(), ttl_ms=int(ttl_s * 1000)
-    )
+    text = card.model_dump_json()
+    await cell.run("announce", repeatable=True, worker=card.worker, pool=card.pool, card=text, ttl_ms=int(ttl_s * 1000))
+
+
+async def announced_pools(cell: Cell) -> frozenset[str]:
+    """Pools that a worker has ever announced, or that had a task."""
+    return frozenset(name.decode() for name in await cell.client.call("SMEMBERS", cell.keys.name("pools")))
 
 
 async def workers(cell: Cell) -> list[WorkerCard]:
-    cards = cast(list[bytes], await cell.run("announce", repeatable=True))
-    return sorted((WorkerCard.model_validate_json(card) for card in cards), key=lambda card: card.worker)
+    """Without a script, as everything that only reads: a role that may run none can see the fleet."""
+    alive: list[bytes] = await cell.client.call(
+        "ZRANGEBYSCORE", cell.keys.name("workers"), f"({await now_ms(cell)}", "+inf"
+    )
+    cards: list[bytes | None] = await cell.client.call("HMGET", cell.keys.name("cards"), *alive) if alive else []
+    found = [_card(card) for card in cards if card]
+    return sorted((card for card in found if card), key=lambda card: card.worker)
+
+
+def _card(text: bytes) -> WorkerCard | None:
+    try:
+        return WorkerCard.model_validate_json(text)
+    except ValueError as error:  # of a much newer worker, or spoilt: the others are shown
+        _log.warning("card_not_readable", error=str(error).splitlines()[0])
+        return None
+
+
+# The oldest task of a pool stands at the head of a flow, mostly of one of the next.
+FLOWS_LOOKED_AT = 100
 
 
 async def stats(cell: Cell, pools: Sequence[str]) -> list[PoolStats]:
-    rows = await cell.run("stats", repeatable=True, pools=list(pools))
-    return [
-        PoolStats(pool, ready, running, age_ms / 1000)
-        for pool, (ready, running, age_ms) in zip(pools, rows, strict=True)
-    ]
+    now = await now_ms(cell)
+    return [await _stats(cell, pool, now) for pool in pools]
+
+
+async def _stats(cell: Cell, pool: str, now: int) -> PoolStats:
+    keys = cell.keys
+    ready, running, flows = await cell.client.read_many(
+        [
+            ("HGET", keys.name("pool", pool), "ready"),
+            ("ZCARD", keys.name("leases", pool)),
+            ("ZRANGE", keys.name("flows", pool), 0, FLOWS_LOOKED_AT - 1),
+        ]
+    )
+    heads = await cell.client.read_many([("LINDEX", flow, 0) for flow in flows])
+    names = [keys.name("task", head.decode()) for head in heads if head]
+    waiting = await cell.client.read_many([("HMGET", name, "state", "accepted") for name in names])
+    accepted_at = [accepted for state, accepted in waiting if state == b"pending" and accepted and accepted.isdigit()]
+    oldest = min(map(int, accepted_at), default=now)
+    return PoolStats(pool, int(ready or 0), int(running), max(0, now - oldest) / 1000)
 
 
 async def counters(cell: Cell) -> dict[str, int]:

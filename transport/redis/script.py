@@ -1,4 +1,4 @@
-"""The Lua scripts beside this file, each between the shared moves of `lib.lua` and its `settle()`."""
+"""The Lua scripts: one per file, each between the shared moves (`lib.lua`, `line.lua`, `life.lua`) and `settle()`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+SHARED = ("lib", "line", "life")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,6 @@ class Script:
 def script(name: str) -> Script:
     """The script as the server gets it."""
     folder = files(__package__ or "transport.redis") / "scripts"
-    lib, body = ((folder / f"{part}.lua").read_text() for part in ("lib", name))
-    source = f"{lib}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
+    *shared, body = ((folder / f"{part}.lua").read_text() for part in (*SHARED, name))
+    source = f"{''.join(shared)}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

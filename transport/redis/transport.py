@@ -2,119 +2,226 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
 from envelope.agents import WorkerCard
 from envelope.codec import encode
+from envelope.errors import ErrorCode
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission
-from ..base import Blobs, Claim, Entry, Handle, Lease, LeaseKeeper, Ledger, PoolStats, TaskRecord
+from .. import admission, bounds
+from ..base import (
+    Allotment,
+    Answer,
+    Blobs,
+    Claim,
+    DeadLetter,
+    Entry,
+    Handle,
+    Lease,
+    LeaseKeeper,
+    Ledger,
+    PoolStats,
+    Prompt,
+    TaskRecord,
+    Wait,
+)
 from ..blobs import TieredBlobs
-from ..keys import CellKeys
+from ..keys import cell_of
 from ..limits import Limits
-from . import events, queue, records
+from . import events, merging, operators, queue, records, sessions
 from .blobs import RedisBlobs
-from .cell import Cell
-from .client import Client
+from .cells import Cells
+from .checks import check
+from .claiming import Claiming
 from .leases import RedisKeeper
+from .servers import Servers
+from .submitting import Submitting
 from .writer import Writer
+
+# A renewal waits for a fourth of a lease: a server that swallowed one still gets the next in time.
+KEEPERS_TRIES = 4
 
 
 async def connect_redis(
-    url: str, *, keyring: Keyring, fleet: str = "main", limits: Limits | None = None, large_blobs: Blobs | None = None
+    url: str,
+    *,
+    keyring: Keyring,
+    fleet: str = "main",
+    limits: Limits | None = None,
+    cells: int = 1,
+    pools: Collection[str] = admission.DEFAULT_POOLS,
+    large_blobs: Blobs | None = None,
 ) -> RedisTransport:
-    """A transport on a server that was checked: `Unreachable` or `Misconfigured` say what to do about it.
+    """A transport on servers that were checked: `Unreachable` or `Misconfigured` say what to do about it.
 
-    Blobs go to Redis; large ones elsewhere when there is such a place.
+    `url`: see `servers.py`. `cells` must be the same for all of a fleet's programs, for ever. `pools` are known
+    besides those that workers announce. Blobs go to Redis; large ones elsewhere when there is such a place.
     """
-    client = Client(url)
+    limits = limits or Limits()
+    servers = Servers(url)
+    fleet_cells = Cells(servers, fleet, limits, cells)
     try:
-        await client.check()
+        await check(fleet_cells)
     except BaseException:
-        await client.close()
+        await servers.close()
         raise
-    cell = Cell(client, CellKeys(fleet), limits or Limits())
-    blobs = RedisBlobs(client, fleet, cell.limits.retention_ms)
-    return RedisTransport(cell, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs)
+    blobs = RedisBlobs(servers.client_of, fleet, limits.retention_ms)
+    return RedisTransport(fleet_cells, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs, pools)
 
 
 class RedisTransport:
-    def __init__(self, cell: Cell, keyring: Keyring, blobs: Blobs) -> None:
+    """A step is atomic within one cell; a submission to several cells is accepted cell by cell."""
+
+    def __init__(self, cells: Cells, keyring: Keyring, blobs: Blobs, pools: Collection[str]) -> None:
         self.blobs = blobs
         self.keyring = keyring
-        self.limits = cell.limits
-        self._cell = cell
-        self._writer = Writer(cell)
+        self.limits = cells.limits
+        self.pools = frozenset(pools)
+        self._cells = cells
+        self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
+        self._claiming = Claiming(cells, self.give_back)
+        self._submitting = Submitting(cells, keyring, self._writer)
+
+    def _writer(self, lease: Lease) -> Writer:
+        return self._writers[cell_of(lease.trace_id, len(self._writers))]
 
     # -- for those who want work done
 
-    async def submit(self, requests: Sequence[TaskRequest]) -> list[Handle]:
-        await admission.check_scopes(requests, self.request)
-        return await queue.submit(self._cell, self.keyring, requests)
+    async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
+        admission.check_size(requests)
+        await self._check_pools(requests)
+        await admission.check_parents(requests, self.request)
+        return await self._submitting.submit(requests, under)
+
+    async def _check_pools(self, requests: Sequence[TaskRequest]) -> None:
+        if not {request.recipient for request in requests} <= self.pools:
+            admission.check_pools(requests, self.pools | await records.announced_pools(self._cells.first))
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
-        return await queue.cancel(self._cell, task_id, by=by, reason=reason)
+        return await queue.cancel(
+            await self._cells.of_task(task_id), task_id, by=bounds.reason(by), reason=bounds.reason(reason)
+        )
 
-    def follow(self, trace_id: str, *, after: str = "0") -> AsyncIterator[Entry]:
-        return events.follow(self._cell, trace_id, after)
+    async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
+        text, by = bounds.words("text", text), bounds.reason(by)
+        return await sessions.prompt(await self._cells.of_session(session_id), session_id, text, by)
+
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
+        text, by = bounds.words("text", text), bounds.reason(by)
+        return await sessions.answer(await self._cells.of_task(task_id), task_id, bounds.reason(ask_id), text, by)
+
+    async def answers(self, task_id: str) -> Mapping[str, Answer]:
+        return await sessions.answers(await self._cells.of_task(task_id), task_id)
+
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+        admission.check_trace(trace_id, after)
+        return events.follow(self._cells.of_trace(trace_id), trace_id, after, wait=wait)
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
-        return events.results(self._cell, task_ids)
+        return merging.results(self._cells, task_ids)
 
     async def request(self, task_id: str) -> TaskRequest:
-        return await records.request(self._cell, self.keyring, task_id)
+        return await records.request(await self._cells.of_task(task_id), self.keyring, task_id)
 
     async def result(self, task_id: str) -> TaskResult | None:
-        return await records.result(self._cell, task_id)
+        return await records.result(await self._cells.of_task(task_id), task_id)
 
     async def record(self, task_id: str) -> TaskRecord:
-        return await records.record(self._cell, task_id)
+        return await records.record(await self._cells.of_task(task_id), task_id)
 
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
-        return await records.tasks(self._cell, trace_id, limit)
+        return await merging.tasks(self._cells, trace_id, limit)
 
     # -- for those who do it
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
-        return await queue.claim(self._cell, pool, worker, slots=slots, wait_s=wait_s)
+        if slots <= 0:
+            return []
+        return await self._claiming.claim(pool, worker, slots=slots, wait_s=wait_s)
 
     def keeper(self) -> LeaseKeeper:
-        return RedisKeeper(self._cell)
+        """Over connections of its own, which find out soon enough to try again before a lease is over."""
+        timeout_s = self.limits.lease_ms / 1000 / KEEPERS_TRIES
+        servers = Servers(self._cells.servers.url, pauses_s=(), timeout_s=timeout_s)
+        return RedisKeeper(Cells(servers, self._cells.fleet, self.limits, len(self._cells.all)))
 
-    async def emit(self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0) -> Ledger:
-        return await self._writer.emit(lease, encode(progress), charge_microusd)
+    async def emit(
+        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+    ) -> Ledger:
+        charge = bounds.amount("charge_microusd", charge_microusd)
+        release = bounds.amount("release_microusd", release_microusd)
+        return await self._writer(lease).emit(lease, encode(progress), charge, release)
 
-    async def checkpoint(self, lease: Lease, blob: str) -> None:
-        await self._writer.checkpoint(lease, blob)
+    async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
+        return await self._writer(lease).reserve(lease, bounds.amount("amount_microusd", amount_microusd))
 
-    async def finish(self, lease: Lease, result: TaskResult) -> None:
-        await self._writer.finish(lease, result.status, encode(result))
+    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
+        await self._writer(lease).checkpoint(lease, bounds.blob("blob", blob), bounds.count("heard", heard))
+
+    async def inbox(self, lease: Lease) -> list[Prompt]:
+        return await self._writer(lease).inbox(lease)
+
+    async def park(self, lease: Lease, wait: Wait) -> bool:
+        return await self._writer(lease).park(lease, bounds.wait(wait))
+
+    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
+        admission.check_result(lease, result)
+        if dead:
+            await self._writer(lease).bury(lease, encode(result), code=_code(result), why=bounds.reason(dead))
+            return True
+        return await self._writer(lease).finish(lease, result.status, encode(result))
 
     async def give_back(self, lease: Lease) -> None:
-        await self._writer.give_back(lease)
+        await self._writer(lease).give_back(lease)
+
+    async def retry(self, lease: Lease, *, delay_ms: int, reason: str) -> None:
+        await self._writer(lease).retry(lease, bounds.delay("delay_ms", delay_ms), bounds.reason(reason))
+
+    # -- for operators
+
+    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
+        return await merging.dead_letters(self._cells, limit)
+
+    async def purge(self, task_ids: Iterable[str]) -> int:
+        ids = list(task_ids)
+        return sum(await self._cells.each(lambda cell: operators.purge(cell, ids)))
+
+    async def allot(self, tenant: str, allotment: Allotment) -> None:
+        checked = bounds.allotment(allotment)
+        await self._cells.each(lambda cell: operators.allot(cell, tenant, checked))
+
+    async def allotments(self) -> Mapping[str, Allotment]:
+        return await operators.allotments(self._cells.first)
 
     # -- for whoever is alive
 
     async def reap(self) -> int:
-        return await queue.reap(self._cell)
+        return sum(await self._cells.each(queue.reap))
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
-        await records.announce(self._cell, card, ttl_s=ttl_s)
+        await records.announce(self._cells.first, card, ttl_s=ttl_s)
 
     async def workers(self) -> list[WorkerCard]:
-        return await records.workers(self._cell)
+        return await records.workers(self._cells.first)
 
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]:
-        return await records.stats(self._cell, pools)
+        return await merging.stats(self._cells, pools)
 
     async def counters(self) -> dict[str, int]:
-        return await records.counters(self._cell)
+        return await merging.counters(self._cells)
 
     async def now_ms(self) -> int:
-        return await records.now_ms(self._cell)
+        """Of the first cell's server; each cell goes by its own."""
+        return await records.now_ms(self._cells.first)
 
     async def close(self) -> None:
-        await self._writer.close()
-        await self._cell.client.close()
+        self._claiming.close()
+        for writer in self._writers.values():
+            await writer.close()
+        await self._cells.servers.close()
+
+
+def _code(result: TaskResult) -> str:
+    return result.errors[0].code if result.errors else ErrorCode.INTERNAL

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import secrets
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
+from typing import Any
 
-from envelope.messages import State
+from envelope.lifecycle import State
 
-from ..base import Lease, Ledger
-from ..errors import Fenced
+from ..base import Lease, Ledger, Prompt, Wait
+from ..errors import TransportError, Unreachable
 from .cell import Cell
-from .queue import Operation, operation, write
+from .queue import Operation, fenced, operation, write
 
 # Few enough that the server works on one batch while the worker prepares the next (a third of 100 slots), and that no
 # script holds the server for more than a millisecond; many enough that round trips do not count.
@@ -19,42 +23,72 @@ MAX_OPERATIONS = 32
 # Bounds one request to the server; a single message is at most 1 MiB.
 MAX_BYTES = 4 * 1024 * 1024
 
-Waiting = tuple[Operation, "asyncio.Future[list[int]]"]
+# What an outcome begins with when it is no success.
+FENCED, FAILED = 0, -1
+
+Waiting = tuple[Operation, int, "asyncio.Future[list[Any]]"]  # with its size in bytes
 
 
 class Writer:
-    """Writes under leases, in the order in which they were asked for; each caller awaits its own outcome."""
+    """Writes under leases, in the order in which they were asked for; each caller awaits its own outcome.
+
+    Each batch has a number: one whose answer was lost is sent again, and the server does it once.
+    """
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
+        self._name = f"writer-{secrets.token_hex(8)}"
+        self._numbers = count(1)
         self._waiting: deque[Waiting] = deque()
         self._sender: asyncio.Task[None] | None = None
 
-    async def emit(self, lease: Lease, message: bytes, charge_microusd: int) -> Ledger:
-        _, spent, cap = await self._write("emit", lease, message, charge_microusd)
-        return Ledger(spent, cap if cap >= 0 else None)
+    async def emit(self, lease: Lease, message: bytes, charge_microusd: int, release_microusd: int) -> Ledger:
+        amounts = [charge_microusd, release_microusd] if charge_microusd or release_microusd else 0
+        return _ledger(await self._write("emit", lease, message, amounts))
 
-    async def checkpoint(self, lease: Lease, blob: str) -> None:
-        await self._write("checkpoint", lease, blob)
+    async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
+        outcome = await self._write("reserve", lease, b"", amount_microusd)
+        return _ledger(outcome) if len(outcome) > 1 else None
 
-    async def finish(self, lease: Lease, status: State, message: bytes) -> None:
-        await self._write("finish", lease, message, status)
+    async def checkpoint(self, lease: Lease, blob: str, heard: int) -> None:
+        await self._write("checkpoint", lease, blob, heard)
+
+    async def inbox(self, lease: Lease) -> list[Prompt]:
+        _, *prompts = await self._write("inbox", lease)
+        fields = [json.loads(prompt) for prompt in prompts]  # what a newer sender adds is not for us
+        return [Prompt(prompt["text"], prompt["by"], prompt["at_ms"]) for prompt in fields]
+
+    async def park(self, lease: Lease, wait: Wait) -> bool:
+        names = {"children": sorted(wait.children), "asks": sorted(wait.asks)}
+        until = {} if wait.until_ms is None else {"until": wait.until_ms}
+        return bool((await self._write("park", lease, b"", {**names, **until}))[1])
+
+    async def finish(self, lease: Lease, status: State, message: bytes) -> bool:
+        return bool((await self._write("finish", lease, message, status))[1])
+
+    async def bury(self, lease: Lease, message: bytes, *, code: str, why: str) -> None:
+        await self._write("bury", lease, message, [code, why])
 
     async def give_back(self, lease: Lease) -> None:
         await self._write("give_back", lease)
+
+    async def retry(self, lease: Lease, delay_ms: int, reason: str) -> None:
+        await self._write("retry", lease, reason, delay_ms)
 
     async def close(self) -> None:
         if self._sender:
             await self._sender
 
-    async def _write(self, kind: str, lease: Lease, data: bytes | str = b"", more: int | str = 0) -> list[int]:
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((operation(kind, lease, data, more), future))
+    async def _write(self, kind: str, lease: Lease, data: bytes | str = b"", more: Any = 0) -> list[Any]:
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operation(kind, lease, data, more), len(data), future))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send_all())
         outcome = await future
-        if not outcome[0]:
-            raise Fenced(f"the lease on {lease.task_id} (attempt {lease.attempt}) is no longer {lease.worker}'s")
+        if outcome[0] == FENCED:
+            raise fenced(lease)
+        if outcome[0] == FAILED:
+            raise TransportError(f"the Redis server could not write for {lease.task_id}: {outcome[1].decode()}")
         return outcome
 
     async def _send_all(self) -> None:
@@ -69,17 +103,30 @@ class Writer:
         size_bytes = 0
         while self._waiting and len(batch) < MAX_OPERATIONS and size_bytes < MAX_BYTES:
             batch.append(self._waiting.popleft())
-            size_bytes += len(batch[-1][0][4])
+            size_bytes += batch[-1][1]
         return batch
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
+        once = (self._name, next(self._numbers))
         try:
-            outcomes = await write(self._cell, (operation for operation, _ in batch))
+            outcomes = await write(self._cell, (operation for operation, _, _ in batch), once=once)
         except Exception as error:  # whatever it is, those who wait must hear of it, and the next batch must go out
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
+            _fail(batch, error)
             return
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
+        except BaseException:  # the writer itself is being torn down
+            _fail([*batch, *self._waiting], Unreachable("the writer was closed before its write was stored"))
+            raise
+        for (_, _, future), outcome in zip(batch, outcomes, strict=True):
             if not future.done():
                 future.set_result(outcome)
+
+
+def _fail(batch: Sequence[Waiting], error: Exception) -> None:
+    for _, _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+
+
+def _ledger(outcome: list[Any]) -> Ledger:
+    _, spent, cap, reserved = outcome
+    return Ledger(spent, cap if cap >= 0 else None, reserved)

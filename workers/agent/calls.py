@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envelope.events import ToolCallChanged
+from envelope.messages import TaskResult
 
+from ..clock import now_ms
 from ..llm.base import ToolCall, ToolSpec
-from ..tools.base import Tool, ToolResult
+from ..tools.base import Delegated, Tool, ToolContext, ToolResult
+from ..tools.dispatch import ended_event
+from ..tools.task import answer_of
 
 OnChange = Callable[[ToolCallChanged], None]
-RunCalls = Callable[[Sequence[ToolCall], OnChange], Awaitable[list[ToolResult]]]
+RunCalls = Callable[[Sequence[ToolCall], OnChange], Awaitable[list[ToolResult | Delegated]]]
 
 OVER_BUDGET = "Not run: the budget of tool calls is used up. Finish with what you have."
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
+    """A call and what came of it; `ran` is False for one that the budget did not allow."""
+
     call: ToolCall
-    result: ToolResult
+    result: ToolResult | Delegated
     duration_ms: int = 0
     ran: bool = True
+
+    @property
+    def child(self) -> str:
+        """The task whose result is still to come; empty when the call has its answer."""
+        return self.result.child_task_id if isinstance(self.result, Delegated) else ""
 
 
 def offer(tools: Mapping[str, Tool]) -> list[ToolSpec]:
@@ -45,3 +56,21 @@ async def answer(calls: Sequence[ToolCall], run_calls: RunCalls, emit: OnChange,
     ]
     refused = ToolResult(OVER_BUDGET, is_error=True)
     return ran + [Answered(call, refused, ran=False) for call in calls[len(affordable) :]]
+
+
+async def collect(answers: Sequence[Answered], context: ToolContext, emit: OnChange) -> list[Answered]:
+    """The answers with those of subagents in their places that have ended, or do so soon; others stay as they are."""
+    waited_for = [answer.child for answer in answers if answer.child]
+    ended: Mapping[str, TaskResult] = await context.children.ended(waited_for) if waited_for else {}
+    return [_taken(answer, ended.get(answer.child), context, emit) for answer in answers]
+
+
+def _taken(answered: Answered, ended: TaskResult | None, context: ToolContext, emit: OnChange) -> Answered:
+    if ended is None or not isinstance(answered.result, Delegated):
+        return answered
+    if ended.patch and ended.patch.files:
+        context.may_have_written = True
+    result = answer_of(ended, title=answered.result.title)
+    change = ended_event(answered.call, result, answered.result.started_at_ms, now_ms())
+    emit(change)
+    return replace(answered, result=result, duration_ms=change.ended_at_ms - change.started_at_ms)

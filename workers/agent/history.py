@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
@@ -10,6 +11,7 @@ from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
 from ..llm.base import ChatMessage, Completed
+from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
 from .session import Outcome, Session
@@ -39,7 +41,7 @@ def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: 
 
 def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, budget: Budget) -> Session:
     """An ended session with a new prompt: its history and workspace go on, what it spends is counted from nothing."""
-    mended = resumed(session)
+    mended = resumed(_closed(session))
     return Session(
         agent=agent.name,
         model=model,
@@ -53,8 +55,11 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
 def resumed(session: Session) -> Session:
     """The session with every call of its last turn answered, as a model provider demands.
 
-    A call without an answer was under way when its worker died. Tools are not run again on a guess.
+    A call without an answer was under way when its worker died. Tools are not run again on a guess. A turn that was
+    left open on purpose stays so: what is missing there is the answer of subagents.
     """
+    if session.open_turn:
+        return session
     answered = {message.tool_call_id for message in session.messages if message.role == "tool"}
     open_calls = [call for message in session.messages for call in message.tool_calls if call.id not in answered]
     notes = [
@@ -62,6 +67,13 @@ def resumed(session: Session) -> Session:
         for call in open_calls
     ]
     return _extended(session, notes)
+
+
+def _closed(session: Session) -> Session:
+    """The session without an open turn: nobody waits any more for the subagents of a task that was stopped."""
+    interrupted = ToolResult(INTERRUPTED, is_error=True)
+    answers = [replace(answer, result=interrupted) if answer.child else answer for answer in session.open_turn]
+    return with_answers(session, answers, session.read_digests)
 
 
 def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_calls: bool) -> Session:
@@ -74,31 +86,40 @@ def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_c
     )
 
 
+def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:
+    """The session in the middle of a turn, with what came of its calls so far."""
+    return session.model_copy(update={"open_turn": tuple(answers), "read_digests": dict(read_digests)})
+
+
 def with_answers(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:
-    """The session after its tool calls; what did not run is told to the model and counted nowhere."""
+    """The session after its tool calls, all of which have a result; what did not run is told to the model and counted
+    nowhere."""
+    whole = [(answer, answer.result) for answer in answers if isinstance(answer.result, ToolResult)]
     notes = [
         ChatMessage(
             role="tool",
             tool_call_id=answer.call.id,
             name=answer.call.name,
-            content=answer.result.content,
-            is_error=answer.result.is_error,
+            content=result.content,
+            is_error=result.is_error,
         )
-        for answer in answers
+        for answer, result in whole
     ]
     summaries = tuple(
         ToolCallSummary(
-            tool=answer.call.name,
-            title=answer.result.title,
-            is_error=answer.result.is_error,
-            duration_ms=answer.duration_ms,
+            tool=answer.call.name, title=result.title, is_error=result.is_error, duration_ms=answer.duration_ms
         )
-        for answer in answers
+        for answer, result in whole
         if answer.ran
     )
-    return _extended(session, notes).model_copy(
-        update={"tool_calls": session.tool_calls + summaries, "read_digests": dict(read_digests)}
-    )
+    ended = {"tool_calls": session.tool_calls + summaries, "read_digests": dict(read_digests), "open_turn": ()}
+    return _extended(session, notes).model_copy(update=ended)
+
+
+def with_prompts(session: Session, prompts: Sequence[str]) -> Session:
+    """The session with what people said; one that had its outcome goes on."""
+    messages = [ChatMessage(role="user", content=prompt) for prompt in prompts]
+    return _extended(session, messages).model_copy(update={"outcome": None}) if messages else session
 
 
 def say(session: Session, text: str) -> Session:

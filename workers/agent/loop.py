@@ -1,49 +1,43 @@
 """The agent loop. A session is all the state there is: a step takes one and makes the next.
 
 while no reason to stop:
+    hear what people said    prompts that came in meanwhile
     ask the model            streamed; retried by the model's own wrapper; priced
     run its tool calls       in parallel where that is safe
     save                     checkpoint, and send what was reported
+
+A turn whose subagents take long is left open: the loop ends, and goes on in another attempt (see `session.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
-from envelope.events import (
-    CallState,
-    Event,
-    MessageAdded,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallChanged,
-    ToolInputDelta,
-    TurnFinished,
-    TurnStarted,
-    WarningRaised,
-)
+from envelope.events import Event, MessageAdded, TurnFinished, TurnStarted, WarningRaised
 
 from ..failures import OF_MODELS
-from ..llm.base import (
-    CallDelta,
-    CallStarted,
-    ChatModel,
-    Completed,
-    Failed,
-    Failure,
-    ModelEvent,
-    Reasoning,
-    Text,
-    ToolSpec,
-)
+from ..llm.base import ChatModel, Completed, Failed, Failure
 from ..tools.base import Tool, ToolContext
+from .asking import ask
 from .budget import calls_left, is_last_turn, why_stop
-from .calls import RunCalls, answer, offer
-from .history import CLOSING, CUT_OFF, EMPTY, failed, finished, resumed, say, was_told, with_answers, with_reply
+from .calls import RunCalls, answer, collect, offer
+from .history import (
+    CLOSING,
+    CUT_OFF,
+    EMPTY,
+    failed,
+    finished,
+    resumed,
+    say,
+    was_told,
+    with_answers,
+    with_open_turn,
+    with_prompts,
+    with_reply,
+)
 from .repeats import WARNING, circling
 from .session import Session
 
@@ -52,10 +46,10 @@ from .session import Session
 class Loop:
     """What a session runs with.
 
-    `run_calls` answers every call, in their order, and raises only for what ends the task (a lost sandbox). `emit`
+    `run_calls` answers every call, in their order, and raises only for what ends the attempt (a lost sandbox). `emit`
     takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with the
-    workspace's changes noted), and raises `Fenced` when the task is another worker's by now. `price` gives
-    the micro-dollars of a usage. `exhausted`: has the trace spent all its money?
+    workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
+    said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
     """
 
     model: ChatModel
@@ -64,21 +58,30 @@ class Loop:
     context: ToolContext
     emit: Callable[[Event], None]
     save: Callable[[Session], Awaitable[Session]]
+    hear: Callable[[], Awaitable[Sequence[str]]]
     price: Callable[[Usage], int]
     exhausted: Callable[[], bool]
 
 
 async def run(session: Session, loop: Loop) -> Session:
-    """From wherever the session stands to its outcome; saved after every turn."""
-    session = resumed(session)
+    """From wherever the session stands to its outcome, or to where it waits for subagents; saved after every turn."""
+    session = await _heard(resumed(session), loop)
     while session.outcome is None:
-        if stop := why_stop(session, trace_exhausted=loop.exhausted()):
-            loop.emit(stop.event)
-            session = failed(session, stop.code, stop.detail, stop.hint)
-        else:
-            session = await step(session, loop)
-        session = await loop.save(session)
+        session = await loop.save(await _advance(session, loop))
+        if session.open_turn:
+            break
+        session = await _heard(session, loop)
     return session
+
+
+async def _advance(session: Session, loop: Loop) -> Session:
+    """The rest of a turn that was left open, another turn, or the end for want of what another one needs."""
+    if session.open_turn:
+        return await _act(session, loop)
+    if stop := why_stop(session, trace_exhausted=loop.exhausted()):
+        loop.emit(stop.event)
+        return failed(session, stop.code, stop.detail, stop.hint)
+    return await step(session, loop)
 
 
 async def step(session: Session, loop: Loop) -> Session:
@@ -87,7 +90,7 @@ async def step(session: Session, loop: Loop) -> Session:
     session = _say(session, loop, CLOSING) if closing else session
     session = session.model_copy(update={"turn": session.turn + 1})
     loop.emit(TurnStarted(turn=session.turn, model=loop.model.name))
-    reply = await _ask(session, loop, [] if closing else offer(loop.tools))
+    reply = await ask(loop.model, session.messages, [] if closing else offer(loop.tools), loop.emit)
     if isinstance(reply, Failed):
         loop.emit(TurnFinished(turn=session.turn, finish_reason="error"))
         return _model_failed(session, reply)
@@ -96,23 +99,29 @@ async def step(session: Session, loop: Loop) -> Session:
     loop.emit(TurnFinished(turn=session.turn, finish_reason=reason, usage=reply.usage, cost_microusd=cost))
     if closing:
         return session  # its turns are used up, and that is what `run` will say
-    return await _act(session, reply, loop) if reply.tool_calls else _conclude(session, reply, loop)
+    return await _act(session, loop) if reply.tool_calls else _conclude(session, reply, loop)
 
 
-async def _ask(session: Session, loop: Loop, tools: Sequence[ToolSpec]) -> Completed | Failed:
-    """Stream one reply and report it as it comes; what a failed try had reported, the next one reports again."""
-    async with aclosing(loop.model.stream(session.messages, tools)) as events:
-        async for event in events:
-            if isinstance(event, Completed | Failed):
-                return event
-            if news := _event_of(event):
-                loop.emit(news)
-    return Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
+async def _heard(session: Session, loop: Loop) -> Session:
+    """The session with what people have said meanwhile; one that had ended well goes on with it.
+
+    Nothing may stand between calls and their answers: an open turn hears nothing.
+    """
+    if session.open_turn or (session.outcome is not None and session.outcome.error is not None):
+        return session
+    prompts = await loop.hear()
+    for prompt in prompts:
+        loop.emit(MessageAdded(role="user", text=prompt))
+    return with_prompts(session, prompts)
 
 
-async def _act(session: Session, reply: Completed, loop: Loop) -> Session:
+async def _act(session: Session, loop: Loop) -> Session:
+    """The session with its last calls answered; with an open turn while subagents are at some of them."""
     was_warned = session.messages[-2].content == WARNING
-    answers = await answer(reply.tool_calls, loop.run_calls, loop.emit, left=calls_left(session))
+    session = session if session.open_turn else await _begin_calls(session, loop)
+    answers = await collect(session.open_turn, loop.context, loop.emit)
+    if any(answer.child for answer in answers):
+        return with_open_turn(session, answers, loop.context.read_digests)
     session = with_answers(session, answers, loop.context.read_digests)
     call = circling(session.messages)
     if call is None:
@@ -121,6 +130,13 @@ async def _act(session: Session, reply: Completed, loop: Loop) -> Session:
     if was_warned:
         return failed(session, ErrorCode.TURN_LIMIT, f"the model kept repeating the same call of {call.name}")
     return _say(session, loop, WARNING)
+
+
+async def _begin_calls(session: Session, loop: Loop) -> Session:
+    """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again."""
+    answers = await answer(session.messages[-1].tool_calls, loop.run_calls, loop.emit, left=calls_left(session))
+    session = with_open_turn(session, answers, loop.context.read_digests)
+    return await loop.save(session) if any(answer.child for answer in answers) else session
 
 
 def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
@@ -137,21 +153,6 @@ def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
 def _say(session: Session, loop: Loop, text: str) -> Session:
     loop.emit(MessageAdded(role="user", text=text, synthetic=True))
     return say(session, text)
-
-
-def _event_of(event: ModelEvent) -> Event | None:
-    """What watchers see of a stream; None for its end, which the loop tells in its own words."""
-    match event:
-        case Text(text):
-            return TextDelta(text=text)
-        case Reasoning(text):
-            return ReasoningDelta(text=text)
-        case CallStarted(call_id, name):
-            return ToolCallChanged(call_id=call_id, tool=name, state=CallState.PENDING)
-        case CallDelta(call_id, text):
-            return ToolInputDelta(call_id=call_id, text=text)
-        case Completed() | Failed():
-            return None
 
 
 def _model_failed(session: Session, failure: Failed) -> Session:

@@ -1,8 +1,8 @@
-"""A session: all the state of an agent's work. It can be serialised after any turn and finished in another process."""
+"""A session: all the state of an agent's work. It can be stored after any turn and finished in another process."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,7 @@ from envelope.messages import ToolCallSummary
 from envelope.redaction import redact_known
 
 from ..llm.base import ChatMessage
+from .calls import Answered
 
 
 class Outcome(BaseModel):
@@ -25,11 +26,27 @@ class Outcome(BaseModel):
     hint: str = ""
 
 
-class Session(BaseModel):
-    """Frozen: a step makes a new one. `changes` is the blob of the work's diff (see `task_sandbox.py`) after the last
-    turn that may have written; None while nothing was."""
+class Stored(BaseModel):
+    """What goes into the blob store, as JSON. Frozen: a step makes a new one."""
 
     model_config = ConfigDict(frozen=True)
+
+    def dump(self) -> bytes:
+        """A key of ours that a model or a tool came to say is not stored with it."""
+        return redact_known(self.model_dump_json()).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        return cls.model_validate_json(data)
+
+
+class Session(Stored):
+    """`changes` is the blob of the work's diff (see `task_sandbox.py`) after the last turn that may have written; None
+    while nothing was.
+
+    `open_turn`: the calls of the last message, while some of them wait for a subagent; they get their answers together,
+    in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their end.
+    """
 
     agent: str
     model: str
@@ -40,13 +57,6 @@ class Session(BaseModel):
     tool_calls: tuple[ToolCallSummary, ...] = ()
     read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
     changes: str | None = None
+    open_turn: tuple[Answered, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None
-
-    def dump(self) -> bytes:
-        """For the blob store: a key of ours that a model or a tool came to say is not stored with it."""
-        return redact_known(self.model_dump_json()).encode()
-
-    @classmethod
-    def load(cls, data: bytes) -> Session:
-        return cls.model_validate_json(data)

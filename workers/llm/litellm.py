@@ -1,6 +1,6 @@
 """Every provider that litellm knows, through `acompletion`. The only file that names litellm.
 
-litellm takes seconds and 190 MiB to import (numbers.md), so that happens at the first call, in a thread. Its objects
+litellm takes 2.5 s and 190 MiB to import (measured), so that happens at the first call, in a thread. Its objects
 end here: what goes on are our own plain values.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +23,18 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Delegated:
+    """In place of a result: the call is a subagent's now, and the result of its task is the answer.
+
+    `started_at_ms`: when the call began, by the clock of the worker that ran it.
+    """
+
+    child_task_id: str
+    title: str = ""
+    started_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One thing that a call touches: a permission's name and what is matched against its patterns."""
 
@@ -32,16 +44,27 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ChildRequest:
+    """`session`: of an earlier subagent, to go on with; empty: a new one."""
+
     call_id: str
     agent: str
     description: str
     prompt: str
+    session: str = ""
 
 
 class Children(Protocol):
     """Runs subagents: through the queue, on any machine, with a narrowed scope and their own deadline."""
 
-    async def run(self, request: ChildRequest) -> TaskResult: ...
+    async def start(self, request: ChildRequest) -> str:
+        """The subagent's task; the same call leads to the same one. `ToolError` when it may not start."""
+        ...
+
+    async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        """The results of those that have ended, or do so soon, each with its patch applied here. A collision is one
+        more error in it."""
+        ...
+
     def catalogue(self) -> Mapping[str, str]:
         """Name → description of the agents that this task may start."""
         ...
@@ -75,4 +98,4 @@ class Tool(Protocol):
 
     def title(self, arguments: Mapping[str, Any]) -> str: ...
 
-    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult: ...
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult | Delegated: ...

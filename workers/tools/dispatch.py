@@ -14,9 +14,10 @@ from repo.errors import RepoError
 from sandbox.errors import SandboxError, SandboxLost
 
 from ..clock import now_ms
+from ..failures import OUTAGES
 from ..llm.base import ToolCall
 from ..permissions.guard import Guard
-from .base import Target, Tool, ToolContext, ToolResult
+from .base import Delegated, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
 from .schema import first_fault
 
@@ -41,11 +42,12 @@ class _Ready:
 
 async def run_calls(
     calls: Sequence[ToolCall], tools: Mapping[str, Tool], context: ToolContext, guard: Guard, on_change: OnChange
-) -> list[ToolResult]:
-    """One result for each call, in their order.
+) -> list[ToolResult | Delegated]:
+    """One result for each call, in their order; of a call that started a subagent, who has it.
 
     What a model can mend (an unknown tool, bad arguments, a denied target, a tool's failure) is an error result. A
-    lost sandbox ends the task: `SandboxLost` is raised after the other calls were stopped.
+    lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
+    calls were stopped.
     """
     prepared = [_prepare(call, tools, guard) for call in calls]
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
@@ -101,10 +103,10 @@ async def _answer(
     context: ToolContext,
     locks: Mapping[str, asyncio.Lock],
     on_change: OnChange,
-) -> ToolResult:
+) -> ToolResult | Delegated:
     if isinstance(item, ToolResult):
         at_ms = now_ms()
-        on_change(_ended(call, item, at_ms, at_ms))
+        on_change(ended_event(call, item, at_ms, at_ms))
         return item
     async with _alone(item.targets, locks):
         started_ms, title = now_ms(), item.tool.title(item.input)
@@ -119,7 +121,8 @@ async def _answer(
             )
         )
         result = await _run(item, context)
-        on_change(_ended(call, result, started_ms, now_ms(), title=title))
+        if isinstance(result, ToolResult):
+            on_change(ended_event(call, result, started_ms, now_ms(), title=title))
         return result
 
 
@@ -136,16 +139,18 @@ def _shown(value: Any) -> Any:
             return value
 
 
-async def _run(item: _Ready, context: ToolContext) -> ToolResult:
+async def _run(item: _Ready, context: ToolContext) -> ToolResult | Delegated:
     try:
         return await item.tool.run(context, item.call.id, item.input)
-    except SandboxLost:
+    except (SandboxLost, *OUTAGES):
         raise
     except (ToolError, SandboxError, RepoError) as e:
         return ToolResult(f"Error: {e}", title=item.tool.title(item.input), is_error=True)
 
 
-def _ended(call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *, title: str = "") -> ToolCallChanged:
+def ended_event(
+    call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *, title: str = ""
+) -> ToolCallChanged:
     return ToolCallChanged(
         call_id=call.id,
         tool=call.name,

@@ -8,7 +8,8 @@ from typing import Any
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
 
-from .base import ChildRequest, Target, ToolContext, ToolResult
+from ..clock import now_ms
+from .base import ChildRequest, Delegated, Target, ToolContext, ToolResult
 from .errors import ToolError
 from .schema import parameters, text
 
@@ -20,6 +21,7 @@ class Task:
         description=text("the task in three to five words"),
         prompt=text("all that the subagent needs to know, and what to answer"),
         subagent_type=text("the agent to start"),
+        task_id=text("the id of an earlier task of yours, to go on in its session instead of a new one"),
     )
 
     def __init__(self, catalogue: Mapping[str, str]) -> None:
@@ -36,29 +38,30 @@ class Task:
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments["description"]
 
-    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> Delegated:
         agent, catalogue = arguments["subagent_type"], context.children.catalogue()
         if agent not in catalogue:
             raise ToolError(f"there is no subagent {agent!r}; there are: {', '.join(sorted(catalogue)) or 'none'}")
-        request = ChildRequest(call_id, agent, arguments["description"], arguments["prompt"])
-        result = await context.children.run(request)
-        if result.patch and result.patch.files:
-            context.may_have_written = True
-        return ToolResult(
-            result_text(result),
-            title=self.title(arguments),
-            is_error=result.status is not State.COMPLETED or bool(result.errors),
-        )
+        session = arguments.get("task_id", "")
+        request = ChildRequest(call_id, agent, arguments["description"], arguments["prompt"], session)
+        return Delegated(await context.children.start(request), title=self.title(arguments), started_at_ms=now_ms())
+
+
+def answer_of(result: TaskResult, *, title: str) -> ToolResult:
+    """What the caller's model is told of a subagent that has ended."""
+    is_error = result.status is not State.COMPLETED or bool(result.errors)
+    return ToolResult(result_text(result), title=title, is_error=is_error)
 
 
 def result_text(result: TaskResult) -> str:
     """A child's ending in words for the model: its answer, what it changed, and what went wrong."""
-    parts = [f'<task id="{result.task_id}" state="{result.status}">']
+    # the id names the session: what `task_id` of a later call goes on with
+    parts = [f'<task id="{result.resume_token or result.task_id}" state="{result.status}">']
     if result.output.text:
         parts.append(result.output.text)
     if result.patch and result.patch.files:
         parts.append("Changed files: " + ", ".join(f"{file.status} {file.path}" for file in result.patch.files))
     parts += [f"Error {error.code}: {error.message}" for error in result.errors]
     if result.errors and result.resume_token:
-        parts.append(f"To go on where it stopped: {result.resume_token}")
+        parts.append("To go on where it stopped, call task with this id as task_id.")
     return "\n".join([*parts, "</task>"])

@@ -39,24 +39,38 @@ securityContext:
   capabilities: { drop: [ALL] }
 {{- end }}
 
-{{/* Settings that orchestrator and workers share. */}}
+{{- define "muster.trialRedis" -}}
+{{- if and .Values.redis.trial.enabled (not .Values.redis.existingSecret) }}yes{{ end }}
+{{- end }}
+
+{{/* Where a role's URL of Redis stands. */}}
+{{- define "muster.redisUrl" -}}
+{{- $redis := .root.Values.redis }}
+{{- $key := ternary $redis.workerKey $redis.orchestratorKey (eq .role "worker") }}
+{{- if $redis.existingSecret -}}
+secretKeyRef: { name: {{ $redis.existingSecret }}, key: {{ $key }} }
+{{- else -}}
+secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
+{{- end }}
+{{- end }}
+
+{{/* Settings that orchestrator and workers share; `role`: whose URL of Redis. */}}
 {{- define "muster.environment" -}}
+{{- $values := .root.Values -}}
 - name: MUSTER_FLEET
-  value: {{ .Values.fleet | quote }}
+  value: {{ $values.fleet | quote }}
 - name: MUSTER_STATE_DIR
   value: /var/lib/muster
 - name: MUSTER_KEYRING
   value: /etc/muster/keyring/keyring.json
 - name: MUSTER_METRICS_PORT
-  value: {{ .Values.metrics.port | quote }}
+  value: {{ $values.metrics.port | quote }}
 - name: MUSTER_METRICS_HOST
   value: "0.0.0.0"
+- name: MUSTER_CELLS
+  value: {{ $values.redis.cells | quote }}
 - name: MUSTER_REDIS_URL
-{{- if .Values.redis.existingSecret }}
-  valueFrom: { secretKeyRef: { name: {{ .Values.redis.existingSecret }}, key: {{ .Values.redis.secretKey }} } }
-{{- else }}
-  value: redis://{{ .Release.Name }}-redis:6379/0
-{{- end }}
+  valueFrom: { {{ include "muster.redisUrl" . }} }
 {{- end }}
 
 {{- define "muster.volumes" -}}
@@ -66,10 +80,22 @@ securityContext:
   emptyDir: {}
 - name: keyring
   secret: { secretName: {{ include "muster.keyringSecret" . }}, defaultMode: 0440 }
+{{- with .Values.redis.tls }}
+{{- if .caSecret }}
+- name: redis-ca
+  secret:
+    secretName: {{ .caSecret }}
+    defaultMode: 0440
+    items: [{ key: {{ .caKey }}, path: ca.crt }]
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "muster.mounts" -}}
 - { name: state, mountPath: /var/lib/muster }
 - { name: tmp, mountPath: /tmp }
 - { name: keyring, mountPath: /etc/muster/keyring, readOnly: true }
+{{- if .Values.redis.tls.caSecret }}
+- { name: redis-ca, mountPath: /etc/muster/redis, readOnly: true }
+{{- end }}
 {{- end }}

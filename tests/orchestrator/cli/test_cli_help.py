@@ -35,9 +35,12 @@ Commands:
   run      Give an agent a goal in a repository, and prove its change.
   batch    Change many files or repositories at once.
   task     See, stop and use tasks.
+  dlq      See, repeat and drop tasks that nobody could do.
+  pool     See the pools, and what tenants get of them.
   up       Start the fleet of this machine.
   down     Stop the fleet of this machine.
   doctor   Check every part that Muster needs.
+  keys     See and change the keys that sign messages.
   config   See the settings, and where each comes from.
   schema   Print the JSON Schema of the messages.
   sandbox  Build the sandbox image, and clean up what sandboxes left.
@@ -67,10 +70,16 @@ def test_without_words_the_help_is_shown(desk):
         (("run",), ("--agent", "--gate", "--setup", "--budget", "--deadline", "--model", "--allow", "--detach")),
         (("batch", "run"), ("FILE", "--detach", "--json", "--no-input", "--allow-dirty")),
         (("batch",), ("run", "attach", "list", "show")),
-        (("task",), ("list", "show", "watch", "cancel", "diff", "apply", "logs")),
+        (("task",), ("list", "show", "watch", "cancel", "diff", "apply", "logs", "prompt")),
+        (("task", "logs"), ("--follow", "-f", "--json")),
+        (("dlq",), ("list", "show", "requeue", "purge")),
+        (("dlq", "purge"), ("--all", "--yes")),
+        (("pool",), ("list", "tenants", "allot")),
+        (("pool", "allot"), ("--weight", "--max-running")),
         (("up",), ("--detach",)),
         (("down",), ("What is not done yet goes on",)),
         (("doctor",), ("--json",)),
+        (("keys",), ("list", "add", "rotate", "retire")),
         (("config", "show"), ("--origin",)),
         (("schema",), ("request, progress, result, event, plan, batch",)),
     ],

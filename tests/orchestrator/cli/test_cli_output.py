@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envelope.errors import CODES, ErrorCode, ExitCode, MusterError, ScopeExceeded
-from envelope.events import BudgetReached, ChildEnded, ChildSpawned, GateVerdict, MergeStep, ToolCallChanged
+from envelope.events import (
+    BudgetReached,
+    ChildEnded,
+    ChildSpawned,
+    GateVerdict,
+    MergeStep,
+    StateChanged,
+    ToolCallChanged,
+)
 from envelope.ids import blob_ref, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskProgress, TaskResult
+from orchestrator.cli import units, words
 from orchestrator.cli.console import answer, plain
 from orchestrator.cli.failure import failure_of
 from orchestrator.cli.lines import details, milestones
@@ -152,6 +163,20 @@ def test_a_failure_is_a_sentence_and_a_hint():
     assert (summary.headline, summary.hint, summary.good) == ("error: the key is refused", "set another key", False)
     silent = summary_of_run(new_view(ROOT, TRACE), _result(status=State.EXPIRED), cap_microusd=None)
     assert (silent.headline, silent.hint) == ("error: expired", f"see how it went: muster task logs {ROOT}")
+
+
+def test_the_examples_of_figures_and_words_hold():
+    assert [doctest.testmod(module).failed for module in (units, words)] == [0, 0]
+
+
+def test_what_a_task_waits_for_and_that_it_was_lost_is_told_as_it_happens():
+    told = _told(
+        milestones,
+        StateChanged(state=State.WAITING, reason="waits for 2 children, 1 asks"),
+        StateChanged(state=State.PENDING, reason="its worker was lost"),
+        StateChanged(state=State.RUNNING, worker="w2"),
+    )
+    assert told == ["run: waits for 2 children and 1 answer", "run: pending again: its worker was lost"]
 
 
 def test_an_answer_keeps_its_lines_and_gives_the_terminal_no_orders(capsys):

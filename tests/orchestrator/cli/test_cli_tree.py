@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from envelope.budget import Metrics, Usage
-from envelope.events import CallState, ChildEnded, ChildSpawned, ToolCallChanged, TurnStarted
+from envelope.events import CallState, ChildEnded, ChildSpawned, StateChanged, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
@@ -37,9 +37,8 @@ class Story:
             attempt=1,
             seq=self.told,
             at_ms=self.told * 1000,
-            status=State.RUNNING,
             events=events,
-            **fields,
+            **{"status": State.RUNNING, **fields},
         )
         self.view = fold(self.view, Entry(f"{self.told}-0", message))
 
@@ -127,3 +126,18 @@ def test_the_tree_never_outgrows_its_rows_and_hides_nothing_that_fits(view: Trac
 @pytest.mark.parametrize("state", State)
 def test_every_state_has_a_place_in_the_order_of_interest(state: State):
     assert state in INTEREST
+
+
+def test_a_task_that_waits_or_was_lost_says_so_in_the_tree():
+    story = Story("run", "tidy up")
+    waiting, lost = story.child("build", "wait"), story.child("build", "lose")
+    for task_id, state, reason in (
+        (waiting, State.WAITING, "waits for 2 children, 0 asks"),
+        (lost, State.PENDING, "its worker was lost"),
+    ):
+        story.progress(task_id, StateChanged(state=state, reason=reason), status=state)
+
+    picture = drawn(story.view, now_ms=10_000)
+
+    assert "waits for 2 children" in picture
+    assert "its worker was lost" in picture

@@ -100,7 +100,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error_and_not_an_end():
     stage = Stage()
     root, _ = await stage.submit("batch", "orchestrator")
 
-    async def broken(trace_id, *, after="0"):
+    async def broken(trace_id, *, after="0", wait=True):
         raise Unreachable("gone")
         yield
 

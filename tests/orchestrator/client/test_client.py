@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from envelope.agents import AgentCard, WorkerCard
+from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
+from envelope.messages import Output, TaskResult
 from orchestrator.catalogue import agent_named, require_pools
+from orchestrator.client import Muster
 from orchestrator.errors import BadSettings, UnknownName
 from orchestrator.settings import load_settings
 from orchestrator.submit import task_request
-from transport.errors import NotFound
+from transport.errors import NotFound, Refused
 
 FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000, "auth_scope": ()}
 CARDS = [
@@ -66,14 +69,14 @@ async def test_a_task_without_a_scope_gets_its_agents_own_and_its_pool(any_stage
     by_fields, ready_made = await any_stage.muster.submit_many(
         [
             {"agent": "build", "deadline_ms": 60_000},
-            task_request(agent="build", pool="other", deadline_ms=60_000),
+            task_request(agent="build", pool="general", deadline_ms=60_000),
         ]
     )
 
     requests = [await any_stage.muster.request(handle.task_id) for handle in (by_fields, ready_made)]
     assert [(request.recipient, request.auth_scope) for request in requests] == [
         ("build", ("edit:**",)),
-        ("other", ("edit:**",)),
+        ("general", ("edit:**",)),
     ]
 
 
@@ -193,3 +196,36 @@ def test_every_public_name_is_there():
     import muster
 
     assert all(getattr(muster, name) is not None for name in muster.__all__)
+
+
+CUT = "a head\n[… cut here; the whole text, 40000 bytes, is the attachment output.txt]"
+
+
+@pytest.mark.parametrize("text", ["short", CUT])
+async def test_an_answer_is_whole_however_it_travelled(memory_stage, text):
+    whole = await memory_stage.muster.attach(b"the whole text", name="output.txt")
+    ids = {"task_id": new_task_id(), "trace_id": new_trace_id(), "attempt": 1}
+    result = TaskResult(**ids, status=State.COMPLETED, output=Output(text=text), attachments=(whole,))
+
+    assert await memory_stage.muster.answer(result) == ("short" if text == "short" else "the whole text")
+
+
+@pytest.mark.redis
+async def test_a_configured_pool_takes_work_before_its_workers_come(conductor_redis, keep_settings):
+    settings = keep_settings.model_copy(
+        update={"redis_url": conductor_redis.url, "fleet": "pools", "pools": {"gpu": 1}}
+    )
+    async with Muster.connect(settings) as muster:
+        handle = await muster.submit(**{**FIELDS, "pool": "gpu"})
+
+        assert (await muster.record(handle.task_id)).pool == "gpu"
+        with pytest.raises(Refused, match="there is no pool 'gpo'"):
+            await muster.submit(**{**FIELDS, "pool": "gpo"})
+
+
+async def test_a_request_that_was_kept_for_later_is_stamped_when_it_is_handed_over(any_stage):
+    kept = task_request(**FIELDS).model_copy(update={"created_at_ms": 0})
+
+    handle = await any_stage.muster.submit(kept)
+
+    assert (await any_stage.muster.request(handle.task_id)).created_at_ms > 0

@@ -15,6 +15,7 @@ from envelope.events import (
     ChildSpawned,
     GateVerdict,
     MergeStep,
+    Resynced,
     StateChanged,
     TitleSet,
     ToolCallChanged,
@@ -177,3 +178,80 @@ def test_an_error_shows_its_sentence_and_its_hint():
     view = fold(start(), Entry("1-1", result(ROOT, status=State.ERROR, errors=(error,))))
 
     assert (view.root_task.error, view.root_task.hint) == ("the gate fails", "see the logs")
+
+
+def queue_says(task_id: str, state: State, reason: str = "", *events, attempt: int = 1) -> TaskProgress:
+    said = progress(task_id, *events, StateChanged(state=state, reason=reason), attempt=attempt)
+    return said.model_copy(update={"status": state, "seq": -1})
+
+
+def test_a_task_shows_what_it_waits_for_and_why_it_is_pending_again():
+    said = [
+        queue_says(ROOT, State.PENDING, attempt=0),
+        queue_says(ROOT, State.RUNNING),
+        queue_says(ROOT, State.WAITING, "waits for 2 children, 0 asks"),
+        queue_says(ROOT, State.PENDING, "what it waited for is there"),
+    ]
+    seen = []
+    view = start()
+    for number, message in enumerate(said, 1):
+        view = fold(view, Entry(f"1-{number}", message))
+        seen.append((view.root_task.state, view.root_task.reason))
+
+    assert seen == [
+        (State.PENDING, ""),
+        (State.RUNNING, ""),
+        (State.WAITING, "waits for 2 children, 0 asks"),
+        (State.PENDING, "what it waited for is there"),
+    ]
+
+
+def resync(task_id: str, state: State, *children: str, attempt: int = 1) -> TaskProgress:
+    spawned = (ChildSpawned(child_task_id=child, agent="explore", title="from the record") for child in children)
+    return queue_says(task_id, state, "", Resynced(), *spawned, attempt=attempt)
+
+
+def test_a_snapshot_takes_the_place_of_what_the_view_knew():
+    heard = [
+        progress(ROOT, ChildSpawned(child_task_id=CHILD, agent="explore", title="look around")),
+        progress(CHILD, call(CallState.RUNNING)),
+    ]
+    view = fold_all(start(), [Entry(f"5-{number}", message) for number, message in enumerate(heard, 1)])
+
+    # as the transport makes one: all but the last stand at the reader's own place
+    snapshot = [resync(ROOT, State.RUNNING, CHILD, attempt=2), resync(CHILD, State.COMPLETED), result(CHILD)]
+    view = fold_all(view, [Entry(entry_id, m) for entry_id, m in zip(("5-2", "5-2", "8-0"), snapshot, strict=True)])
+
+    assert (view.root_task.attempt, view.root_task.started_at_ms) == (2, 0)
+    assert (view.tasks[CHILD].state, view.tasks[CHILD].title) == (State.COMPLETED, "look around")
+    assert view.tasks[CHILD].running_tools == {}
+    assert view.cursor(TRACE) == "8-0"
+
+
+def test_a_reader_that_comes_late_gets_the_tree_from_the_snapshot_alone():
+    snapshot = [resync(ROOT, State.WAITING, CHILD), resync(CHILD, State.ERROR), result(CHILD, status=State.ERROR)]
+    entries = [Entry("0", message) for message in snapshot]
+
+    view = fold_all(start(), [*entries, Entry("7-9", resync(ROOT, State.WAITING, CHILD))])
+
+    assert view.root_task.children == (CHILD,)
+    assert (view.tasks[CHILD].agent, view.tasks[CHILD].state) == ("explore", State.ERROR)
+    assert view.cursor(TRACE) == "7-9"
+
+
+def test_a_snapshot_that_was_cut_off_comes_again_and_changes_nothing():
+    snapshot = [Entry("0", resync(ROOT, State.RUNNING, CHILD)), Entry("0", result(CHILD)), Entry("9-0", result(ROOT))]
+    once = fold_all(start(), snapshot)
+
+    assert fold_all(start(), [*snapshot[:2], *snapshot]) == once
+    assert fold_all(once, snapshot) == once
+
+
+def test_after_a_failover_that_forgot_the_task_its_new_attempts_are_shown():
+    forgotten = ChildSpawned(child_task_id=SHARD, agent="recipe", title="src/a.py", trace_id=SHARD_TRACE)
+    before = [queue_says(ROOT, State.RUNNING, "", forgotten, attempt=3)]
+    after = [resync(ROOT, State.RUNNING, attempt=1), progress(ROOT, TurnStarted(turn=1)), result(ROOT)]
+    view = fold_all(start(), [Entry(f"{number}-0", message) for number, message in enumerate([*before, *after], 1)])
+
+    assert (view.root_task.attempt, view.root_task.turn, view.root_task.state) == (1, 1, State.COMPLETED)
+    assert view.root_task.children == ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,7 +75,10 @@ class Note:
 
 
 class NoChildren:
-    async def run(self, request: ChildRequest) -> TaskResult:
+    async def start(self, request: ChildRequest) -> str:
+        raise AssertionError("this agent has no subagents")
+
+    async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this agent has no subagents")
 
     def catalogue(self) -> Mapping[str, str]:
@@ -97,6 +100,7 @@ class Bench:
     saved: list[bytes] = field(default_factory=list)
     note: Note = field(default_factory=Note)
     exhausted: bool = False
+    said: list[str] = field(default_factory=list)  # by people; heard before the next turn
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -110,6 +114,7 @@ class Bench:
             context=context,
             emit=self.events.append,
             save=self._save,
+            hear=self._hear,
             price=lambda usage: cost_microusd(PRICE, usage),
             exhausted=lambda: self.exhausted,
         )
@@ -120,6 +125,10 @@ class Bench:
     async def _save(self, session: Session) -> Session:
         self.saved.append(session.dump())
         return session
+
+    async def _hear(self) -> Sequence[str]:
+        heard, self.said = self.said, []
+        return heard
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]

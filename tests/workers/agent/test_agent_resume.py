@@ -36,6 +36,36 @@ async def test_a_session_is_finished_in_a_fresh_process_from_any_turn(kit, serve
     assert server.log.requests == 4 + 3 + 2 + 1  # what was done is not done again
 
 
+async def test_an_ended_session_goes_on_when_somebody_says_something(kit, serve):
+    server = await serve("rules: [{when: {user_contains: more}, reply: {text: And more.}}, {reply: {text: Done.}}]")
+    bench = kit.Bench(server.base_url)
+    ended = await bench.run(kit.opened())
+    bench.said.append("tell me more")
+
+    session = await bench.run(ended)
+
+    assert (ended.outcome.text, session.outcome.text) == ("Done.", "And more.")
+    assert [event.text for event in bench.told("message")] == ["tell me more"]
+
+
+async def test_an_ended_session_to_which_nobody_says_anything_stays_as_it_is(kit, serve):
+    server = await serve("rules: [{reply: {text: Done.}}]")
+    bench = kit.Bench(server.base_url)
+    ended = await bench.run(kit.opened())
+
+    assert await bench.run(ended) == ended
+    assert server.log.requests == 1
+
+
+async def test_a_session_that_failed_is_not_opened_by_a_word(kit, serve):
+    server = await serve("rules: [{fault: {status: 401}}]")
+    bench = kit.Bench(server.base_url)
+    failed = await bench.run(kit.opened())
+    bench.said.append("try again")
+
+    assert await bench.run(failed) == failed
+
+
 def untimed(session: Session) -> Session:
     calls = tuple(call.model_copy(update={"duration_ms": 0}) for call in session.tool_calls)
     return session.model_copy(update={"tool_calls": calls})

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.budget import Budget
+from workers.agent.calls import Answered
+from workers.agent.history import INTERRUPTED, reopen_session
 from workers.agent.repeats import circling
+from workers.agent.session import Session
+from workers.agents.registry import builtin
 from workers.llm.base import ChatMessage, ToolCall
+from workers.tools.base import Delegated, ToolResult
 
 
 def turns(spelled: str) -> list[ChatMessage]:
@@ -44,3 +50,16 @@ def test_the_order_of_the_arguments_makes_no_difference():
     calls = [ToolCall(id=str(n), name="t", arguments="…", input=value) for n, value in enumerate(inputs)]
 
     assert circling([ChatMessage(role="assistant", tool_calls=(call,)) for call in calls]) is not None
+
+
+def test_an_open_turn_that_nobody_finishes_is_answered_before_the_next_word():
+    calls = tuple(ToolCall(id=name, name="task", arguments="{}", input={}) for name in ("a", "b"))
+    asked = ChatMessage(role="assistant", tool_calls=calls)
+    answers = (Answered(calls[0], Delegated("child")), Answered(calls[1], ToolResult("found it")))
+    stopped = Session(agent="build", model="m", messages=(asked,), open_turn=answers)
+
+    session = reopen_session(stopped, builtin()["build"], model="m", prompt="Go on.", budget=Budget())
+
+    told = [(message.role, message.tool_call_id, message.content) for message in session.messages[1:]]
+    assert told == [("tool", "a", INTERRUPTED), ("tool", "b", "found it"), ("user", "", "Go on.")]
+    assert session.open_turn == ()

@@ -1,13 +1,20 @@
--- Renew the leases that are still held. Returns {lost ids}, {id, reason, ...} of cancelled ones, {expired ids}.
+-- Renew the leases that are still held, and reap what is over: who has no free slot claims nothing, and its pool might
+-- have no other worker. Returns {lost ids}, {id, reason, ...} of cancelled ones, {expired ids}, and the milliseconds
+-- until the next lease, deadline or timer ends (-1: none).
 
-local lost, cancelled, expired = {}, {}, {}
+local RENEWED = {'trace', 'state', 'attempt', 'worker', 'pool', 'expires', 'cancel'}
+
+local lost, cancelled, expired, ends_by_pool = {}, {}, {}, {}
 for _, lease in ipairs(A.leases) do
   local id = lease[1]
-  local task = load_task(id)
+  local task = load_task(id, RENEWED)
   if not task or task.state ~= 'running' or task.attempt ~= lease[2] or task.worker ~= lease[3] then
     lost[#lost + 1] = id
   else
-    call('ZADD', key('leases', task.pool), now + A.lease_ms, id)
+    local ends = ends_by_pool[task.pool] or {}
+    ends_by_pool[task.pool] = ends
+    ends[#ends + 1] = now + A.lease_ms
+    ends[#ends + 1] = id
     if task.cancel then
       cancelled[#cancelled + 1] = id
       cancelled[#cancelled + 1] = task.cancel
@@ -16,4 +23,12 @@ for _, lease in ipairs(A.leases) do
     end
   end
 end
-return {lost, cancelled, expired}
+for pool, ends in pairs(ends_by_pool) do call_many('ZADD', key('leases', pool), ends) end
+local renewed = {}
+for pool in pairs(ends_by_pool) do
+  renewed[#renewed + 1] = pool
+  reap_leases(pool)
+end
+reap_deadlines()
+reap_timers()
+return {lost, cancelled, expired, next_end(renewed)}

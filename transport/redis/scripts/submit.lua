@@ -1,9 +1,13 @@
--- Accept all requests or none. Returns {0, index} of one that is refused, else {1, {task, trace}...}: the tasks that
--- stand for the requests, which are earlier ones where an idempotency key was seen before.
+-- Accept all requests or none. Returns {0, index, why, what} of one that is refused, else {1, {task, trace}...}: the
+-- tasks that stand for the requests, which are earlier ones where an idempotency key was seen before.
 
+local SUBMITTER = {'trace', 'state', 'attempt', 'worker'}
+
+-- A key whose task is no longer known (it outlived it, or a failover forgot the task) stands for nothing.
 local function first_of(request)
   if call('EXISTS', key('task', request.task)) == 1 then return request.task .. request.trace end
-  return request.once and call('GET', key('once', request.once))
+  local first = request.once and call('GET', key('once', request.once))
+  return first and call('EXISTS', key('task', string.sub(first, 1, 36))) == 1 and first
 end
 
 local function parent_expiry(request, accepted)
@@ -13,29 +17,63 @@ local function parent_expiry(request, accepted)
   return parent and LIVE[parent.state] and not parent.cancel and parent.expires
 end
 
-local expiry, expires_of = {}, {}
-for i, request in ipairs(A.requests) do
-  local expires = now + request.deadline_ms
-  if request.parent and not first_of(request) then
-    local limit = parent_expiry(request, expires_of)
-    if not limit then return {0, i - 1} end
-    expires = math.min(expires, limit)
+-- A session has one task: the one that opened it, or the last that went on with it. Of another tenant's nobody learns
+-- that it is there.
+local function session_trouble(session, tenant)
+  local kept = call('HMGET', key('session', session), 'holder', 'checkpoint', 'tenant')
+  local holder = kept[1] or session
+  local task = call('HMGET', key('task', holder), 'state', 'flow')
+  local owner = kept[3] or (task[2] and tenant_of(task[2]))
+  if owner ~= tenant then return 'session' end
+  if LIVE[task[1]] then return 'busy', holder end
+  if not kept[2] then return 'session' end
+end
+
+local coming, taken, expiry, expires_of = {}, {}, {}, {}
+
+local function trouble(request, at)
+  local expires, known = now + request.deadline_ms, coming[request.task] or (request.once and coming[request.once])
+  if not known and not first_of(request) then
+    coming[request.task] = true
+    if request.once then coming[request.once] = true end
+    if math.abs(now - request.created) > A.replay_window_ms then return 'created', tostring(now) end
+    if request.parent then
+      local limit = parent_expiry(request, expires_of)
+      if not limit then return 'parent' end
+      expires = math.min(expires, limit)
+    end
+    if request.session then
+      local why, what = session_trouble(request.session, tenant_of(request.flow))
+      if taken[request.session] then why, what = 'busy', taken[request.session] end
+      if why then return why, what end
+      taken[request.session] = request.task
+    end
+    expires_of[request.task] = expires
   end
-  expiry[i] = expires
-  expires_of[request.task] = expires
+  expiry[at] = expires
 end
 
 local deadlines, roots = {}, {}
 
 local function accept(request, expires)
   local name, record = key('task', request.task), request.more
+  local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
-    record[#record + 1], record[#record + 2] = 'parent', request.parent
+    also('parent', request.parent)
     call('SADD', key('children', request.parent), request.task)
+    call('HSET', key('task', request.parent), 'has_children', 1)
+  end
+  if request.session then
+    also('session', request.session)
+    call('HSET', key('session', request.session), 'holder', request.task)
+    call('PERSIST', key('session', request.session))
   end
   if call('HSETNX', key('trace', request.trace), 'root', request.task) == 1 then
-    record[#record + 1], record[#record + 2] = 'root', 1
+    also('root', 1)
     if request.cap then call('HSET', key('trace', request.trace), 'cap', request.cap) end
+    -- a reader that finds another entry first knows that older ones are gone
+    local first = tell({id = request.task, trace = request.trace, attempt = 0}, 'pending', '', '')
+    call('HSET', key('trace', request.trace), 'first', first)
     roots[#roots + 1] = request.task
   end
   call('HSET', name, 'trace', request.trace, 'pool', request.pool, 'flow', request.flow, 'state', 'pending',
@@ -50,22 +88,41 @@ local function accept(request, expires)
   enqueue('RPUSH', {id = request.task, pool = request.pool, flow = request.flow})
 end
 
-local handles, rung = {1}, {}
-for i, request in ipairs(A.requests) do
-  local first = first_of(request)
-  if first then
-    handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
-  else
-    accept(request, expiry[i])
-    rung[request.pool] = true
-    handles[i + 1] = {request.task, request.trace}
+local function accept_all()
+  local handles, rung = {1}, {}
+  for i, request in ipairs(A.requests) do
+    local first = first_of(request)
+    if first then
+      handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
+    else
+      accept(request, expiry[i])
+      rung[request.pool] = true
+      handles[i + 1] = {request.task, request.trace}
+    end
   end
+  for pool in pairs(rung) do
+    call('SADD', cell('pools'), pool)
+    ring(pool)
+  end
+  call_many('ZADD', cell('deadlines'), deadlines)
+  call_many('LPUSH', cell('roots'), roots)
+  if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
+  return handles
 end
-for pool in pairs(rung) do
-  call('SADD', cell('pools'), pool)
-  ring(pool)
+
+-- Children are a write of their parent's: a worker whose lease is gone starts none.
+local function submitter_is_stale()
+  if not A.under then return false end
+  local task = load_task(A.under[1], SUBMITTER)
+  return not (task and task.state == 'running' and task.attempt == A.under[2] and task.worker == A.under[3])
 end
-call_many('ZADD', cell('deadlines'), deadlines)
-call_many('LPUSH', cell('roots'), roots)
-if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
-return handles
+
+if submitter_is_stale() then
+  count('fenced_writes')
+  return {0, -1, 'fenced'}
+end
+for i, request in ipairs(A.requests) do
+  local why, what = trouble(request, i)
+  if why then return {0, i - 1, why, what or ''} end
+end
+return accept_all()

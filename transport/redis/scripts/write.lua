@@ -1,69 +1,179 @@
 -- Writes of workers, in the order given, each under its lease: kind, task, attempt, worker, data and one thing more.
--- Returns one outcome each: {1, ...} or {0} when fenced.
+-- Returns one outcome each: {0} when fenced, {-1, why} when it failed (a record that somebody has spoilt: the others
+-- must not suffer for it), else {1, ...} with, by kind,
+--   emit, reserve: the trace's money {1, spent, cap (-1: none), reserved}; reserve: {1} alone when the cap forbids it
+--   inbox: the prompts · park: {1, 1} parked, {1, 0} nothing to wait for · finish, bury: {1, 1} ended, {1, 0} queued again
+--   checkpoint, give_back, retry: {1}
 
 -- What an operation must know of its task; all there is when it does not say.
 local HELD = {'trace', 'state', 'attempt', 'worker'}
-local NEEDS = {emit = HELD, checkpoint = HELD, finish = {'trace', 'state', 'attempt', 'worker', 'pool', 'parent', 'root'}}
+local END = {'trace', 'state', 'attempt', 'worker', 'pool', 'flow', 'parent', 'root', 'reserved', 'session',
+             'checkpoint', 'mail', 'has_children', 'cancel', 'expires'}
+local NEEDS = {emit = HELD, reserve = HELD, checkpoint = {'trace', 'state', 'attempt', 'worker', 'session', 'flow'}, inbox = {'trace', 'state',
+               'attempt', 'worker', 'session'}, finish = END, bury = END}
 
 local function held(kind, id, attempt, worker)
   local task = load_task(id, NEEDS[kind])
   if task and task.state == 'running' and task.attempt == attempt and task.worker == worker then return task end
 end
 
+-- A trace's money: read once, for many tasks of one trace write together.
+local moneys = {}
+
+local function money_of(trace)
+  if not moneys[trace] then
+    local found = call('HMGET', key('trace', trace), 'spent', 'cap', 'reserved')
+    moneys[trace] = {spent = tonumber(found[1] or 0), cap = tonumber(found[2] or -1), reserved = tonumber(found[3] or 0)}
+  end
+  return moneys[trace]
+end
+
+-- `amount` more of one kind of a trace's and a task's money.
+local function book(task, kind, amount)
+  local money = money_of(task.trace)
+  money[kind] = money[kind] + amount
+  call('HINCRBY', key('trace', task.trace), kind, amount)
+  return call('HINCRBY', key('task', task.id), kind, amount)
+end
+
 local function ledger(trace)
-  local money = call('HMGET', key('trace', trace), 'spent', 'cap')
-  return {1, tonumber(money[1] or 0), tonumber(money[2] or -1)}
+  local money = money_of(trace)
+  return {1, money.spent, money.cap, money.reserved}
+end
+
+-- A task that would go back in line, but has been cancelled or is over its deadline, ends instead.
+local function ends_instead(task)
+  moneys[task.trace] = nil  -- whatever leaves takes its reservations with it
+  if task.cancel then
+    finish_by_queue(task, 'cancelled', task.cancel)
+  elseif now >= task.expires then
+    finish_by_queue(task, 'expired', TOO_LATE)
+  else
+    return false
+  end
+  return true
 end
 
 local DO = {}
 
-function DO.emit(task, message, charge)
+function DO.emit(task, message, amounts)
   append(task.trace, message)
-  if charge > 0 then
-    call('HINCRBY', key('trace', task.trace), 'spent', charge)
-    call('HINCRBY', key('task', task.id), 'spent', charge)
+  if amounts ~= 0 then
+    local charge, released = amounts[1], amounts[2]
+    if charge > 0 then book(task, 'spent', charge) end
+    local reserved = released > 0 and tonumber(call('HGET', key('task', task.id), 'reserved') or 0) or 0
+    if reserved > 0 then book(task, 'reserved', -math.min(released, reserved)) end
   end
   return ledger(task.trace)
 end
 
-function DO.checkpoint(task, blob)
+function DO.reserve(task, _, amount)
+  local money = money_of(task.trace)
+  if money.cap >= 0 and money.spent + money.reserved + amount > money.cap then return {1} end
+  book(task, 'reserved', amount)
+  return ledger(task.trace)
+end
+
+function DO.checkpoint(task, blob, heard)
   call('HSET', key('task', task.id), 'checkpoint', blob)
+  call('HSET', key('session', session_of(task)), 'checkpoint', blob, 'holder', task.id, 'tenant', tenant_of(task.flow))
+  if heard > 0 then call('LTRIM', key('inbox', session_of(task)), heard, -1) end
   return {1}
+end
+
+function DO.inbox(task)
+  return {1, unpack(call('LRANGE', key('inbox', session_of(task)), 0, 999))}
+end
+
+local function missing(task, wait)
+  local names = {}
+  for _, child in ipairs(wait.children) do
+    if call('SISMEMBER', key('children', task.id), child) == 1 then names[#names + 1] = child end
+  end
+  local children = #names
+  for _, ask in ipairs(wait.asks) do
+    if call('HEXISTS', key('answers', task.id), ask) == 0 then names[#names + 1] = 'ask:' .. ask end
+  end
+  return names, 'waits for ' .. children .. ' children, ' .. (#names - children) .. ' asks'
+end
+
+function DO.park(task, _, wait)
+  local names, reason = missing(task, wait)
+  if #names == 0 then return {1, 0} end
+  if ends_instead(task) then return {1, 1} end
+  leave_flight(task)
+  call('HSET', key('task', task.id), 'state', 'waiting', 'worker', '')
+  call_many('SADD', key('awaits', task.id), names)
+  if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
+  tell(task, 'waiting', reason, '')
+  return {1, 1}
+end
+
+-- Queued again once for what came in: a handler that listens to nobody must come to its end.
+local function has_mail(task)
+  if task.mail ~= 'new' or task.cancel or now >= task.expires then return false end
+  call('HSET', key('task', task.id), 'mail', 'told')
+  return call('EXISTS', key('inbox', session_of(task))) == 1
 end
 
 function DO.finish(task, message, status)
+  moneys[task.trace] = nil
+  if status == 'completed' and has_mail(task) then
+    requeue(task, 'a prompt came in')
+    return {1, 0}
+  end
   stop_children(task)
   close(task, status, message, task.worker)
-  return {1}
+  return {1, 1}
+end
+
+function DO.bury(task, message, letter)
+  moneys[task.trace] = nil
+  bury(task, letter[1], letter[2])
+  stop_children(task)
+  close(task, 'error', message, task.worker)
+  return {1, 1}
 end
 
 function DO.give_back(task)
-  if task.cancel then
-    finish_by_queue(task, 'cancelled', task.cancel)
-  else
-    requeue(task, 'its worker gave it back')
-  end
+  if not ends_instead(task) then requeue(task, 'its worker gave it back') end
   return {1}
 end
 
--- The answer to a finish may be lost on its way: the same one again is no other's.
+function DO.retry(task, reason, delay_ms)
+  if ends_instead(task) then return {1} end
+  count('retries')
+  leave_flight(task)
+  call('HSET', key('task', task.id), 'state', 'pending', 'worker', '')
+  call('HINCRBY', key('task', task.id), 'retries', 1)
+  call('ZADD', cell('timers'), now + delay_ms, task.id)
+  tell(task, 'pending', reason, '')
+  return {1}
+end
+
+-- A finish may come again, from a worker that could not know of the first one: it is no other's.
 local function repeated(kind, id, attempt, worker)
-  if kind ~= 'finish' then return false end
+  if kind ~= 'finish' and kind ~= 'bury' then return false end
   local last = call('HMGET', key('task', id), 'attempt', 'ended_by')
   return last[2] == worker and tonumber(last[1]) == attempt
 end
 
 -- One flat list, because a table for each operation costs more than what is in it.
-local outcomes, ops = {}, A.operations
-for at = 1, #ops, 6 do
-  local kind, id, attempt, worker = ops[at], ops[at + 1], ops[at + 2], ops[at + 3]
-  local task, outcome = held(kind, id, attempt, worker), {1}
-  if task then
-    outcome = DO[kind](task, ops[at + 4], ops[at + 5])
-  elseif not repeated(kind, id, attempt, worker) then
-    count('fenced_writes')
-    outcome = {0}
+local function write_all(ops)
+  local outcomes = {}
+  for at = 1, #ops, 6 do
+    local kind, id, attempt, worker = ops[at], ops[at + 1], ops[at + 2], ops[at + 3]
+    local task, outcome = held(kind, id, attempt, worker), {1, 1}
+    if task then
+      local done, answer = pcall(DO[kind], task, ops[at + 4], ops[at + 5])
+      outcome = done and answer or {-1, type(answer) == 'table' and answer.err or tostring(answer)}
+    elseif not repeated(kind, id, attempt, worker) then
+      count('fenced_writes')
+      outcome = {0}
+    end
+    outcomes[#outcomes + 1] = outcome
   end
-  outcomes[#outcomes + 1] = outcome
+  return outcomes
 end
-return outcomes
+
+return recall() or remember(write_all(A.operations))

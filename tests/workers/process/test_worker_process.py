@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress, TaskRequest
 from sandbox.driver import DockerDriver
-from transport.base import Transport
 from transport.embedded import Server
-from transport.keyring import load_or_create
-from transport.redis import connect_redis
 from workers.owners import dead_owners, owned
 from workers.service import sweep
 from workers.settings import WorkerSettings
 
-
-def fleet_of(tmp_path: Path) -> str:
-    """A fleet for each test, on the one server."""
-    return f"f{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:12]}"
+Environment = Callable[..., dict[str, str]]
 
 
-def environment(tmp_path: Path, **settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "DOCKER_"))}
-    return {**kept, "MUSTER_STATE_DIR": str(tmp_path / "state"), "MUSTER_FLEET": fleet_of(tmp_path), **settings}
-
-
-def run_worker(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def run_worker(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "workers.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(tmp_path, **settings))
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
 
 
 # What is wrong → what the worker says of it. `FILE` stands for the user's file with the text that follows.
@@ -77,7 +60,7 @@ json.dump(answers, sys.stdout)
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+def answers(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -> dict[str, tuple[str, int]]:
     """For each case what the worker wrote to stderr, and its exit code."""
     folder = tmp_path_factory.mktemp("surroundings")
     cases: dict[str, tuple[list[str], dict[str, str]]] = {}
@@ -105,10 +88,10 @@ def test_bad_surroundings_are_one_sentence_with_a_hint_and_an_exit_code(answers,
 
 
 @pytest.mark.redis
-def test_a_docker_that_is_not_there_is_told(tmp_path, redis_server: Server):
+def test_a_docker_that_is_not_there_is_told(environment, tmp_path, redis_server: Server):
     settings = {"MUSTER_REDIS_URL": redis_server.url, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
-    ended = run_worker(tmp_path, "build", **settings)
+    ended = run_worker("build", env=environment(tmp_path, **settings))
 
     assert ended.returncode == 6
     assert "Docker" in ended.stderr and "hint:" in ended.stderr
@@ -116,10 +99,10 @@ def test_a_docker_that_is_not_there_is_told(tmp_path, redis_server: Server):
 
 @pytest.mark.redis
 @pytest.mark.docker
-def test_an_image_that_is_missing_is_told(tmp_path, redis_server: Server):
+def test_an_image_that_is_missing_is_told(environment, tmp_path, redis_server: Server):
     settings = {"MUSTER_REDIS_URL": redis_server.url, "MUSTER_IMAGE": "muster-sandbox:never-built"}
 
-    ended = run_worker(tmp_path, "build", **settings)
+    ended = run_worker("build", env=environment(tmp_path, **settings))
 
     assert ended.returncode == 6
     assert "never-built" in ended.stderr and "muster sandbox build" in ended.stderr
@@ -136,46 +119,11 @@ def test_help_imports_neither_the_engines_client_nor_the_models(tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-@pytest.fixture
-async def fleet(tmp_path: Path, redis_server: Server) -> AsyncIterator[Transport]:
-    keys = load_or_create(tmp_path / "state" / "keyring.json")
-    transport = await connect_redis(redis_server.url, keyring=keys, fleet=fleet_of(tmp_path))
-    yield transport
-    await transport.close()
-
-
-async def start_worker(tmp_path: Path, redis_server: Server, image: str) -> asyncio.subprocess.Process:
-    settings = {"MUSTER_REDIS_URL": redis_server.url, "MUSTER_IMAGE": image}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.cli", "build", env=environment(tmp_path, **settings), stderr=subprocess.PIPE
-    )
-
-
-async def submit_sleeper(transport: Transport) -> TaskRequest:
-    """A task whose command has begun when this returns."""
-    request = TaskRequest(
-        task_id=new_task_id(), trace_id=new_trace_id(), sender="test", recipient="build", agent="recipe",
-        input=TaskInput(params={"commands": ["sleep 600"]}), auth_scope=("bash:sleep *",), deadline_ms=600_000,
-        created_at_ms=time.time_ns() // 1_000_000,
-    )  # fmt: skip
-    await transport.submit([request])
-    async with asyncio.timeout(60):
-        async for entry in transport.follow(request.trace_id):
-            if isinstance(entry.message, TaskProgress) and any(e.kind == "tool_call" for e in entry.message.events):
-                return request
-    raise AssertionError("the task never began")
-
-
-def containers_of_task(task_id: str) -> list[str]:
-    command = ["docker", "ps", "-aq", "--filter", f"label=muster.task={task_id}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-
-
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_what_a_killed_worker_leaves_is_reaped_by_the_next(tmp_path, redis_server, fleet, image):
-    worker = await start_worker(tmp_path, redis_server, image)
-    request = await submit_sleeper(fleet)
+async def test_what_a_killed_worker_leaves_is_reaped_by_the_next(start_worker, tmp_path, fleet, containers_of_task):
+    worker = await start_worker(MUSTER_DRAIN_GRACE_S="0")
+    request = await fleet.submit_command("sleep 600")
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     assert len(containers_of_task(request.task_id)) == 1
@@ -187,15 +135,15 @@ async def test_what_a_killed_worker_leaves_is_reaped_by_the_next(tmp_path, redis
     assert len(gone) == 1
     assert containers_of_task(request.task_id) == []
     assert list((settings.state_dir / "sandboxes").iterdir()) == []
-    await fleet.cancel(request.task_id, by="test", reason="done")
+    await fleet.transport.cancel(request.task_id, by="test", reason="done")
 
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_a_terminated_worker_gives_its_task_back_and_leaves_nothing(tmp_path, redis_server, fleet, image):
-    worker = await start_worker(tmp_path, redis_server, image)
-    request = await submit_sleeper(fleet)
-    [card] = await fleet.workers()
+async def test_a_terminated_worker_gives_its_task_back_and_leaves_nothing(start_worker, fleet, containers_of_task):
+    worker = await start_worker(MUSTER_DRAIN_GRACE_S="0")
+    request = await fleet.submit_command("sleep 600")
+    [card] = await fleet.transport.workers()
     with urllib.request.urlopen(f"http://127.0.0.1:{card.metrics_port}/metrics") as page:
         shown = page.read().decode()
     worker.send_signal(signal.SIGTERM)
@@ -205,10 +153,10 @@ async def test_a_terminated_worker_gives_its_task_back_and_leaves_nothing(tmp_pa
     assert card.pid == worker.pid and "explore" in {agent.name for agent in card.agents}
     assert worker.returncode == 0, stderr.decode()
     assert all(json.loads(line)["level"] in ("info", "warning") for line in stderr.decode().splitlines())
-    record = await fleet.record(request.task_id)
+    record = await fleet.transport.record(request.task_id)
     assert (record.state, record.lost_leases) == (State.PENDING, 0)
     assert containers_of_task(request.task_id) == []
-    await fleet.cancel(request.task_id, by="test", reason="done")
+    await fleet.transport.cancel(request.task_id, by="test", reason="done")
 
 
 def test_an_owner_is_dead_when_its_lock_is_free(tmp_path: Path):

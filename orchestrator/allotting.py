@@ -1,0 +1,28 @@
+"""What a tenant can be given."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter, ValidationError
+
+from envelope.messages import Name
+from transport.base import Allotment
+
+from .errors import BadInput
+
+# At a weight of a million a start would cost a flow no virtual time at all: it would be served for ever.
+WEIGHTS = (0.001, 1000)
+
+
+def checked_allotment(tenant: str, allotment: Allotment) -> tuple[str, Allotment]:
+    """The same, or `BadInput`: a weight is divided by, and a name is part of the keys of its flows."""
+    try:
+        TypeAdapter[str](Name).validate_python(tenant)
+    except ValidationError as e:
+        raise BadInput(f"{tenant!r} is no tenant's name", hint="up to 100 of: letters, digits and . _ / -") from e
+    least, most = WEIGHTS
+    if not least <= allotment.weight <= most:
+        hint = f"1 is everybody's, 2 is twice as much; from {least} to {most}"
+        raise BadInput(f"a weight of {allotment.weight} is no share", hint=hint)
+    if allotment.max_running is not None and allotment.max_running < 0:
+        raise BadInput("fewer than no tasks cannot run", hint="0 starts none, None is no cap")
+    return tenant, allotment

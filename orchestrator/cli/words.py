@@ -1,0 +1,57 @@
+"""What the queue says in its own words, as people read it. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, tzinfo
+
+from envelope.lifecycle import State
+
+from .console import plain
+
+# Of `life.lua` and `write.lua`: both counts are always there.
+_WAITS = re.compile(r"waits for (\d+) children, (\d+) asks")
+_PLURALS = {"child": "children", "retry": "retries"}
+
+
+def counted(count: int, noun: str) -> str:
+    """
+    >>> counted(1, "child"), counted(2, "child"), counted(0, "lost lease")
+    ('1 child', '2 children', '0 lost leases')
+    """
+    return f"{count} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
+def reason_text(reason: str) -> str:
+    """
+    >>> reason_text("waits for 1 children, 0 asks"), reason_text("its worker was lost")
+    ('waits for 1 child', 'its worker was lost')
+    """
+    waits = _WAITS.fullmatch(reason)
+    if waits is None:
+        return plain(reason)
+    counts = [counted(int(count), noun) for count, noun in zip(waits.groups(), ("child", "answer"), strict=True)]
+    return "waits for " + " and ".join(count for count in counts if not count.startswith("0 "))
+
+
+def state_text(state: State, reason: str, worker: str = "") -> str:
+    """
+    >>> state_text(State.PENDING, "its worker was lost"), state_text(State.RUNNING, "", "w1")
+    ('pending again: its worker was lost', 'running on w1')
+    """
+    if state is State.WAITING and reason:
+        return reason_text(reason)
+    again = " again" if state is State.PENDING and reason else ""
+    where = f" on {plain(worker)}" if worker else ""
+    return f"{state}{again}{where}{f': {reason_text(reason)}' if reason else ''}"
+
+
+def clock(at_ms: int, *, zone: tzinfo | None = None, day: bool = False) -> str:
+    """A moment by this machine's clock on the wall, or another zone's.
+
+    >>> from datetime import UTC
+    >>> clock(0, zone=UTC), clock(0, zone=UTC, day=True)
+    ('00:00:00', '1970-01-01 00:00:00')
+    """
+    moment = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")

@@ -1,0 +1,57 @@
+"""Which session a word to a task is for, and a task that goes on with one that has ended."""
+
+from __future__ import annotations
+
+import time
+
+from envelope.ids import new_task_id, new_trace_id
+from envelope.messages import TaskInput, TaskRequest
+from transport.base import Transport
+
+from .errors import BadInput
+from .submit import DRIVERS, RECIPE, RUN, VERIFY, GoalParams, params_of
+
+MAX_CHILDREN = 1000  # of a goal: its agent is among the first
+
+
+async def listener(transport: Transport, task_id: str) -> TaskRequest:
+    """The request of the task that a word to this one is for: itself, or the agent of a goal.
+
+    `BadInput` for what has no session: batches and recipes.
+    """
+    request = await transport.request(task_id)
+    if request.recipient == DRIVERS and request.agent == RUN:
+        request = await _agent_of(transport, request)
+    if request.recipient == DRIVERS or request.agent in (RECIPE, VERIFY):
+        raise BadInput(f"the task {task_id} is a {request.agent}, and no agent that can be talked to")
+    return request
+
+
+def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
+    """A task of its own in the session of an ended one, with the same grants and limits."""
+    new = {
+        "task_id": new_task_id(),
+        "trace_id": new_trace_id(near=request.trace_id),
+        "parent_task_id": None,
+        "sender": "api",
+        "input": TaskInput(prompt=prompt),
+        "resume_token": session_of(request),
+        "idempotency_key": "",
+        "batch_id": "",
+        "retry_of": None,
+        "created_at_ms": time.time_ns() // 1_000_000,
+    }
+    return request.model_copy(update=new)
+
+
+def session_of(request: TaskRequest) -> str:
+    """A session is named after the task that opened it."""
+    return request.resume_token or request.task_id
+
+
+async def _agent_of(transport: Transport, goal: TaskRequest) -> TaskRequest:
+    agent = params_of(GoalParams, goal).agent
+    for task in await transport.tasks(trace_id=goal.trace_id, limit=MAX_CHILDREN):
+        if task.parent_task_id == goal.task_id and task.agent == agent:
+            return await transport.request(task.task_id)
+    raise BadInput(f"the goal {goal.task_id} has started no agent yet", hint="try again in a moment")

@@ -1,0 +1,117 @@
+"""R12 and R13: a deadline and a cancellation reach a whole tree, in time, on the server's clock alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from lab.checks import violations
+from lab.clock import NOTICED_AFTER_S, Clock, faked_clock, missing
+from lab.figures import report
+from lab.fleet import LIMITS, Fleet, MakeFleet
+from lab.job import Habit, Job, request
+from lab.processes import Nursery
+from lab.processes import nursery as open_nursery
+from lab.reader import read_history
+from lab.waiting import results, running
+
+from envelope.lifecycle import State
+from transport.base import Transport
+
+pytestmark = [pytest.mark.chaos, pytest.mark.redis]
+
+DEADLINE_MS = 6_000
+OVERDUE_AIM_MS = 5_000
+FOREVER_MS = 60_000
+TEN_MINUTES_S = 600
+
+CHILDREN = 200
+STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
+CANCEL_AIM_MS = 10_000
+
+
+def tree(leaf: Job, depth: int) -> Job:
+    """Each task has two children and works longer than any deadline here."""
+    if depth == 1:
+        return leaf
+    return Job(turns_ms=(FOREVER_MS,), children=(tree(leaf, depth - 1).plain(),) * 2)
+
+
+LEAVES = {
+    "that listen": Job(turns_ms=(FOREVER_MS,)),
+    "that do not listen": Job(habit=Habit.STUBBORN, hold_ms=DEADLINE_MS + 9_000),
+}
+
+
+@pytest.fixture
+def clock(folder: Path) -> Clock:
+    if reason := missing():
+        (pytest.fail if STRICT else pytest.skip)(reason)
+    return Clock(folder / "clock")
+
+
+@pytest_asyncio.fixture
+async def timeless(folder: Path, clock: Clock) -> AsyncIterator[Nursery]:
+    """Programs whose wall clock a test may set."""
+    async with open_nursery(folder / "timeless.log", env=faked_clock(clock)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+async def test_a_tree_ends_with_its_deadline_whatever_its_workers_clocks_say(
+    leaves: str, fleet: Fleet, transport: Transport, nursery: Nursery, timeless: Nursery, clock: Clock
+) -> None:
+    """Three levels; one worker's clock jumps ten minutes ahead, and then twenty back, while they run."""
+    await nursery.start("worker", "right", fleet, slots=4)
+    skewed = await timeless.start("worker", "skewed", fleet, slots=4)
+    await skewed.is_ready()
+    root = request(tree(LEAVES[leaves], 3), deadline_ms=DEADLINE_MS)
+    await transport.submit([root])
+    await running(transport, root.trace_id, 7)
+    clock.jump(TEN_MINUTES_S)
+    await asyncio.sleep(1.5 * NOTICED_AFTER_S)
+    clock.jump(-TEN_MINUTES_S)
+
+    tasks = await transport.tasks(trace_id=root.trace_id)
+    ended = await results(transport, [task.task_id for task in tasks])
+
+    records = await transport.tasks(trace_id=root.trace_id)
+    overdue_ms = {task.task_id: (task.finished_at_ms or 0) - task.expires_at_ms for task in records}
+    report("R12", leaves=leaves, tasks=len(records), overdue_max_ms=max(overdue_ms.values()))
+    assert {result.status for result in ended.values()} <= {State.EXPIRED, State.CANCELLED}
+    assert {record.worker for record in records} == {"right", "skewed"}
+    assert max(overdue_ms.values()) <= OVERDUE_AIM_MS
+    assert min(overdue_ms[task_id] for task_id, result in ended.items() if result.status is State.EXPIRED) >= 0
+    assert violations(await read_history(fleet)) == []
+
+
+async def test_cancelling_the_root_of_many_running_children_ends_them_all(
+    make_fleet: MakeFleet, nursery: Nursery
+) -> None:
+    fleet = make_fleet(replace(LIMITS, children_per_trace=CHILDREN))
+    transport = await fleet.connect()
+    for number in range(4):
+        await nursery.start("worker", f"w{number}", fleet, slots=CHILDREN // 4 + 1)
+    child = Job(turns_ms=(FOREVER_MS,)).plain()
+    root = request(Job(turns_ms=(FOREVER_MS,), children=(child,) * CHILDREN))
+    await transport.submit([root])
+    await running(transport, root.trace_id, CHILDREN + 1)
+
+    cancelled_at_ms = await transport.now_ms()
+    alive = await transport.cancel(root.task_id, by="test", reason="enough")
+    records = await transport.tasks(trace_id=root.trace_id, limit=CHILDREN + 1)
+    ended = await results(transport, [record.task_id for record in records])
+
+    records = await transport.tasks(trace_id=root.trace_id, limit=CHILDREN + 1)
+    last_ms = max(record.finished_at_ms or 0 for record in records) - cancelled_at_ms
+    report("R13", children=CHILDREN, told=alive, last_ended_after_ms=last_ms)
+    await transport.close()
+    assert alive == len(ended) == CHILDREN + 1
+    assert {result.status for result in ended.values()} == {State.CANCELLED}
+    assert last_ms <= CANCEL_AIM_MS
+    assert violations(await read_history(fleet)) == []

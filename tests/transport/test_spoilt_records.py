@@ -1,0 +1,84 @@
+"""Whoever holds a worker's credentials can write into its fleet's keys. What is spoilt stops nobody else."""
+
+from __future__ import annotations
+
+import pytest
+import redis.asyncio
+
+from envelope.agents import WorkerCard
+from envelope.errors import ErrorCode, MusterError
+from transport.errors import TransportError
+from transport.keys import CellKeys
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+async def raw(redis_server):
+    async with redis.asyncio.Redis(unix_socket_path=redis_server.url.removeprefix("unix://")) as client:
+        yield client
+
+
+def key(fleet, *parts: str) -> str:
+    return CellKeys(fleet.name).name(*parts)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("checkpoint", b"\xff"), ("accepted", b"x"), ("lost", b"x"), ("expires", b"x"), ("attempt", b"x"), ("flow", None)],
+)
+async def test_a_record_that_cannot_be_read_stops_no_other(redis_fleet, raw, field, value):
+    spoilt, good = await redis_fleet.submit(), await redis_fleet.submit()
+    if value is None:
+        await raw.hdel(key(redis_fleet, "task", spoilt.task_id), field)
+    else:
+        await raw.hset(key(redis_fleet, "task", spoilt.task_id), field, value)
+
+    claims = await redis_fleet.transport.claim("explore", "w", slots=5, wait_s=2)
+
+    assert [claim.lease.task_id for claim in claims] == [good.task_id]
+    await redis_fleet.finish(claims[0])
+    assert await redis_fleet.transport.reap() >= 0
+
+
+async def test_a_record_that_was_spoilt_before_its_start_is_a_dead_letter(redis_fleet, raw):
+    spoilt = await redis_fleet.submit()
+    await raw.hset(key(redis_fleet, "task", spoilt.task_id), "checkpoint", b"\xff")
+
+    assert await redis_fleet.transport.claim("explore", "w", slots=1, wait_s=0) == []
+
+    (letter,) = await redis_fleet.transport.dead_letters()
+    assert (letter.task_id, letter.code) == (spoilt.task_id, ErrorCode.BAD_INPUT)
+
+
+async def test_one_spoilt_card_letter_or_result_hides_no_other(redis_fleet, raw):
+    transport = redis_fleet.transport
+    card = WorkerCard(worker="w1", pool="explore", slots=1, agents=())
+    await transport.announce(card, ttl_s=60)
+    await raw.hset(key(redis_fleet, "cards"), "w0", "{junk")
+    await raw.zadd(key(redis_fleet, "workers"), {"w0": 2**52})
+    assert await transport.workers() == [card]
+
+    await raw.xadd(key(redis_fleet, "dead"), {"task": "x"})
+    assert await transport.dead_letters() == []
+
+    one, other = await redis_fleet.submit(), await redis_fleet.submit()
+    for claim in await transport.claim("explore", "w", slots=2, wait_s=5):
+        await redis_fleet.finish(claim)
+    await raw.hset(key(redis_fleet, "task", one.task_id), "result", b"junk")
+    results = {result.task_id: result async for result in transport.results([one.task_id, other.task_id])}
+    assert results[one.task_id].errors[0].code is ErrorCode.INTERNAL
+    assert results[other.task_id].errors == ()
+
+
+async def test_a_closed_transport_refuses(make_redis_fleet):
+    fleet = await make_redis_fleet()
+    request = await fleet.submit()
+    follower = fleet.transport.follow(request.trace_id)
+    await anext(follower)
+    await fleet.transport.close()
+
+    with pytest.raises(TransportError, match="closed"):
+        await fleet.transport.record(request.task_id)
+    with pytest.raises(MusterError):
+        await anext(follower)

@@ -1,0 +1,48 @@
+"""Workers that are killed while their tasks wait for others, or have just gone on."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from envelope.lifecycle import State
+from envelope.messages import TaskInput
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+STALLS_AFTER_THE_SUBAGENT = """
+rules:
+  - {when: {prompt_contains: look, turn: 1}, reply: {tool_calls: [{name: bash, arguments: {command: sleep 4}}]}}
+  - {when: {prompt_contains: look}, reply: {text: I looked.}}
+  - when: {prompt_contains: lead, turn: 1}
+    reply: {tool_calls: [{name: task, arguments: {description: x, prompt: look, subagent_type: explore}}]}
+  - when: {prompt_contains: lead}
+    times: 1
+    reply: {text: "A reply of many words, so that some of them are seen before the worker dies, and some are not."}
+    fault: {after_bytes: 800, stall_s: 600}
+  - {when: {prompt_contains: lead}, reply: {text: "Done: ${result.0}"}}
+"""
+
+
+async def test_a_worker_that_dies_as_its_task_goes_on_costs_one_turn(start_worker, fleet, serve):
+    server = await serve(STALLS_AFTER_THE_SUBAGENT)
+    settings = {
+        "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": server.base_url, "MUSTER_MODEL_API_KEY": "unused",
+        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2",
+    }  # fmt: skip
+    await start_worker("explore", **settings)
+    first = await start_worker("build", **settings)
+    request = await fleet.submit(agent="build", auth_scope=("bash:**", "task:**"), input=TaskInput(prompt="lead"))
+    await fleet.until(request, "state", state=State.WAITING)
+    await fleet.until(request, "text")  # of the second turn: the first had none
+    first.send_signal(signal.SIGKILL)
+    await first.wait()
+    await start_worker("build", **settings)
+
+    result = await fleet.ended(request.task_id)
+
+    assert "Done:" in result.output.text and "I looked." in result.output.text
+    assert (result.attempt, result.metrics.turns) == (3, 2)
+    assert (await fleet.transport.record(request.task_id)).lost_leases == 1
+    assert server.log.requests == 2 + 1 + 2  # the explorer's turns, the caller's first, and its second twice

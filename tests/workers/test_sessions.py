@@ -1,0 +1,152 @@
+"""Sessions outlive their tasks: gone on with by another, spoken to while they run."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.ids import new_task_id
+from envelope.lifecycle import State
+from envelope.messages import TaskInput, TaskProgress
+from transport.errors import Busy
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+PRICES = {"openai/scripted": {"input": 1, "output": 1}}
+MODEL = {"model": "openai/scripted", "model_api_key": "unused-key", "prices": PRICES}
+SCOPE = ("read:**", "edit:**", "bash:**", "task:**")
+
+
+@pytest.fixture
+def start_agents(start_hands, serve):
+    async def start(script: str):
+        return await start_hands(**MODEL, model_base_url=(await serve(script)).base_url)
+
+    return start
+
+
+def ask(hands, prompt: str, **fields):
+    told = {"agent": "build", "auth_scope": SCOPE, "input": TaskInput(prompt=prompt)}
+    return hands.request(**{**told, **fields})
+
+
+def tells(kind: str):
+    def seen(progress: TaskProgress) -> bool:
+        return any(event.kind == kind for event in progress.events)
+
+    return seen
+
+
+async def test_a_session_keeps_the_name_of_the_task_that_opened_it(start_agents):
+    hands = await start_agents('rules: [{reply: {text: "hm"}}]')
+    first = await hands.result(opening := ask(hands, "first"))
+
+    second = await hands.result(ask(hands, "second", resume_token=first.resume_token))
+
+    assert first.resume_token == second.resume_token == opening.task_id
+
+
+LISTENS = """
+rules:
+  - {when: {user_contains: and say hello}, reply: {text: "hello; ${result.0}"}}
+  - {when: {turn: 1}, reply: {tool_calls: [{name: bash, arguments: {command: sleep 1; echo slept}}]}}
+  - {when: {turn: 2}, reply: {text: I did not hear a thing.}}
+"""
+
+
+async def test_a_word_to_a_running_session_is_heard_before_its_next_turn(start_agents):
+    hands = await start_agents(LISTENS)
+    request = ask(hands, "sleep")
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, tells("tool_call"))
+
+    handle = await hands.transport.prompt(request.task_id, "and say hello", by="test")
+
+    assert handle.task_id == request.task_id
+    assert (await hands.ended(request.task_id)).output.text == "hello; slept"
+
+
+async def test_a_word_that_comes_during_the_last_turn_is_answered_too(start_agents):
+    hands = await start_agents(
+        """
+rules:
+  - {when: {user_contains: and say hello}, reply: {text: hello}}
+  - when: {turn: 1}
+    reply: {text: "A reply of many words, so that some of them are seen before the stall, and some after it."}
+    fault: {after_bytes: 800, stall_s: 1}
+"""
+    )
+    request = ask(hands, "talk")
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, tells("text"))
+
+    await hands.transport.prompt(request.task_id, "and say hello", by="test")
+
+    result = await hands.ended(request.task_id)
+    assert (result.output.text, result.metrics.turns) == ("hello", 2)
+
+
+async def test_a_session_that_runs_is_not_gone_on_with(start_agents):
+    hands = await start_agents(LISTENS)
+    request = ask(hands, "sleep")
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, tells("tool_call"))
+
+    with pytest.raises(Busy, match=f"under way in task {request.task_id}"):
+        await hands.transport.submit([ask(hands, "again", resume_token=request.task_id)])
+    assert (await hands.ended(request.task_id)).status is State.COMPLETED
+
+
+ASKS_AGAIN = r"""
+rules:
+  - {when: {user_contains: what was it}, reply: {text: "It was ${result.0}"}}
+  - {when: {prompt_contains: remember, turn: 1}, reply: {tool_calls: [{name: bash, arguments: {command: echo blue}}]}}
+  - {when: {prompt_contains: remember}, reply: {text: I do.}}
+  - when: {prompt_contains: lead, turn: 1}
+    reply: {tool_calls: [{name: task, arguments: {description: x, prompt: remember, subagent_type: explore}}]}
+  - when: {prompt_contains: lead, turn: 2}
+    capture: {id: {pattern: 'id="([^"]+)"', line: '\1'}}
+    reply:
+      tool_calls:
+        - name: task
+          arguments: {description: x, prompt: what was it, subagent_type: explore, task_id: "${id}"}
+  - {when: {prompt_contains: lead}, reply: {text: "${result.1}"}}
+"""
+
+
+async def test_a_caller_goes_on_with_a_subagent(start_agents):
+    hands = await start_agents(ASKS_AGAIN)
+
+    result = await hands.result(ask(hands, "lead"))
+
+    assert "It was blue" in result.output.text
+
+
+CALLS = """
+rules:
+  - {when: {prompt_contains: remember}, reply: {text: I do.}}
+  - when: {prompt_contains: lead, turn: 1}
+    reply: {tool_calls: [{name: task, arguments: {description: x, prompt: remember, subagent_type: explore}}]}
+  - when: {prompt_contains: lead, turn: 2}
+    capture: {id: {pattern: 'id="([^"]+)"', line: '\\1'}}
+    reply:
+      tool_calls:
+        - name: task
+          arguments: {description: x, prompt: remember this, subagent_type: explore, task_id: "${id}"}
+        - name: task
+          arguments: {description: x, prompt: remember that, subagent_type: explore, task_id: "${id}"}
+        - name: task
+          arguments: {description: x, prompt: remember, subagent_type: explore, task_id: FOREIGN}
+  - {when: {prompt_contains: lead}, reply: {text: "${result.1} | ${result.2} | ${result.3}"}}
+"""
+
+
+async def test_a_session_has_one_runner_and_only_its_caller_goes_on_with_it(start_agents):
+    foreign = new_task_id()
+    hands = await start_agents(CALLS.replace("FOREIGN", foreign))
+    await hands.result(ask(hands, "remember", task_id=foreign, agent="explore", recipient="explore"))
+
+    result = await hands.result(ask(hands, "lead"))
+
+    this, that, others = result.output.text.split(" | ")
+    assert sorted(["is under way in task" in this, "is under way in task" in that]) == [False, True]
+    assert f"you have started no subagent with the id '{foreign}'" in others

@@ -1,0 +1,83 @@
+"""What a caller may pass, the same for every implementation: a value that no script could digest is its caller's alone.
+
+Scripts are not rolled back, and many tasks' writes share one: what is checked here can fail no neighbour's write.
+"""
+
+from __future__ import annotations
+
+import math
+
+from envelope.messages import MAX_DEADLINE_MS
+
+from .base import Allotment, Wait
+from .errors import Refused
+
+# A million dollars: far beyond any budget, far below what a double holds exactly.
+MAX_AMOUNT_MICROUSD = 10**12
+# A reason is one line in a record, in an event and in every descendant's result.
+MAX_REASON_CHARS = 1_000
+# A prompt or an answer that is longer belongs into a blob; an inbox is read whole.
+MAX_WORDS_CHARS = 100_000
+# Of a tenant's weight: beyond this one start would be no step in virtual time, or a step that nobody waits for.
+WEIGHTS = (0.001, 1_000.0)
+MAX_RUNNING = 1_000_000
+# What one script accepts, or puts on one waiting list, without holding the server for a second.
+MAX_REQUESTS = 10_000
+MAX_REQUESTS_BYTES = 64 * 1024 * 1024
+
+
+def amount(field: str, value: int) -> int:
+    if not _is_whole(value) or not 0 <= value <= MAX_AMOUNT_MICROUSD:
+        raise Refused(field, f"{value!r} is no amount from 0 to {MAX_AMOUNT_MICROUSD}")
+    return value
+
+
+def count(field: str, value: int) -> int:
+    if not _is_whole(value) or not 0 <= value <= MAX_RUNNING:
+        raise Refused(field, f"{value!r} is no number from 0 to {MAX_RUNNING}")
+    return value
+
+
+def delay(field: str, value_ms: int) -> int:
+    if not _is_whole(value_ms) or not 0 <= value_ms <= MAX_DEADLINE_MS:
+        raise Refused(field, f"{value_ms!r} is no time from 0 to {MAX_DEADLINE_MS} ms")
+    return value_ms
+
+
+def reason(text: str) -> str:
+    """Cut where it is too long: why a task ends must not keep it from ending."""
+    clean = text.encode(errors="replace").decode()
+    return clean if len(clean) <= MAX_REASON_CHARS else clean[: MAX_REASON_CHARS - 1] + "…"
+
+
+def words(field: str, text: str) -> str:
+    if len(text) > MAX_WORDS_CHARS:
+        raise Refused(field, f"{len(text)} characters are over the limit of {MAX_WORDS_CHARS}", hint="say it shorter")
+    return text.encode(errors="replace").decode()
+
+
+def blob(field: str, ref: str) -> str:
+    if not isinstance(ref, str) or not ref.isascii() or len(ref) > MAX_REASON_CHARS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Refused(field, "that is no name of a blob")
+    return ref
+
+
+def wait(value: Wait) -> Wait:
+    if len(value.children) + len(value.asks) > MAX_REQUESTS:
+        raise Refused("wait", f"nobody waits for more than {MAX_REQUESTS} things")
+    if value.until_ms is not None and not (_is_whole(value.until_ms) and 0 <= value.until_ms < 2**53):
+        raise Refused("until_ms", f"{value.until_ms!r} is no moment")
+    return Wait(value.children, frozenset(words("asks", ask) for ask in value.asks), value.until_ms)
+
+
+def allotment(value: Allotment) -> Allotment:
+    lowest, highest = WEIGHTS
+    if not math.isfinite(value.weight) or not lowest <= value.weight <= highest:
+        raise Refused("weight", f"{value.weight!r} is not between {lowest} and {highest}")
+    if value.max_running is not None:
+        count("max_running", value.max_running)
+    return value
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,57 @@
+"""Tasks that leave their worker without an end: given back, to be tried again, or waiting."""
+
+from __future__ import annotations
+
+from envelope.lifecycle import State
+
+from ..base import Answer, Wait
+from ..errors import NotFound
+from .ends import arrived, ends_instead
+from .fleet import Fleet
+from .tasks import Task
+
+
+def give_back(fleet: Fleet, task: Task) -> None:
+    if not ends_instead(fleet, task):
+        fleet.requeue(task, "its worker gave it back")
+
+
+def retry(fleet: Fleet, task: Task, delay_ms: int, reason: str) -> None:
+    if ends_instead(fleet, task):
+        return
+    task.retries += 1
+    fleet.counters["retries"] += 1
+    task.lease = None
+    fleet.move(task, State.PENDING, reason=reason)
+    task.due_at_ms = fleet.now() + delay_ms
+
+
+def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
+    children = {child for child in wait.children if child in task.children and fleet.tasks[child].live}
+    asks = wait.asks - task.answers.keys()
+    if not children and not asks:
+        return False
+    if ends_instead(fleet, task):
+        return True
+    task.lease = None
+    fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
+    task.waits_for, task.due_at_ms = children | asks, wait.until_ms
+    return True
+
+
+def come_due(fleet: Fleet, task: Task) -> None:
+    """The pause of a retry is over, or a wait took long enough."""
+    if task.state is State.WAITING:
+        fleet.requeue(task, "it waited long enough")
+    else:
+        task.due_at_ms = None
+        fleet.lines[task.pool].put(task.flow, task.id, head=True)
+
+
+def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
+    if ask_id not in task.answers:
+        if not task.live:
+            raise NotFound(f"the task {task.id} has ended", hint="its ask needs no answer any more")
+        task.answers[ask_id] = given
+        arrived(fleet, task, ask_id)
+    return task.answers[ask_id]

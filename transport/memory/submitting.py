@@ -1,0 +1,99 @@
+"""Tasks coming in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envelope.deadline import expires_at_ms
+from envelope.messages import TaskRequest
+
+from ..admission import refusal
+from ..base import Handle, Lease
+from .fleet import Fleet
+from .tasks import Task, Trace
+
+Signed = tuple[TaskRequest, bytes]
+
+
+def submit(fleet: Fleet, batch: Sequence[Signed], under: Lease | None) -> list[Handle]:
+    if under:
+        fleet.held(under)
+    _check(fleet, [request for request, _ in batch])
+    handles = [_first(fleet, request) or _accept(fleet, request, envelope) for request, envelope in batch]
+    fleet.changed()
+    return handles
+
+
+def _first(fleet: Fleet, request: TaskRequest) -> Handle | None:
+    """The task that stands for this request already, when there is one."""
+    if request.task_id in fleet.tasks:
+        return Handle(request.task_id, request.trace_id)
+    until, handle = fleet.once.get((request.tenant, request.idempotency_key), (0, None))
+    return handle if request.idempotency_key and until > fleet.now() else None
+
+
+def _check(fleet: Fleet, requests: Sequence[TaskRequest]) -> None:
+    """All of them, before any is accepted; what is known already was checked when it came first."""
+    coming: dict[str, TaskRequest] = {}
+    keys: set[tuple[str, str]] = set()
+    for request in requests:
+        key = (request.tenant, request.idempotency_key)
+        if request.task_id in coming or key in keys or _first(fleet, request):
+            continue
+        if abs(fleet.now() - request.created_at_ms) > fleet.limits.replay_window_ms:
+            raise refusal(request, "created", str(fleet.now()))
+        _check_parent(fleet, request, coming)
+        _check_session(fleet, request, coming)
+        coming[request.task_id] = request
+        if request.idempotency_key:
+            keys.add(key)
+
+
+def _check_parent(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskRequest]) -> None:
+    if request.parent_task_id and request.parent_task_id not in coming:
+        parent = fleet.tasks.get(request.parent_task_id)
+        if parent is None or not parent.live or parent.cancel_reason is not None:
+            raise refusal(request, "parent")
+
+
+def _check_session(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskRequest]) -> None:
+    """Of another tenant's session nobody learns that it is there."""
+    token = request.resume_token
+    if not token:
+        return
+    if taken := next((other.task_id for other in coming.values() if other.resume_token == token), None):
+        raise refusal(request, "busy", taken)
+    session = fleet.sessions.get(token)
+    if session is None or session.tenant != request.tenant:
+        raise refusal(request, "session")
+    if session.holder:
+        raise refusal(request, "busy", session.holder)
+    if session.checkpoint is None:
+        raise refusal(request, "session")
+
+
+def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
+    now = fleet.now()
+    parent = fleet.tasks.get(request.parent_task_id or "")
+    limit = parent.expires_at_ms if parent else None
+    task = Task(request, envelope, now, expires_at_ms(now, request.deadline_ms, parent_expires_at_ms=limit))
+    task.look_at_ms = task.expires_at_ms
+    fleet.tasks[task.id] = task
+    session = fleet.sessions[task.session_id]
+    session.holder, session.tenant = task.id, request.tenant
+    if parent:
+        parent.children.append(task.id)
+    if request.idempotency_key:
+        handle = Handle(task.id, task.trace_id, existing=True)
+        fleet.once[request.tenant, request.idempotency_key] = (now + fleet.limits.idempotency_ms, handle)
+    _join_trace(fleet, task)
+    fleet.lines[task.pool].put(task.flow, task.id)
+    return Handle(task.id, task.trace_id)
+
+
+def _join_trace(fleet: Fleet, task: Task) -> None:
+    if task.trace_id in fleet.traces:
+        fleet.traces[task.trace_id].tasks.append(task.id)
+    else:
+        fleet.traces[task.trace_id] = Trace(task.id, task.request.budget.max_cost_microusd, tasks=[task.id])
+        fleet.tell(task)  # a stream that begins with anything else was trimmed

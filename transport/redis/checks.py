@@ -1,0 +1,111 @@
+"""Is this a server to trust with work, and a fleet that this program understands? Asked when a process connects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from envelope.logs import get_logger
+
+from ..errors import Misconfigured, NotPermitted
+from ..keys import PROTOCOL
+from .cell import Cell
+from .cells import Cells
+
+MIN_VERSION = (6, 2)
+
+_log = get_logger("redis")
+
+
+async def check(cells: Cells) -> None:
+    """`Misconfigured` with what to do about it; what is only unwise is logged."""
+    clustered = cells.servers.named.kind == "cluster"
+    await cells.each(lambda cell: _check_server(cell, clustered=clustered))
+    await cells.each(lambda cell: _check_meta(cell, len(cells.all)))
+
+
+async def _check_server(cell: Cell, *, clustered: bool) -> None:
+    client = cell.client.hasty()
+    text = (await client.call("INFO")).decode()
+    info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    before_ms = time.time() * 1000
+    seconds, micros = await client.call("TIME")
+    ours_ms = (before_ms + time.time() * 1000) / 2
+    _refuse_unfit(info, clustered=clustered)
+    _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
+    if cell.keys.cell == 0:
+        _warn(info)
+
+
+def _refuse_unfit(info: Mapping[str, str], *, clustered: bool) -> None:
+    version, policy = info["redis_version"], info.get("maxmemory_policy", "noeviction")
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+        raise Misconfigured(f"the Redis server is {version}, older than 6.2", hint="upgrade the Redis server")
+    if policy != "noeviction":
+        raise Misconfigured(
+            f"the Redis server would drop tasks when its memory is full: its maxmemory-policy is {policy}",
+            hint="run: redis-cli config set maxmemory-policy noeviction",
+        )
+    if info.get("cluster_enabled") == "1" and not clustered:
+        raise Misconfigured("the Redis server is a node of a cluster", hint="write redis+cluster://HOST:PORT")
+    if info.get("role") == "slave":
+        raise Misconfigured(
+            "the Redis server is a replica, and takes no writes",
+            hint=f"write its master's address ({info.get('master_host')}), or redis+sentinel://HOST:PORT/SERVICE/0",
+        )
+
+
+def _refuse_clock(ahead_ms: float, window_ms: int) -> None:
+    """Half of the window is left for what happens between the making of a request and its arrival."""
+    if abs(ahead_ms) > window_ms / 2:
+        word = "ahead of" if ahead_ms > 0 else "behind"
+        raise Misconfigured(
+            f"the Redis server's clock is {abs(ahead_ms) / 1000:.0f} s {word} this machine's, and submissions that "
+            f"differ by {window_ms / 1000:.0f} s are refused",
+            hint="set both clocks (chrony, systemd-timesyncd)",
+        )
+
+
+def _warn(info: Mapping[str, str]) -> None:
+    if info.get("aof_enabled") == "0":
+        _log.warning(
+            "redis_may_forget",
+            why="it has no append-only file: what it accepted after its last snapshot is gone when it is killed",
+            hint="run: redis-cli config set appendonly yes",
+        )
+    # Redis tells of good replicas only where it waits for any.
+    if int(info.get("connected_slaves", 0)) and "min_slaves_good_slaves" not in info:
+        _log.warning(
+            "redis_failover_may_forget",
+            why="it acknowledges writes that no replica has: submitters send again what a failover has forgotten",
+            hint="run: redis-cli config set min-replicas-to-write 1",
+        )
+
+
+async def _check_meta(cell: Cell, count: int) -> None:
+    """The fleet's protocol and its number of cells, as whoever was here first has written them down."""
+    name = cell.keys.name("meta")
+    protocol, cells = await cell.client.call("HMGET", name, "protocol", "cells")
+    if int(protocol or 0) > PROTOCOL:
+        raise Misconfigured(
+            f"the fleet {cell.keys.fleet!r} speaks protocol {int(protocol)}, this program {PROTOCOL}",
+            hint="upgrade this program to the version of the fleet's others",
+        )
+    if cells is not None and int(cells) != count:
+        raise Misconfigured(
+            f"the fleet {cell.keys.fleet!r} has {int(cells)} cells, this program was told {count}",
+            hint=f"set MUSTER_CELLS={int(cells)}, as for the fleet's other programs",
+        )
+    if int(protocol or 0) < PROTOCOL:
+        await _write_meta(cell, name, count)
+
+
+async def _write_meta(cell: Cell, name: str, count: int) -> None:
+    try:
+        # of two that start together, the second finds the first one's number
+        written = await cell.client.call("HSETNX", name, "cells", count)
+        await cell.client.call("HSET", name, "protocol", PROTOCOL)
+    except NotPermitted:
+        return  # a role that only reads: the first one that may write does it
+    if not written:
+        await _check_meta(cell, count)

@@ -1,0 +1,71 @@
+"""What is asked of a fleet, put together from the answers of its cells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from envelope.messages import TaskResult
+
+from ..base import DeadLetter, PoolStats, TaskRecord
+from . import events, operators, records
+from .cells import Cells
+
+
+async def results(cells: Cells, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+    """In the order in which they come in from the cells, each of which tells its own in order."""
+    shares = await cells.of_tasks(task_ids)
+    streams = [events.results(cell, share) for cell, share in shares.items()]
+    if len(streams) == 1:
+        async for result in streams[0]:
+            yield result
+        return
+    coming = {asyncio.ensure_future(anext(stream, None)): stream for stream in streams}
+    try:
+        while coming:
+            done, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                stream = coming.pop(future)
+                if result := future.result():
+                    coming[asyncio.ensure_future(anext(stream, None))] = stream
+                    yield result
+    finally:
+        for future in coming:
+            future.cancel()
+
+
+async def tasks(cells: Cells, trace_id: str | None, limit: int) -> list[TaskRecord]:
+    """Latest roots are sorted by the clocks of their cells' servers."""
+    if trace_id is not None:
+        return await records.tasks(cells.of_trace(trace_id), trace_id, limit)
+    if len(cells.all) == 1:
+        return await records.tasks(cells.first, None, limit)
+    found = [record for share in await cells.each(lambda cell: records.tasks(cell, None, limit)) for record in share]
+    return sorted(found, key=lambda record: record.accepted_at_ms, reverse=True)[:limit]
+
+
+async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:
+    found = [letter for share in await cells.each(lambda cell: operators.dead_letters(cell, limit)) for letter in share]
+    # each cell's are in order already, and what happened in one millisecond stays so
+    return sorted(found, key=lambda letter: letter.at_ms, reverse=True)[:limit]
+
+
+async def stats(cells: Cells, pools: Sequence[str]) -> list[PoolStats]:
+    rows = await cells.each(lambda cell: records.stats(cell, pools))
+    return [
+        PoolStats(
+            pool,
+            sum(share.ready for share in shares),
+            sum(share.running for share in shares),
+            max(share.oldest_ready_age_s for share in shares),
+        )
+        for pool, shares in zip(pools, zip(*rows, strict=True), strict=True)
+    ]
+
+
+async def counters(cells: Cells) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for share in await cells.each(records.counters):
+        total.update(share)
+    return dict(total)

@@ -1,0 +1,256 @@
+-- Third part: the moves of a task's life, each for one that was loaded whole, or as far as its script says. The table
+-- of states is envelope/lifecycle.py; a script looks at the state before it moves a task.
+
+local ended = {}
+
+-- What the queue itself says when it ends a task; a test compares the codes with envelope/errors.py.
+local ENDINGS = {
+  cancelled = {status = 'cancelled', code = 'cancelled', retryable = true, turn = 'caller', hint = ''},
+  expired = {status = 'expired', code = 'deadline', retryable = true, turn = 'caller',
+             hint = 'give it a longer deadline, or look whether its pool has workers'},
+  poison = {status = 'error', code = 'poison', retryable = false, turn = 'operator',
+            hint = 'look into the logs of the workers that it took down'},
+}
+local TOO_LATE = 'the task did not end before its deadline'
+
+local function session_of(task) return task.session or task.id end
+
+-- Back in line, from running or from waiting: at the head of its flow, for it has waited before.
+local function requeue(task, reason)
+  if task.state == 'running' then leave_flight(task) end
+  call('HSET', key('task', task.id), 'state', 'pending', 'worker', '')
+  enqueue('LPUSH', task)
+  tell(task, 'pending', reason, '')
+  ring(task.pool)
+end
+
+local function resume(task, reason)
+  call('DEL', key('awaits', task.id))
+  call('ZREM', cell('timers'), task.id)
+  requeue(task, reason)
+end
+
+-- What a task waits for is a set of names; who takes the last one out wakes it.
+local function arrived(task_id, name)
+  if call('SREM', key('awaits', task_id), name) == 0 or call('EXISTS', key('awaits', task_id)) == 1 then return end
+  local task = load_task(task_id)
+  if task and task.state == 'waiting' then resume(task, 'what it waited for is there') end
+end
+
+-- Nothing is left in line but ids of tasks that have ended: a pool that nobody serves would keep them for ever.
+local function is_stale(flow)
+  for _, id in ipairs(call('LRANGE', flow, 0, -1)) do
+    if not ended[id] and call('HGET', key('task', id), 'state') == 'pending' then return false end
+  end
+  return true
+end
+
+local function sweep(line)
+  local flows, latest = call('ZRANGE', line, 0, -1, 'WITHSCORES'), 0
+  for at = 1, #flows, 2 do
+    if is_stale(flows[at]) then
+      call('DEL', flows[at])
+      call('ZREM', line, flows[at])
+      latest = math.max(latest, tonumber(flows[at + 1]))
+    end
+  end
+  return latest
+end
+
+local function sweep_pool(name)
+  local pool = pool_of(name)
+  pool.vtime = math.max(pool.vtime, sweep(key('flows', name)))
+  for _, cap in ipairs(call('SMEMBERS', cell('holding'))) do
+    pool.vtime = math.max(pool.vtime, sweep(key('held', cap .. ':' .. name)))
+    release(string.match(cap, '^[^:]+'), string.match(cap, ':(.*)$'), 1)
+  end
+  call('DEL', key('bell', name))
+end
+
+local LEAVE = {
+  running = leave_flight,
+  pending = function(task)
+    if call('ZREM', cell('timers'), task.id) == 1 then return end
+    local pool = pool_of(task.pool)
+    pool.ready = pool.ready - 1
+    if pool.ready == 0 then sweep_pool(task.pool) end
+  end,
+  waiting = function(task)
+    call('DEL', key('awaits', task.id))
+    call('ZREM', cell('timers'), task.id)
+  end,
+}
+
+-- The session is free for another task to go on with.
+local function let_go(task)
+  local name = key('session', session_of(task))
+  call('HDEL', name, 'holder')
+  call('PEXPIRE', name, A.retention_ms)
+end
+
+-- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
+-- (a child with its parent, a lease that ended with its deadline) is not ended again.
+local function close(task, status, result, by)
+  if ended[task.id] then return end
+  ended[task.id] = true
+  ended[#ended + 1] = task.id
+  call('HSET', key('task', task.id), 'state', status, 'finished', now, 'result', result, 'ended_by', by or '')
+  call('PEXPIRE', key('task', task.id), A.retention_ms)
+  LEAVE[task.state](task)
+  append(task.trace, result)
+  if task.session or task.checkpoint then let_go(task) end
+  if task.mail then call('DEL', key('inbox', session_of(task))) end
+  if task.parent then
+    call('SREM', key('children', task.parent), task.id)
+    arrived(task.parent, task.id)
+  else
+    -- the last one without a parent to end sets the term for what the whole trace has
+    for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, task.trace), A.retention_ms) end
+    if task.root then call('HSET', key('trace', task.trace), 'ended', now) end
+  end
+end
+
+local function close_by_queue(task, ending, text)
+  local e = ENDINGS[ending]
+  close(task, e.status, message({
+    kind = 'result', trace_id = task.trace, task_id = task.id, attempt = task.attempt, status = e.status,
+    errors = {{code = e.code, message = text, hint = e.hint, retryable = e.retryable, turn = e.turn}},
+    metrics = {cost_microusd = tonumber(task.spent or 0)}, resume_token = task.checkpoint and session_of(task) or '',
+  }))
+end
+
+-- A running task is told through its worker's keeper; if it has not ended after the grace, the queue ends it.
+local function ask_to_stop(task, reason)
+  if task.cancel then return wake(task.worker) end
+  call('HSET', key('task', task.id), 'cancel', reason, 'cancel_ends', now + A.grace_ms)
+  call('ZADD', cell('deadlines'), 'LT', now + A.grace_ms, task.id)
+  wake(task.worker)
+end
+
+-- Stop tasks and all below them: those in line or waiting end at once, running ones are told. How many were alive.
+-- From the leaves up, for a reader of the trace goes home with the root's result.
+local function stop(ids, reason)
+  local alive, at = {}, 1
+  while at <= #ids do
+    local task = load_task(ids[at])
+    at = at + 1
+    if task and LIVE[task.state] then
+      alive[#alive + 1] = task
+      if task.state == 'waiting' then call('DEL', key('awaits', task.id)) end
+      if task.has_children then
+        for _, child in ipairs(call('SMEMBERS', key('children', task.id))) do ids[#ids + 1] = child end
+      end
+    end
+  end
+  for i = #alive, 1, -1 do
+    local task = alive[i]
+    if task.state == 'running' then ask_to_stop(task, reason) else close_by_queue(task, 'cancelled', reason) end
+  end
+  return #alive
+end
+
+-- First of all the task waits no longer: the end of its children must not wake it.
+local function stop_children(task)
+  if task.state == 'waiting' then call('DEL', key('awaits', task.id)) end
+  if task.has_children then stop(call('SMEMBERS', key('children', task.id)), 'its parent ended') end
+end
+
+local function finish_by_queue(task, ending, text)
+  stop_children(task)
+  close_by_queue(task, ending, text)
+end
+
+local function bury(task, code, why)
+  call('XADD', cell('dead'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'trace', task.trace, 'pool', task.pool,
+       'code', code, 'why', why, 'worker', task.worker)
+end
+
+local function lose(task)
+  local lost = call('HINCRBY', key('task', task.id), 'lost', 1)
+  count('lost_leases')
+  if task.cancel then
+    finish_by_queue(task, 'cancelled', task.cancel)
+  elseif now >= task.expires then
+    finish_by_queue(task, 'expired', TOO_LATE)
+  elseif lost >= A.poison_after then
+    local why = 'the task was given up after ' .. lost .. ' lost leases'
+    count('poisoned')
+    bury(task, 'poison', why)
+    finish_by_queue(task, 'poison', why)
+  else
+    requeue(task, 'its worker was lost')
+  end
+end
+
+-- Reaping is bounded, so that one script never holds the server for long; who finds a full batch comes again.
+local function due_in(name) return call('ZRANGEBYSCORE', name, '-inf', now, 'LIMIT', 0, 200) end
+
+local function reap_leases(pool)
+  local ids = due_in(key('leases', pool))
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    if task and task.state == 'running' then lose(task) else call('ZREM', key('leases', pool), id) end
+  end
+  return #ids
+end
+
+local function ends_by(task)
+  if task.state ~= 'running' then return task.expires end
+  return math.min(task.expires + A.grace_ms, tonumber(task.cancel_ends or math.huge))
+end
+
+local function reap_deadlines()
+  local ids = due_in(cell('deadlines'))
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    if not task or not LIVE[task.state] then
+      call('ZREM', cell('deadlines'), id)
+    elseif now < ends_by(task) then
+      call('ZADD', cell('deadlines'), ends_by(task), id)
+    elseif task.cancel then
+      finish_by_queue(task, 'cancelled', task.cancel)
+    else
+      finish_by_queue(task, 'expired', TOO_LATE)
+    end
+  end
+  return #ids
+end
+
+-- What was put off, and what has waited long enough.
+local function reap_timers()
+  local ids = due_in(cell('timers'))
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    call('ZREM', cell('timers'), id)
+    if task and task.state == 'waiting' then
+      resume(task, 'it waited long enough')
+    elseif task and task.state == 'pending' then
+      enqueue('LPUSH', task)
+      ring(task.pool)
+    end
+  end
+  return #ids
+end
+
+-- Milliseconds until there is something to reap in these pools (-1: nothing at all).
+local function next_end(names)
+  local soonest, ends = -1, {cell('deadlines'), cell('timers')}
+  for _, pool in ipairs(names) do ends[#ends + 1] = key('leases', pool) end
+  for _, name in ipairs(ends) do
+    local first = call('ZRANGE', name, 0, 0, 'WITHSCORES')
+    if first[2] then
+      local wait = math.max(tonumber(first[2]) - now, 0)
+      if soonest < 0 or wait < soonest then soonest = wait end
+    end
+  end
+  return soonest
+end
+
+-- What is cheaper once for a script than once for a task.
+local function settle()
+  settle_line()
+  if #ended > 0 then
+    call_many('ZREM', cell('deadlines'), ended)
+    call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
+  end
+end

@@ -1,0 +1,44 @@
+"""What is said to a task that is under way: prompts to its session, answers to its asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from envelope.messages import MAX_DEADLINE_MS
+
+from ..base import Answer, Handle
+from ..errors import NotFound
+from .cell import Cell
+
+
+async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
+    # not repeatable: a prompt whose answer was lost may stand in the inbox, and twice would be a word too much
+    found: list[bytes] = await cell.run("prompt", session=session_id, text=text, by=by)
+    if not found:
+        raise NotFound(
+            f"no task runs the session {session_id}", hint="submit a task with it as resume_token, to go on with it"
+        )
+    task, trace = found
+    return Handle(task.decode(), trace.decode(), existing=True)
+
+
+async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:
+    # a task ends within its deadline, and is kept for the retention time after that
+    kept_ms = cell.limits.retention_ms + MAX_DEADLINE_MS
+    standing = await cell.run("answer", repeatable=True, task=task_id, ask=ask_id, text=text, by=by, answers_ms=kept_ms)
+    if not standing:
+        raise NotFound(f"the task {task_id} has ended, or is not known", hint="its ask needs no answer any more")
+    return _answer(standing)
+
+
+async def answers(cell: Cell, task_id: str) -> Mapping[str, Answer]:
+    found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("answers", task_id))
+    return {ask.decode(): _answer(text) for ask, text in zip(found[::2], found[1::2], strict=True)}
+
+
+def _answer(text: bytes) -> Answer:
+    """What a newer sender adds is not for us."""
+    fields: dict[str, Any] = json.loads(text)
+    return Answer(fields["text"], fields["by"], fields["at_ms"])

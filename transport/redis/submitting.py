@@ -1,0 +1,47 @@
+"""One submission, to the cells in which its traces live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from envelope.messages import TaskRequest
+from envelope.signature import Keyring
+
+from ..base import Handle, Lease
+from . import queue
+from .cell import Cell
+from .cells import Cells
+from .pressure import Pressure
+from .writer import Writer
+
+
+class Submitting:
+    def __init__(self, cells: Cells, keyring: Keyring, writer_of: Callable[[Lease], Writer]) -> None:
+        self._cells = cells
+        self._keyring = keyring
+        self._writer_of = writer_of
+        self._pressure = {cell.client: Pressure(cell.client, cells.limits) for cell in cells.all}
+
+    async def submit(self, requests: Sequence[TaskRequest], under: Lease | None) -> list[Handle]:
+        """Handles in the order of the requests. All or none of each cell's share, one cell after the other."""
+        await self._cells.check_homes(requests)
+        shares: dict[Cell, list[int]] = {}
+        for at, request in enumerate(requests):
+            shares.setdefault(self._cells.of_trace(request.trace_id), []).append(at)
+        for cell, share in shares.items():
+            await self._pressure[cell.client].check(len(share))
+        handles: dict[int, Handle] = {}
+        for cell, share in shares.items():
+            mine = await self._lease_in(cell, under)
+            accepted = await queue.submit(cell, self._keyring, [requests[at] for at in share], mine)
+            handles.update(zip(share, accepted, strict=True))
+        for handle in handles.values():
+            self._cells.learn(handle.task_id, handle.trace_id)
+        return [handles[at] for at in range(len(requests))]
+
+    async def _lease_in(self, cell: Cell, under: Lease | None) -> Lease | None:
+        """Of a lease in another cell a script cannot judge: it is looked at first (`Fenced`), not in the same step."""
+        if under is None or self._cells.of_trace(under.trace_id) is cell:
+            return under
+        await self._writer_of(under).inbox(under)
+        return None

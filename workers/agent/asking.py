@@ -1,0 +1,50 @@
+"""One model call as watchers see it: reported while it streams, returned when it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+from envelope.events import CallState, Event, ReasoningDelta, TextDelta, ToolCallChanged, ToolInputDelta
+
+from ..llm.base import (
+    CallDelta,
+    CallStarted,
+    ChatMessage,
+    ChatModel,
+    Completed,
+    Failed,
+    Failure,
+    ModelEvent,
+    Reasoning,
+    Text,
+    ToolSpec,
+)
+
+
+async def ask(
+    model: ChatModel, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], emit: Callable[[Event], None]
+) -> Completed | Failed:
+    """Stream one reply; what a failed try had reported, the next one reports again."""
+    async with aclosing(model.stream(messages, tools)) as events:
+        async for event in events:
+            if isinstance(event, Completed | Failed):
+                return event
+            if news := _event_of(event):
+                emit(news)
+    return Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
+
+
+def _event_of(event: ModelEvent) -> Event | None:
+    """What watchers see of a stream; None for its end, which the loop tells in its own words."""
+    match event:
+        case Text(text):
+            return TextDelta(text=text)
+        case Reasoning(text):
+            return ReasoningDelta(text=text)
+        case CallStarted(call_id, name):
+            return ToolCallChanged(call_id=call_id, tool=name, state=CallState.PENDING)
+        case CallDelta(call_id, text):
+            return ToolInputDelta(call_id=call_id, text=text)
+        case Completed() | Failed():
+            return None

@@ -1,0 +1,41 @@
+"""What stands between the turns of an attempt: prompts that came in are heard, and the session is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transport.base import Transport
+
+from .agent.session import Session
+from .attempt import Attempt
+from .checkpoints import Checkpoints
+from .tools.base import ToolContext
+
+
+class Turns:
+    def __init__(self, transport: Transport, attempt: Attempt) -> None:
+        self._transport = transport
+        self._attempt = attempt
+        self._checkpoints = Checkpoints(transport.blobs)
+        self._heard = 0  # prompts that the session holds, and no checkpoint does
+
+    async def load(self, checkpoint: str) -> Session:
+        """This task's own session, to go on where its last checkpoint stands."""
+        return await self._checkpoints.load(checkpoint)
+
+    async def hear(self) -> Sequence[str]:
+        """What people have said to the session since its last checkpoint."""
+        prompts = await self._transport.inbox(self._attempt.claim.lease)
+        self._heard = len(prompts)
+        return [prompt.text for prompt in prompts]
+
+    async def save(self, session: Session, context: ToolContext) -> Session:
+        """Store the session after a turn, and the work's diff with it where there may be a new one."""
+        if context.may_have_written:
+            context.may_have_written = False
+            diff = await self._attempt.sandbox.work_diff()
+            changes = await self._transport.blobs.put(diff) if diff else None
+            session = session.model_copy(update={"changes": changes})
+        heard, self._heard = self._heard, 0
+        await self._attempt.reporter.checkpoint(await self._checkpoints.save(session), heard=heard)
+        return session
