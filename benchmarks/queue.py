@@ -25,6 +25,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskRequest
 from transport import keyring
 from transport.base import Transport
+from transport.bounds import MAX_REQUESTS
 from transport.embedded import Server, embedded_redis
 from transport.redis import connect_redis
 
@@ -89,7 +90,8 @@ class Bench:
         trace_ids = [new_trace_id() for _ in range(traces)]
         requests = [request(trace_ids[n % traces]) for n in range(count)]
         began = time.perf_counter()
-        await transport.submit(requests)
+        for start in range(0, count, MAX_REQUESTS):
+            await transport.submit(requests[start : start + MAX_REQUESTS])
         submit_s = time.perf_counter() - began
         redis_s = self._redis_cpu_s()
         share = count // workers * 9 // 10
@@ -153,8 +155,20 @@ class Bench:
             waits_ms.append((result.output.structured["started_ns"] - began_ns) / 1e6)
         await worker.end()
         await transport.close()
-        cuts = statistics.quantiles(waits_ms, n=100)
-        return {"p50_ms": statistics.median(waits_ms), "p99_ms": cuts[98]}
+        return _percentiles(waits_ms)
+
+    async def ping(self, samples: int) -> Row:
+        """What the machine itself takes for one round trip between two processes that sleep in between."""
+        import redis.asyncio
+
+        waits_ms: list[float] = []
+        async with redis.asyncio.Redis(unix_socket_path=self.server.url.removeprefix("unix://")) as client:
+            for _ in range(samples):
+                await asyncio.sleep(0.02)
+                began_ns = time.monotonic_ns()
+                await client.ping()
+                waits_ms.append((time.monotonic_ns() - began_ns) / 1e6)
+        return _percentiles(waits_ms)
 
     async def idle(self, workers: int) -> Row:
         """What workers without work send, per second and worker."""
@@ -189,8 +203,9 @@ class Bench:
         row: Row = {}
         for name, fill in (("empty_ms", 200), ("full_ms", count)):
             trace_ids = [new_trace_id() for _ in range(100)]
-            for start in range(0, fill, 5_000):
-                await transport.submit([request(trace_ids[n % 100]) for n in range(start, min(start + 5_000, fill))])
+            for start in range(0, fill, MAX_REQUESTS):
+                end = min(start + MAX_REQUESTS, fill)
+                await transport.submit([request(trace_ids[n % 100]) for n in range(start, end)])
             times_ms: list[float] = []
             for _ in range(20):
                 began = time.perf_counter()
@@ -212,6 +227,10 @@ class Bench:
         return {
             "tasks_per_s": count / row["took_s"], "worker_cpu_us": row["cpu_us_per_task"], "redis_cpu_us": redis_us
         }  # fmt: skip
+
+
+def _percentiles(waits_ms: list[float]) -> Row:
+    return {"p50_ms": statistics.median(waits_ms), "p99_ms": statistics.quantiles(waits_ms, n=100)[98]}
 
 
 def request(trace_id: str) -> TaskRequest:
@@ -246,6 +265,7 @@ async def server_name() -> str:
 
 def measurements(*, quick: bool, peers: bool) -> dict[str, tuple[int, Measure]]:
     runs, count, waiting = (1, 5_000, 20_000) if quick else (3, 20_000, 100_000)
+    samples = 50 if quick else 400
     few = 1_000 if quick else 3_000  # peers are slower, and this is enough to be steady
     ours: dict[str, tuple[int, Measure]] = {
         f"drain of {count}, 100 traces, 1 worker": (runs, lambda bench: bench.drain(count, 100, 1)),
@@ -254,7 +274,8 @@ def measurements(*, quick: bool, peers: bool) -> dict[str, tuple[int, Measure]]:
         f"drain of {count}, one trace, 2 workers": (runs, lambda bench: bench.drain(count, 1, 2)),
         "1,000 x 200 ms over 1,000 slots, one trace": (runs, lambda bench: bench.fan_out(1)),
         "1,000 x 200 ms over 1,000 slots, 100 traces": (runs, lambda bench: bench.fan_out(100)),
-        "idle pick-up": (runs, lambda bench: bench.pick_up(50 if quick else 400)),
+        "idle pick-up": (runs, lambda bench: bench.pick_up(samples)),
+        "idle PING, one round trip": (runs, lambda bench: bench.ping(samples)),
         "commands of an idle worker": (1, lambda bench: bench.idle(10)),
         f"claim beside {waiting} queued": (1, lambda bench: bench.backlog(waiting)),
     }

@@ -19,6 +19,7 @@ from transport import keyring
 from transport.base import Transport
 from transport.consumer import Consumer, ConsumerEvent, Delivery, What
 from transport.redis import connect_redis
+from workers import process
 
 POOL = "general"
 
@@ -65,7 +66,8 @@ async def serve(url: str, fleet: str, keys: Path, slots: int, count: int, work_s
 
 def main() -> None:
     url, fleet, keys, slots, count, work_s, name = sys.argv[1:]
-    asyncio.run(serve(url, fleet, Path(keys), int(slots), int(count), float(work_s), name))
+    serving = serve(url, fleet, Path(keys), int(slots), int(count), float(work_s), name)
+    process.run(serving)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class TaskRequest(Tagged):
     resume_token: str = ""
     model: str = ""
     output_schema: dict[str, Any] | None = None
-    batch_id: str = ""
+    batch_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,100}$")] = ""
     retry_of: TaskId | None = None
     created_at_ms: Annotated[int, Field(ge=0, lt=2**53)]
     signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py

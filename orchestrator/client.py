@@ -23,6 +23,7 @@ from transport.settings import connect
 
 from .allotting import checked_allotment
 from .catalogue import agent_named
+from .errors import BadInput
 from .prompting import going_on, listener, session_of
 from .requeue import requeued
 from .settings import Settings, load_settings
@@ -139,8 +140,10 @@ class Muster:
         """Say something to a task's session, or to the agent of a goal: its next turn hears it.
 
         The handle is of the task that answers: the one that runs the session now (`existing`), else a new one that goes
-        on with it. `BadInput` for what has no session.
+        on with it. `BadInput` for what has no session, and for no words.
         """
+        if not text.strip():
+            raise BadInput("there is nothing in the prompt", hint="say what the agent should do")
         request = await listener(self.transport, task_id)
         try:
             return await self.transport.prompt(session_of(request), text, by=by)

@@ -144,7 +144,7 @@ def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess
         """Masters with equal shares of the slots, as soon as they all agree."""
         masters = [
             start_redis(
-                *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "2000"),
+                *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "5000"),
                 *("--cluster-require-full-coverage", "no", "--appendonly", "yes"),
             )
             for _ in range(nodes)

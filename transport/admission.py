@@ -20,6 +20,11 @@ DEFAULT_POOLS = ("orchestrator", "explore", "general", "build")
 IN_PARTS = "submit them in parts; the same key is the same task"
 
 
+def flow_of(request: TaskRequest) -> str:
+    """What tasks have in common that wait for one another in the fair queue: the shards of a batch, else a trace."""
+    return request.batch_id if request.batch_id and not request.parent_task_id else request.trace_id
+
+
 def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
     """Why the queue does not take a request: one of the words that `submit.lua` gives, and what it says to it."""
     if why == "busy":

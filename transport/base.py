@@ -242,7 +242,7 @@ class Transport(Protocol):
         ...
 
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
-        """All answers that a task got, by ask id."""
+        """All answers that a task got, by ask id. `NotFound` when there is no such task."""
         ...
 
     def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:

@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-# Which scripts and keys a fleet speaks. 1 was the spine's; who finds a higher number in `meta` must be upgraded.
-PROTOCOL = 2
+# Which scripts and keys a fleet speaks. Who finds a higher number in `meta` must be upgraded;
+# a fleet with a lower one must be empty before it is.
+PROTOCOL = 3
 
 Lifetime = Literal["always", "while it has members", "until its task ends", "until retention", "window", "minutes"]
 
@@ -42,11 +43,20 @@ CONTROL = (
     Key("events:{trace}", "stream", "submit, claim, write", "until retention", "encoded messages, field `m`"),
     Key("roots", "list", "submit", "always", "the latest root tasks, newest first, at most 10,000"),
     Key("pools", "set", "submit, announce", "always", "every pool that ever had a task or a worker"),
-    Key("pool:{pool}", "hash", "submit, claim", "always", "virtual time and the number of ready tasks"),
-    Key("flows:{pool}", "zset", "submit, claim", "while it has members", "flows by virtual time"),
-    Key("flow:{pool}:{priority}:{tenant}:{trace}", "list", "submit", "while it has members", "ready tasks of one flow"),
-    Key("held:{kind}:{name}:{pool}", "zset", "claim", "while it has members", "a pool's flows that a cap holds back"),
-    Key("holding", "set", "claim", "while it has members", "caps that hold flows back: `tenant:…`, `trace:…`"),
+    Key(
+        "pool:{pool}",
+        "hash",
+        "submit, claim",
+        "always",
+        "virtual times, its own and its lanes'; how many tasks are ready",
+    ),
+    Key("lanes:{pool}", "zset", "submit, claim", "while it has members", "the tenants' lanes by virtual time"),
+    Key(
+        "flows:{pool}:{tenant}", "zset", "submit, claim", "while it has members", "the flows of a lane by virtual time"
+    ),
+    Key("flow:{pool}:{tenant}:{priority}:{group}", "list", "submit", "while it has members", "ready tasks of one flow"),
+    Key("held:tenant:{tenant}", "zset", "claim", "while it has members", "lanes that a tenant's cap holds back"),
+    Key("held:trace:{trace}", "zset", "claim", "while it has members", "flows that a trace's cap holds back"),
     Key("flight", "hash", "claim, write", "while it has members", "tenant → how many of its tasks run"),
     Key("tenants", "hash", "allot", "always", "tenant → its weight beside others, and its cap"),
     Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),

@@ -34,9 +34,11 @@ class Limits:
 
 
 PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}
-# What a start costs a flow of virtual time: of a high and a low flow, 16 of 17 starts are the high one's. Counted in
-# millionths of a high flow's start, because Redis stores whole numbers compactly and sorts them three times as fast as
-# fractions; a double holds them exactly until a pool has started a thousand million tasks.
+# What a start costs a tenant's lane of virtual time, at a weight of one. Counted in millionths, because Redis stores
+# whole numbers compactly and sorts them three times as fast as fractions; a double holds them exactly until a pool has
+# started nine million tasks of a tenant with the least weight there is.
+LANE_STRIDE = 1_000_000
+# What it costs a flow, within its lane: of a high and a low flow, 16 of 17 starts are the high one's.
 STRIDE = {priority: 16_000_000 // weight for priority, weight in PRIORITY_WEIGHT.items()}
-# What a newcomer's virtual time is behind the last one's: a million of them are no more than one start of a high flow.
+# What a newcomer's virtual time is behind the last one's: a million of them are no more than one start.
 TICK = 1

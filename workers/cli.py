@@ -63,6 +63,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
     from sandbox.errors import SandboxError
     from transport.errors import Misconfigured
 
+    from . import process
     from .service import serve
 
     async def run() -> None:
@@ -76,7 +77,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
         await serve(settings, pool, stop=stop, hurry=hurry)
 
     try:
-        asyncio.run(run())
+        process.run(run())
     except Misconfigured as e:
         _fail(e.message, e.hint, ExitCode.USAGE)
     except (MusterError, SandboxError) as e:

@@ -11,6 +11,11 @@ from transport.base import Answer, Wait
 from transport.errors import NotFound
 
 
+async def test_a_task_that_is_not_there_has_no_answers(fleet):
+    with pytest.raises(NotFound):
+        await fleet.transport.answers(new_task_id())
+
+
 async def test_an_answer_wakes_the_task_that_asked(fleet):
     await fleet.submit()
     claim = await fleet.claim_one()

@@ -167,6 +167,23 @@ async def test_a_flow_that_was_held_back_keeps_its_turn(fleet):
     assert tenants_of(await claim(fleet, 1), tenant_of) == ["small"]
 
 
+async def test_a_tenant_that_was_held_back_saves_up_nothing(fleet):
+    await fleet.transport.allot("capped", Allotment(max_running=2))
+    tenant_of = {await submit_many(fleet, 40, tenant="capped"): "capped", await submit_many(fleet, 400): "other"}
+    long = [c for c in await claim(fleet, 4) if tenant_of[c.lease.trace_id] == "capped"]
+    await claim(fleet, 300)  # the other one's, all of them: the capped one is at its cap
+
+    for ending in long:
+        await fleet.finish(ending)
+    started: list[str] = []
+    while len(started) < 20:  # each ends before the next starts: the cap holds nobody back any more
+        for one in await claim(fleet, 1):
+            started += tenants_of([one], tenant_of)
+            await fleet.finish(one)
+
+    assert started.count("capped") == pytest.approx(10, abs=1)
+
+
 async def test_allotments_are_remembered(fleet):
     given = {"a": Allotment(weight=2.5, max_running=7), "b": Allotment()}
     for tenant, allotment in given.items():
@@ -197,6 +214,38 @@ async def test_no_more_children_of_a_trace_run_at_once_than_allowed(make_fleet):
     assert bystander.task_id in {c.lease.task_id for c in first}
     await fleet.finish(next(c for c in first if c.lease.task_id != bystander.task_id))
     assert len(await claim(fleet, 20)) == 1
+
+
+async def test_priorities_hold_among_the_children_of_a_crowded_trace(make_fleet):
+    fleet, parent, _ = await wide_tree(make_fleet, 3)
+    running = await claim(fleet, 9)
+    root = await fleet.transport.request(parent.lease.task_id)
+    late = {priority: [fleet.child(root, priority=priority) for _ in range(10)] for priority in ("normal", "low")}
+    await fleet.transport.submit([child for children in late.values() for child in children], under=parent.lease)
+    assert await claim(fleet, 9) == []  # both flows stand aside, and their lane with them
+
+    started: list[str] = []
+    while len(started) < 10:
+        await fleet.finish(running.pop(0))
+        for one in await claim(fleet, 9):
+            running.append(one)
+            started.append(one.lease.task_id)
+
+    normal = {child.task_id for child in late["normal"]}
+    assert len(normal.intersection(started)) == pytest.approx(8, abs=1)
+
+
+async def test_a_pool_that_nobody_serves_any_more_keeps_nothing_of_a_crowded_trace(make_fleet):
+    fleet, _, children = await wide_tree(make_fleet, 4)
+    running = await claim(fleet, 9)
+    await fleet.finish(running[0])  # the fourth comes back into line
+    await fleet.transport.cancel(children[3].task_id, by="me", reason="enough")
+
+    order = [fleet.request(tenant="b"), fleet.request(tenant="a")]
+    for request in order:
+        await fleet.transport.submit([request])
+
+    assert [c.lease.task_id for c in await claim(fleet, 9)] == [request.task_id for request in order]
 
 
 async def test_children_that_are_parked_leave_their_place(make_fleet):

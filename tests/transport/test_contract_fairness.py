@@ -79,11 +79,66 @@ async def test_traces_of_one_task_start_in_the_order_in_which_they_came(fleet):
     assert [claim.lease.task_id for claim in started] == [request.task_id for request in requests]
 
 
+async def test_a_tenant_with_ten_traces_gets_no_more_than_one_with_a_single_trace(fleet):
+    many, one = [new_trace_id() for _ in range(10)], new_trace_id()
+    for trace in many:
+        await fleet.transport.submit([fleet.request(trace_id=trace, tenant="many") for _ in range(10)])
+    await fleet.transport.submit([fleet.request(trace_id=one, tenant="one") for _ in range(20)])
+
+    started = await order_of_traces(fleet, {one: "one", **dict.fromkeys(many, "many")}, count=40)
+
+    assert started.count("one") == pytest.approx(20, abs=1)
+    assert started[:20].count("one") == pytest.approx(10, abs=1)
+
+
+async def test_a_tenant_gains_nothing_over_others_by_calling_everything_urgent(fleet):
+    names = {new_trace_id(): name for name in ("urgent", "modest")}
+    for trace, name in names.items():
+        priority = Priority.HIGH if name == "urgent" else Priority.LOW
+        await fleet.transport.submit([fleet.request(trace_id=trace, tenant=name, priority=priority) for _ in range(40)])
+
+    started = await order_of_traces(fleet, names, count=40)
+
+    assert started.count("modest") == pytest.approx(20, abs=1)
+
+
+async def test_a_batch_of_a_thousand_shards_does_not_hold_up_a_later_goal(fleet):
+    """Each shard is a trace of its own; they wait for one another, not others for them."""
+    await fleet.transport.submit([fleet.request(batch_id="big") for _ in range(1000)])
+    goal = new_trace_id()
+    await fleet.transport.submit([fleet.request(trace_id=goal) for _ in range(10)])
+
+    claims = await fleet.transport.claim("explore", "w", slots=22, wait_s=0)
+
+    assert [claim.lease.trace_id for claim in claims].count(goal) == 10
+
+
+async def test_the_shards_of_a_batch_start_in_the_order_of_their_submission(fleet):
+    requests = [fleet.request(batch_id="b") for _ in range(10)]
+    await fleet.transport.submit(requests)
+
+    claims = await fleet.transport.claim("explore", "w", slots=10, wait_s=0)
+
+    assert [claim.lease.task_id for claim in claims] == [request.task_id for request in requests]
+
+
+async def test_a_tenant_that_was_away_gets_no_credit_for_it(fleet):
+    names = {new_trace_id(): name for name in ("steady", "late")}
+    steady, late = names
+    await fleet.transport.submit([fleet.request(trace_id=steady, tenant="steady") for _ in range(60)])
+    await fleet.transport.claim("explore", "w", slots=40, wait_s=0)
+    await fleet.transport.submit([fleet.request(trace_id=late, tenant="late") for _ in range(20)])
+
+    started = await order_of_traces(fleet, names, count=20)
+
+    assert started.count("steady") == pytest.approx(10, abs=1)
+
+
 async def test_shares_do_not_depend_on_how_many_are_claimed_at_once(fleet):
     traces = {new_trace_id(): priority for priority in Priority for _ in range(5)}
     for pool in ("explore", "build"):
         requests = [
-            fleet.request(recipient=pool, trace_id=trace_id, priority=priority)
+            fleet.request(recipient=pool, trace_id=trace_id, priority=priority, tenant=f"tenant{int(trace_id, 16) % 3}")
             for trace_id, priority in traces.items()
             for _ in range(2 if priority is Priority.LOW else 60)  # some flows run empty on the way
         ]

@@ -62,7 +62,7 @@ async def test_every_key_in_the_server_is_in_the_table_with_its_type(make_redis_
         assert row is not None, text
         assert (await raw.type(name)).decode() == row.type, text
         seen.add(row.pattern)
-    flow = "flow:{pool}:{priority}:{tenant}:{trace}"
+    flow = "flow:{pool}:{tenant}:{priority}:{group}"
     assert {"task:{task}", "events:{trace}", "once:{tenant}:{key}", "dead", flow} <= seen
 
 
@@ -74,6 +74,20 @@ async def test_what_has_ended_is_kept_for_the_retention_time_and_no_longer(make_
 
     for kind, name in (("task", request.task_id), *((k, request.trace_id) for k in ("trace", "tasks", "events"))):
         assert 0 < await raw.pttl(keys.name(kind, name)) <= 60_000
+
+
+async def test_a_trace_that_goes_on_is_kept_until_its_new_end(make_redis_fleet, raw):
+    fleet = await make_redis_fleet(Limits(retention_ms=60_000))
+    first = await fleet.submit()
+    await fleet.finish(await fleet.claim_one())
+    later = await fleet.submit(trace_id=first.trace_id)
+    keys = CellKeys(fleet.name)
+    names = [keys.name(kind, first.trace_id) for kind in ("trace", "tasks", "events")]
+
+    assert [await raw.pttl(name) for name in names] == [-1, -1, -1]
+    await fleet.finish(await fleet.claim_one())
+    assert all([0 < await raw.pttl(name) <= 60_000 for name in names])
+    assert later.trace_id == first.trace_id
 
 
 async def test_scripts_are_loaded_again_when_the_server_has_forgotten_them(redis_fleet, raw):

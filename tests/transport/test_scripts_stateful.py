@@ -59,6 +59,7 @@ ORDINARY = st.fixed_dictionaries(
         "tenant": st.sampled_from(TENANTS),
         "priority": st.sampled_from(Priority),
         "deadline_ms": st.sampled_from([500, 5_000, 50_000]),
+        "batch_id": st.sampled_from(["", "", "b"]),
     }
 )
 _fleets = itertools.count()

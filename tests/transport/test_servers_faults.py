@@ -232,6 +232,21 @@ async def test_a_program_older_than_its_fleet_is_refused(redis_server):
     assert "upgrade" in refusal.value.hint
 
 
+async def test_a_fleet_of_an_older_protocol_is_taken_over_once_it_is_empty(redis_server):
+    servers, keys = Servers(redis_server.url), CellKeys("older")
+    client = servers.client_of("any")
+    await client.call("HSET", keys.name("meta"), "protocol", PROTOCOL - 1, "cells", 1)
+    await client.call("ZADD", keys.name("deadlines"), 1, "a task under the old keys")
+
+    with pytest.raises(Misconfigured, match="tasks that have not ended"):
+        await connect_redis(redis_server.url, keyring=fresh(), fleet="older")
+
+    await client.call("DEL", keys.name("deadlines"))
+    await (await connect_redis(redis_server.url, keyring=fresh(), fleet="older")).close()
+    assert await client.call("HGET", keys.name("meta"), "protocol") == str(PROTOCOL).encode()
+    await servers.close()
+
+
 async def test_a_fleet_keeps_its_number_of_cells(redis_server):
     await (await connect_redis(redis_server.url, keyring=fresh(), fleet="four", cells=4)).close()
 

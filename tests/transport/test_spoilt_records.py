@@ -41,6 +41,20 @@ async def test_a_record_that_cannot_be_read_stops_no_other(redis_fleet, raw, fie
     assert await redis_fleet.transport.reap() >= 0
 
 
+@pytest.mark.parametrize("spoilt_key", ["tasks", "trace"])
+async def test_what_was_accepted_before_a_spoilt_key_was_met_is_started(redis_fleet, raw, spoilt_key):
+    good, bad = [redis_fleet.request() for _ in range(3)], redis_fleet.request()
+    await raw.set(key(redis_fleet, spoilt_key, bad.trace_id), "junk")
+
+    with pytest.raises(TransportError):
+        await redis_fleet.transport.submit([*good, bad])
+    await redis_fleet.transport.submit(good)  # as whoever does not know what became of them does
+
+    started = {claim.lease.task_id for claim in await redis_fleet.transport.claim("explore", "w", slots=9, wait_s=2)}
+    assert started >= {request.task_id for request in good}
+    assert (await redis_fleet.transport.stats(["explore"]))[0].ready == 0
+
+
 async def test_a_record_that_was_spoilt_before_its_start_is_a_dead_letter(redis_fleet, raw):
     spoilt = await redis_fleet.submit()
     await raw.hset(key(redis_fleet, "task", spoilt.task_id), "checkpoint", b"\xff")

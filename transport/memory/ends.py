@@ -122,8 +122,8 @@ def _close(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> None
     """The one terminal move."""
     was_in_line = task.in_line
     fleet.enter(task, result.status)
-    if was_in_line and not any(other.in_line for other in fleet.tasks.values() if other.pool == task.pool):
-        fleet.lines[task.pool].sweep()
+    if was_in_line:
+        fleet.sweep(task.pool)
     fleet.ended += 1
     task.result, task.finished_at_ms, task.ended_as = message, fleet.now(), fleet.ended
     fleet.append(task, result)

@@ -73,22 +73,38 @@ class Fleet:
     def requeue(self, task: Task, reason: str) -> None:
         """Back into line, at the head of its flow: it has waited before."""
         task.lease = None
-        self.lines[task.pool].put(task.flow, task.id, head=True)
         self.move(task, State.PENDING, reason=reason)
+        self.lines[task.pool].put(task.flow, task.id, head=True)
 
     def enter(self, task: Task, state: State) -> None:
         """What an attempt holds of others' goes back when it ends: its place under the caps, the money set aside."""
         check_move(task.state, state)
-        if State.RUNNING in (task.state, state):
-            change = 1 if state is State.RUNNING else -1
-            self.running_of_tenant[task.request.tenant] += change
-            self.running_children[task.trace_id] += change if task.request.parent_task_id else 0
+        if state is State.RUNNING:
+            self._count_running(task, 1)
         if task.state is State.RUNNING:
+            self._count_running(task, -1)
+            self._release(task)
             self.traces[task.trace_id].reserved_microusd -= task.reserved_microusd
             task.reserved_microusd = 0
         task.state = state
         task.due_at_ms = None
         task.waits_for = set()
+
+    def _count_running(self, task: Task, change: int) -> None:
+        self.running_of_tenant[task.request.tenant] += change
+        if task.request.parent_task_id:
+            self.running_children[task.trace_id] += change
+
+    def _release(self, task: Task) -> None:
+        """There is room again under the caps of a task that leaves."""
+        for pool, line in self.lines.items():
+            line.release_tenant(task.request.tenant)
+            if task.request.parent_task_id and line.release_trace(task.trace_id):
+                self.sweep(pool)
+
+    def sweep(self, pool: str) -> None:
+        if not any(task.in_line for task in self.tasks.values() if task.pool == pool):
+            self.lines[pool].sweep()
 
     # -- telling
 

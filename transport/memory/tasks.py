@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
+from ..admission import flow_of
 from ..base import Answer, Lease, Ledger, Prompt, TaskRecord
 from .line import Flow
 
@@ -64,7 +65,7 @@ class Task:
 
     @property
     def flow(self) -> Flow:
-        return (self.request.priority, self.request.tenant, self.request.trace_id)
+        return (self.request.tenant, self.request.priority, flow_of(self.request))
 
     @property
     def live(self) -> bool:

@@ -186,6 +186,8 @@ class MemoryTransport:
 
     async def allot(self, tenant: str, allotment: Allotment) -> None:
         self._fleet.allotments[tenant] = bounds.allotment(allotment)
+        for line in self._fleet.lines.values():
+            line.release_tenant(tenant)
         self._fleet.changed()  # a higher cap may let something start
 
     async def allotments(self) -> Mapping[str, Allotment]:

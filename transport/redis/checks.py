@@ -21,6 +21,7 @@ async def check(cells: Cells) -> None:
     """`Misconfigured` with what to do about it; what is only unwise is logged."""
     clustered = cells.servers.named.kind == "cluster"
     await cells.each(lambda cell: _check_server(cell, clustered=clustered))
+    await cells.each(_check_drained)  # all of them, before one of them is taken over
     await cells.each(lambda cell: _check_meta(cell, len(cells.all)))
 
 
@@ -98,6 +99,17 @@ async def _check_meta(cell: Cell, count: int) -> None:
         )
     if int(protocol or 0) < PROTOCOL:
         await _write_meta(cell, name, count)
+
+
+async def _check_drained(cell: Cell) -> None:
+    """Nobody would find what stands in line under the keys of an older protocol."""
+    protocol = int(await cell.client.call("HGET", cell.keys.name("meta"), "protocol") or PROTOCOL)
+    if protocol < PROTOCOL and await cell.client.call("ZRANGE", cell.keys.name("deadlines"), 0, 0):
+        raise Misconfigured(
+            f"the fleet {cell.keys.fleet!r} speaks protocol {protocol} and has tasks that have not ended",
+            hint="let its own version finish or cancel them, stop its programs, then start this version's; "
+            "or use another MUSTER_FLEET",
+        )
 
 
 async def _write_meta(cell: Cell, name: str, count: int) -> None:

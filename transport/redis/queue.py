@@ -13,11 +13,11 @@ from envelope.errors import DecodeError, ErrorCode
 from envelope.messages import TaskRequest
 from envelope.signature import Keyring
 
-from ..admission import check_bytes, refusal, too_large
+from ..admission import check_bytes, flow_of, refusal, too_large
 from ..base import Claim, Handle, Lease
 from ..delivery import failed
 from ..errors import Fenced, TransportError
-from ..limits import STRIDE
+from ..limits import LANE_STRIDE, STRIDE
 from .cell import Cell
 from .records import no_task
 
@@ -60,7 +60,7 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
         "trace": request.trace_id,
         "parent": request.parent_task_id,
         "pool": request.recipient,
-        "flow": f"{request.priority}:{request.tenant}:{request.trace_id}",
+        "flow": f"{request.tenant}:{request.priority}:{flow_of(request)}",
         "agent": request.agent,
         "deadline_ms": request.deadline_ms,
         "created": request.created_at_ms,
@@ -96,7 +96,14 @@ async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, 
 
 async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
     wake_ms, rows = await cell.run(
-        "claim", repeatable=True, pool=pool, worker=worker, slots=slots, strides=STRIDE, once=(worker, next(_serials))
+        "claim",
+        repeatable=True,
+        pool=pool,
+        worker=worker,
+        slots=slots,
+        strides=STRIDE,
+        lane_stride=LANE_STRIDE,
+        once=(worker, next(_serials)),
     )
     claims = [(row, _readable(row, pool, worker)) for row in rows]
     await _bury(cell, worker, [row for row, claim in claims if claim is None], pool)

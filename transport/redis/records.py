@@ -130,8 +130,9 @@ def _card(text: bytes) -> WorkerCard | None:
         return None
 
 
-# The oldest task of a pool stands at the head of a flow, mostly of one of the next.
-FLOWS_LOOKED_AT = 100
+# The oldest task of a pool stands at the head of a flow, mostly of one of the next, in one of the next lanes.
+LANES_LOOKED_AT = 20
+FLOWS_LOOKED_AT = 20
 
 
 async def stats(cell: Cell, pools: Sequence[str]) -> list[PoolStats]:
@@ -141,14 +142,15 @@ async def stats(cell: Cell, pools: Sequence[str]) -> list[PoolStats]:
 
 async def _stats(cell: Cell, pool: str, now: int) -> PoolStats:
     keys = cell.keys
-    ready, running, flows = await cell.client.read_many(
+    ready, running, lanes = await cell.client.read_many(
         [
             ("HGET", keys.name("pool", pool), "ready"),
             ("ZCARD", keys.name("leases", pool)),
-            ("ZRANGE", keys.name("flows", pool), 0, FLOWS_LOOKED_AT - 1),
+            ("ZRANGE", keys.name("lanes", pool), 0, LANES_LOOKED_AT - 1),
         ]
     )
-    heads = await cell.client.read_many([("LINDEX", flow, 0) for flow in flows])
+    flows = await cell.client.read_many([("ZRANGE", lane, 0, FLOWS_LOOKED_AT - 1) for lane in lanes])
+    heads = await cell.client.read_many([("LINDEX", flow, 0) for lane in flows for flow in lane])
     names = [keys.name("task", head.decode()) for head in heads if head]
     waiting = await cell.client.read_many([("HMGET", name, "state", "accepted") for name in names])
     accepted_at = [accepted for state, accepted in waiting if state == b"pending" and accepted and accepted.isdigit()]

@@ -11,6 +11,7 @@ from envelope.messages import MAX_DEADLINE_MS
 from ..base import Answer, Handle
 from ..errors import NotFound
 from .cell import Cell
+from .records import no_task
 
 
 async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
@@ -34,7 +35,10 @@ async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> A
 
 
 async def answers(cell: Cell, task_id: str) -> Mapping[str, Answer]:
-    found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("answers", task_id))
+    commands = [("EXISTS", cell.keys.name("task", task_id)), ("HGETALL", cell.keys.name("answers", task_id))]
+    known, found = await cell.client.read_many(commands)
+    if not known:
+        raise no_task(task_id)
     return {ask.decode(): _answer(text) for ask, text in zip(found[::2], found[1::2], strict=True)}
 
 

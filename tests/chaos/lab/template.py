@@ -5,7 +5,6 @@ python -m lab.template      orders come as JSON lines on standard input, what be
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import os
@@ -16,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from envelope import logs
+from workers import process
 
 from . import submitter, worker
 from .fleet import Fleet
@@ -42,7 +42,7 @@ def _run(program: str, name: str, fleet: dict[str, Any], arguments: dict[str, An
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = 1
     try:
-        asyncio.run(PROGRAMS[program](Fleet.of(fleet), name, ready=lambda: say(ready=name), **arguments))
+        process.run(PROGRAMS[program](Fleet.of(fleet), name, ready=lambda: say(ready=name), **arguments))
         code = 0
     except Exception:
         traceback.print_exc()

@@ -75,7 +75,7 @@ async def test_show_tells_a_life_while_it_lasts(town):
 
     done = await town.type("task", "show", task_id)
 
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
     for text in ("on w1: given back by its worker", "on w2: parked, waits for 1 answer", "waiting", "left"):
         assert text in done.stderr
 
@@ -154,6 +154,14 @@ async def test_dead_letters_are_listed_shown_and_requeued(town):
     assert requeued.exit_code == 0, requeued.stderr
     assert (await town.muster.request(requeued.stdout.strip())).retry_of == dead
     assert (await town.type("dlq", "list")).stderr.strip() == "no dead letters"
+
+
+async def test_requeueing_all_of_nothing_starts_nothing(town):
+    done = await town.type("dlq", "requeue", "--all")
+
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert "there are no dead letters" in done.stderr
+    assert "started" not in done.stderr
 
 
 async def test_all_letters_are_requeued_but_those_that_cannot_be(town):

@@ -36,6 +36,13 @@ async def test_who_runs_the_session_hears_it(any_stage):
     assert [(word.text, word.by) for word in await any_stage.transport.inbox(lease)] == [("faster", "somebody")]
 
 
+async def test_a_prompt_without_words_is_refused(any_stage):
+    handle = await any_stage.muster.submit(**FIELDS, prompt="work")
+
+    with pytest.raises(BadInput, match="nothing in the prompt"):
+        await any_stage.muster.prompt(handle.task_id, " \n")
+
+
 async def test_a_session_that_has_ended_goes_on_in_a_new_task(any_stage):
     first = await any_stage.muster.submit(**FIELDS, prompt="work", idempotency_key="k", tenant="t")
     await end(any_stage.transport, await claimed(any_stage.transport))

@@ -1,14 +1,14 @@
--- Reap what is over, then start up to `slots` tasks, each time of the flow that is furthest behind.
+-- Reap what is over, then start up to `slots` tasks: each time of the lane, and in it of the flow, that is furthest behind.
 -- Returns {ms until the next lease, deadline or timer ends (-1: none), claims}.
 
--- These bound the time for which one script holds the server, to about 50 ms: starts, and ids of ended tasks walked over.
+-- These bound the time for which one script holds the server, to about 50 ms: starts; turns of lanes, and looks at flows
+-- (among them those at ids of ended tasks).
 local MAX_STARTS, MAX_VISITS = 1000, 5000
 local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'lost', 'retries', 'envelope',
                'checkpoint', 'session', 'parent', 'flow', 'worker'}
--- After every name of a flow.
+-- After every name.
 local LAST = '\255'
 
-local flows = key('flows', A.pool)
 local slots = math.min(A.slots, MAX_STARTS)
 local claims, started, leases, visits, pool = {}, {}, {}, 0, pool_of(A.pool)
 
@@ -37,20 +37,13 @@ local tenants = {}
 local function tenant_named(name)
   if not tenants[name] then
     local weight, cap = string.match(call('HGET', cell('tenants'), name) or '1', '^(%S+) ?(%S*)$')
-    tenants[name] = {name = name, weight = tonumber(weight), cap = tonumber(cap)}
+    tenants[name] = {name = name, stride = math.floor(A.lane_stride / tonumber(weight)), cap = tonumber(cap)}
   end
   return tenants[name]
 end
 
--- A flow's stride, and its tenant if that has a cap.
-local function know(flow)
-  local priority, name = string.match(flow.name, ':([^:]+):([^:]+):[^:]+$')
-  local tenant = tenant_named(name)
-  flow.stride = math.floor(A.strides[priority] / tenant.weight)
-  flow.tenant = tenant.cap and tenant
-end
-
 local function full(tenant)
+  if not tenant.cap then return false end
   tenant.running = tenant.running or tonumber(call('HGET', cell('flight'), tenant.name) or 0)
   return tenant.running + (flight[tenant.name] or 0) >= tenant.cap
 end
@@ -60,100 +53,130 @@ local function crowded(task)
   return tonumber(call('HGET', key('trace', task.trace), 'running_children') or 0) >= A.children_per_trace
 end
 
+-- A line (a pool's lanes, a lane's flows) is read piece by piece; whose virtual time has changed is written at the end.
+
+local function open(name, size) return {name = name, size = size, first = 1, last = 0, moved = {}} end
+
 -- By virtual time, then by name: the order in which Redis sorts them.
 local function later(a, b)
   if a.due ~= b.due then return a.due > b.due end
   return a.name > b.name
 end
 
--- The flows that come next. None beyond them is due before `horizon`.
-local function next_flows()
-  local found = call('ZRANGE', flows, 0, slots - 1, 'WITHSCORES')
-  local line = {first = 1, last = #found / 2, horizon = {name = LAST, due = math.huge}}
-  for i = 1, line.last do line[i] = {name = found[2 * i - 1], due = tonumber(found[2 * i])} end
-  line.whole = line.last < slots
-  if not line.whole then line.horizon = {name = line[slots].name, due = line[slots].due} end
-  return line
-end
-
--- From the back: a flow that was just served mostly belongs there.
-local function put(line, flow)
-  local at = line.last
-  while at >= line.first and later(line[at], flow) do
-    line[at + 1] = line[at]
-    at = at - 1
-  end
-  line[at + 1] = flow
-  line.last = line.last + 1
-end
-
--- One visit: start the flow's first task, if it may. Returns why the flow does not stay in line.
-local function visit(flow)
-  if not flow.stride then know(flow) end
-  -- A flow that is held back by one cap passes on the room that it had under the other.
-  if flow.tenant and full(flow.tenant) then
-    release('trace', string.match(flow.name, '[^:]+$'), 1)
-    return 'tenant', flow.tenant.name
-  end
-  local id = call('LPOP', flow.name)
-  -- An emptied flow stays until its turn comes: who submits one by one gains nothing by it. What was held back with it
-  -- does not wait for a place that this flow will not take.
-  if not id then
-    pool.vtime = math.max(pool.vtime, flow.due)
-    release('tenant', tenant_of(flow.name), 1)
-    release('trace', string.match(flow.name, '[^:]+$'), 1)
-    return 'empty'
-  end
-  local task = load_task(id, START)
-  -- Ids of tasks that were ended while they waited are left behind in the list.
-  if not task or task.state ~= 'pending' then return end
-  if crowded(task) then
-    call('LPUSH', flow.name, id)
-    release('tenant', tenant_of(flow.name), 1)
-    return 'trace', task.trace
-  end
-  start(task)
-  pool.vtime = math.max(pool.vtime, flow.due)
-  flow.due = flow.due + flow.stride
-  flow.moved = true
-end
-
--- Serve flows as long as it is certain who is next; their new virtual times are written once, at the end.
-local function serve(line)
-  local moved = {}
-  while #claims < slots and visits < MAX_VISITS and line.first <= line.last and not later(line[line.first], line.horizon) do
-    local flow = line[line.first]
-    line.first = line.first + 1
-    visits = visits + 1
-    local kind, id = visit(flow)
-    if kind then
-      call('ZREM', flows, flow.name)
-      moved[flow.name] = nil
-      if id then hold(kind, id, A.pool, flow.name, flow.due) end
-    else
-      if flow.moved then moved[flow.name] = flow.due end
-      put(line, flow)
-    end
-  end
-  return moved
-end
-
-local function save(moved)
+local function save(line)
   local scores = {}
-  for name, due in pairs(moved) do
+  for name, due in pairs(line.moved) do
     scores[#scores + 1] = due
     scores[#scores + 1] = name
   end
-  call_many('ZADD', flows, scores)
+  call_many('ZADD', line.name, scores)
+  line.moved = {}
 end
 
+-- Those that come next. None beyond them is due before `horizon`.
+local function read(line)
+  save(line)
+  local found = call('ZRANGE', line.name, 0, line.size - 1, 'WITHSCORES')
+  local known = line.known or {}
+  line.first, line.last, line.count, line.known = 1, #found / 2, #found / 2, known
+  for i = 1, line.last do
+    local name = found[2 * i - 1]
+    line[i] = known[name] or {name = name}
+    line[i].due, known[name] = tonumber(found[2 * i]), line[i]
+  end
+  line.whole = line.count < line.size
+  local last = line.whole and {name = LAST, due = math.huge} or line[line.last]
+  line.horizon = {name = last.name, due = last.due}
+  line.size = line.size * 2
+end
+
+local function head(line)
+  local first = line.first <= line.last and line[line.first]
+  if line.whole and not first then return nil end
+  if not first or later(first, line.horizon) then read(line) end
+  return line.first <= line.last and line[line.first] or nil
+end
+
+-- It has had its turn. From the back: mostly it belongs there.
+local function move_back(line, one, stride)
+  line.first = line.first + 1
+  one.due = one.due + stride
+  line.moved[one.name] = one.due
+  local at = line.last
+  while at >= line.first and later(line[at], one) do
+    line[at + 1] = line[at]
+    at = at - 1
+  end
+  line[at + 1] = one
+  line.last = line.last + 1
+end
+
+local function drop(line, one)
+  line.first = line.first + 1
+  line.moved[one.name] = nil
+  call('ZREM', line.name, one.name)
+end
+
+-- The first task of a lane that may start, and its flow. An emptied flow stays until its turn comes: who submits one by
+-- one gains nothing by it. Ids of tasks that were ended while they waited are left behind in the lists.
+local function next_task(lane)
+  local times = lane_of(pool, lane.name)
+  while visits < MAX_VISITS do
+    local flow = head(lane.flows)
+    if not flow then return nil end
+    visits = visits + 1
+    local id = call('LPOP', flow.name)
+    local task = id and load_task(id, START)
+    if not id then
+      drop(lane.flows, flow)
+      times.vtime = math.max(times.vtime, flow.due)
+    elseif task and task.state == 'pending' then
+      if not crowded(task) then return task, flow, times end
+      call('LPUSH', flow.name, id)
+      drop(lane.flows, flow)
+      hold(held_flows(task.trace), flow.name, flow.due, times)
+    end
+  end
+end
+
+-- One turn of a lane.
+local function visit(lanes, lane)
+  lane.tenant = lane.tenant or tenant_named(string.match(lane.name, '[^:]+$'))
+  local tenant = lane.tenant
+  visits = visits + 1
+  if full(tenant) then
+    drop(lanes, lane)
+    return hold(held_lanes(tenant.name), lane.name, lane.due, pool)
+  end
+  lane.flows = lane.flows or open(lane.name, math.ceil(slots / lanes.count))
+  local task, flow, times = next_task(lane)
+  if task then
+    start(task)
+    pool.vtime, times.vtime = math.max(pool.vtime, lane.due), math.max(times.vtime, flow.due)
+    move_back(lanes, lane, tenant.stride)
+    flow.stride = flow.stride or A.strides[string.match(flow.name, '([^:]+):[^:]+$')]
+    move_back(lane.flows, flow, flow.stride)
+  elseif visits < MAX_VISITS then
+    drop(lanes, lane)
+    pool.vtime = math.max(pool.vtime, lane.due)
+    forget(lane_of(pool, lane.name))
+  end
+end
+
+-- It is always certain who is next: the order is that of single claims.
 local function take()
-  local line, seen
-  repeat
-    line, seen = next_flows(), put_back
-    save(serve(line))
-  until #claims == slots or visits >= MAX_VISITS or (line.whole and put_back == seen)
+  local lanes = open(key('lanes', A.pool), slots)
+  while #claims < slots and visits < MAX_VISITS do
+    local lane = head(lanes)
+    if not lane then break end
+    visit(lanes, lane)
+  end
+  for _, lane in pairs(lanes.known) do
+    if lane.flows then save(lane.flows) end
+  end
+  save(lanes)
   call_many('ZADD', key('leases', A.pool), leases)
+  if #started > 0 then next_in[key('leases', A.pool)] = nil end
   pool.ready = pool.ready - #started
 end
 

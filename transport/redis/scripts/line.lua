@@ -1,5 +1,8 @@
--- Second part: who is next. Ready tasks stand in the lists of their flows, flows in one sorted set per pool, by virtual
--- time; flows that a cap holds back stand aside. docs/protocol.md has the algorithm.
+-- Second part: who is next. In a pool stand lanes, one for each tenant; in a lane flows; in a flow tasks. Lanes and flows
+-- stand by virtual time, in two levels of sorted sets; what a cap holds back stands aside. docs/protocol.md has the
+-- algorithm. Lanes and flows go by the whole names of their keys, which say where they belong. (That of a trace's flow is
+-- longer than 64 bytes, so that Redis keeps a lane in a skip list: in its compact form each move among 100 flows costs
+-- five times as much.)
 
 -- Figures of pools, running tasks of tenants and children of traces: changed here, written once, by `settle_line`.
 local pools, flight, left_by_pool = {}, {}, {}
@@ -8,66 +11,117 @@ local function pool_of(name)
   if not pools[name] then
     local found = call('HMGET', key('pool', name), 'vtime', 'ready')
     local vtime, ready = tonumber(found[1] or 0), tonumber(found[2] or 0)
-    pools[name] = {vtime = vtime, ready = ready, stored_vtime = vtime, stored_ready = ready}
+    pools[name] = {name = name, lanes = {}, vtime = vtime, ready = ready, stored_vtime = vtime, stored_ready = ready}
   end
   return pools[name]
 end
 
-local function tenant_of(flow) return string.match(flow, ':([^:]+):[^:]+$') end
+-- A lane has a virtual time of its own for as long as it stands in line or aside; 0: it does not.
+local function lane_of(pool, name)
+  if not pool.lanes[name] then
+    local vtime = tonumber(call('HGET', key('pool', pool.name), name) or 0)
+    pool.lanes[name] = {name = name, vtime = vtime, stored_vtime = vtime}
+  end
+  return pool.lanes[name]
+end
 
--- One place in line: at the flow's tail, or at its head for a task that has waited before. Each new flow comes a
--- little later than the one before, so that flows of a single task start in the order in which they came.
--- A flow goes by the whole name of its list: longer than 64 bytes, so that Redis keeps the flows in a skip list. In its
--- compact form for short members each move among 100 flows costs five times as much.
-local function enqueue(push, task)
-  local pool, flow, flows = pool_of(task.pool), key('flow', task.pool .. ':' .. task.flow), key('flows', task.pool)
-  call(push, flow, task.id)
-  pool.ready = pool.ready + 1
-  if call('ZADD', flows, 'NX', pool.vtime + A.tick, flow) == 0 then return end
-  -- A flow that stands aside comes back with the turn that it had.
-  local caps = {'tenant:' .. tenant_of(task.flow), 'trace:' .. string.match(task.flow, '[^:]+$')}
-  for i, holding in ipairs(call('SMISMEMBER', cell('holding'), caps[1], caps[2])) do
-    local due = holding == 1 and call('ZSCORE', key('held', caps[i] .. ':' .. task.pool), flow)
-    if due then
-      call('ZREM', key('held', caps[i] .. ':' .. task.pool), flow)
-      return call('ZADD', flows, due, flow)
+local function tenant_of(flow) return string.match(flow, '^[^:]+') end
+local function held_lanes(tenant) return key('held', 'tenant:' .. tenant) end
+local function held_flows(trace) return key('held', 'trace:' .. trace) end
+
+-- One more in a line, a little later than the one before, so that those with a single task start in the order in which
+-- they came. `times`: the pool or lane whose virtual time rules the line. What stands aside in `held` comes back.
+local function stand(line_key, name, times, held)
+  if call('ZADD', line_key, 'NX', times.vtime + A.tick, name) == 0 then return end
+  local distance = call('ZSCORE', held, name)
+  if distance then
+    call('ZREM', held, name)
+    call('ZADD', line_key, times.vtime + distance, name)
+  else
+    times.vtime = times.vtime + A.tick
+  end
+end
+
+local function stand_in_pool(pool, lane, tenant)
+  if lane.stands then return end
+  lane.stands = true
+  lane.vtime = math.max(lane.vtime, A.tick)
+  stand(key('lanes', pool.name), lane.name, pool, held_lanes(tenant))
+end
+
+-- Places in line for tasks of one flow: at its tail (RPUSH), or at its head (LPUSH) for those that have waited before.
+local function enqueue_all(push, pool_name, flow, ids)
+  local tenant = tenant_of(flow)
+  local pool, list = pool_of(pool_name), key('flow', pool_name .. ':' .. flow)
+  local lane = lane_of(pool, key('flows', pool_name .. ':' .. tenant))
+  call_many(push, list, ids)
+  pool.ready = pool.ready + #ids
+  stand_in_pool(pool, lane, tenant)
+  stand(lane.name, list, lane, held_flows(string.match(flow, '[^:]+$')))
+end
+
+local function enqueue_again(task) enqueue_all('LPUSH', task.pool, task.flow, {task.id}) end
+
+-- A lane that has left the line begins to count anew when it comes back.
+local function forget(lane) lane.vtime, lane.stands = 0, nil end
+
+-- A held one stands aside with its distance from the virtual time: it keeps its place in line, and saves up nothing.
+local function hold(held, name, due, times) call('ZADD', held, math.max(0, due - times.vtime), name) end
+
+local function is_stale(flow)
+  for _, id in ipairs(call('LRANGE', flow, 0, -1)) do
+    if call('HGET', key('task', id), 'state') == 'pending' then return false end
+  end
+  return true
+end
+
+-- Nothing is left in line but ids of tasks that have ended: a pool that nobody serves would keep them for ever.
+local function sweep_lane(pool, name)
+  for _, flow in ipairs(call('ZRANGE', name, 0, -1)) do
+    if is_stale(flow) then
+      call('DEL', flow)
+      call('ZREM', name, flow)
     end
   end
-  pool.vtime = pool.vtime + A.tick
+  if call('EXISTS', name) == 1 then return end
+  pool.vtime = math.max(pool.vtime, tonumber(call('ZSCORE', key('lanes', pool.name), name) or 0))
+  call('ZREM', key('lanes', pool.name), name)
+  call('ZREM', held_lanes(string.match(name, '[^:]+$')), name)
+  forget(lane_of(pool, name))
 end
 
--- A held flow stands aside with its virtual time: it has not had its turn. `holding` names what has any.
-local function hold(kind, id, pool, flow, due)
-  call('SADD', cell('holding'), kind .. ':' .. id)
-  call('ZADD', key('held', kind .. ':' .. id .. ':' .. pool), 'LT', due, flow)
-end
-
--- How many flows this script has put back in line.
-local put_back = 0
-
--- Up to `room` held flows of one pool; one that came back by itself, or has nothing left, takes no room.
-local function release_in(pool, held, room)
-  while room > 0 do
-    local first = call('ZPOPMIN', held)
-    if not first[1] then return false end
-    -- an emptied one goes back, too: it stays until its turn comes
-    call('ZADD', key('flows', pool), 'NX', first[2], first[1])
-    put_back = put_back + 1
-    ring(pool)
-    if call('EXISTS', first[1]) == 1 then room = room - 1 end
+local function sweep(pool)
+  for _, name in ipairs(call('HKEYS', key('pool', pool.name))) do
+    if name ~= 'vtime' and name ~= 'ready' then lane_of(pool, name) end
   end
-  return call('EXISTS', held) == 1
+  for name in pairs(pool.lanes) do sweep_lane(pool, name) end
+  call('DEL', key('bell', pool.name))
 end
 
--- There is room again under a cap. It may be that only one pool has a free slot, so that each gets its flows back; a
--- flow that finds the room taken stands aside again.
-local function release(kind, id, room)
-  local name, left = kind .. ':' .. id, false
-  if room <= 0 or call('SISMEMBER', cell('holding'), name) == 0 then return end
-  for _, pool in ipairs(call('SMEMBERS', cell('pools'))) do
-    left = release_in(pool, key('held', name .. ':' .. pool), room) or left
+local function put_back_flow(pool, tenant, flow, distance)
+  local lane = lane_of(pool, key('flows', pool.name .. ':' .. tenant))
+  stand_in_pool(pool, lane, tenant)
+  call('ZADD', lane.name, 'NX', lane.vtime + distance, flow)
+end
+
+-- There is room again under a cap, and all that it held comes back: it may be that only one pool has a free slot. Who
+-- finds the room taken stands aside again.
+local function release(held)
+  local back = call('ZRANGE', held, 0, -1, 'WITHSCORES')
+  if #back == 0 then return end
+  call('DEL', held)
+  for at = 1, #back, 2 do
+    local name, distance = back[at], tonumber(back[at + 1])
+    local kind, pool_name, tenant = string.match(string.sub(name, #PREFIX + 2), '^(%a+):([^:]+):([^:]+)')
+    local pool = pool_of(pool_name)
+    if kind == 'flow' then
+      put_back_flow(pool, tenant, name, distance)
+      if pool.ready == 0 then sweep(pool) end
+    else
+      call('ZADD', key('lanes', pool_name), 'NX', pool.vtime + distance, name)
+    end
+    if pool.ready > 0 then ring(pool_name) end
   end
-  if not left then call('SREM', cell('holding'), name) end
 end
 
 -- A start counts for its tenant, and a child's for its trace.
@@ -84,7 +138,7 @@ local function leave_flight(task)
   if left then left[#left + 1] = task.id else left_by_pool[task.pool] = {task.id} end
   if task.parent then
     call('HINCRBY', key('trace', task.trace), 'running_children', -1)
-    release('trace', task.trace, 1)
+    release(held_flows(task.trace))
   end
   if task.reserved then
     call('HINCRBY', key('trace', task.trace), 'reserved', 0 - task.reserved)
@@ -99,15 +153,32 @@ local function settle_flight()
   flight, left_by_pool = {}, {}
   for tenant, change in pairs(changes) do
     if change ~= 0 and call('HINCRBY', cell('flight'), tenant, change) == 0 then call('HDEL', cell('flight'), tenant) end
-    release('tenant', tenant, 0 - change)
+    if change < 0 then release(held_lanes(tenant)) end
   end
+end
+
+-- What has changed of a pool's figures, as fields and values; lanes that have left the line have none.
+local function changes_of(pool)
+  local set, gone = {}, {}
+  if pool.vtime ~= pool.stored_vtime or pool.ready ~= pool.stored_ready then
+    set = {'vtime', pool.vtime, 'ready', pool.ready}
+  end
+  for name, lane in pairs(pool.lanes) do
+    if lane.vtime == 0 and lane.stored_vtime ~= 0 then
+      gone[#gone + 1] = name
+    elseif lane.vtime ~= lane.stored_vtime then
+      set[#set + 1] = name
+      set[#set + 1] = lane.vtime
+    end
+  end
+  return set, gone
 end
 
 local function settle_line()
   settle_flight()
   for name, pool in pairs(pools) do
-    if pool.vtime ~= pool.stored_vtime or pool.ready ~= pool.stored_ready then
-      call('HSET', key('pool', name), 'vtime', pool.vtime, 'ready', pool.ready)
-    end
+    local set, gone = changes_of(pool)
+    call_many('HSET', key('pool', name), set)
+    call_many('HDEL', key('pool', name), gone)
   end
 end

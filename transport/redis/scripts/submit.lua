@@ -55,59 +55,109 @@ end
 
 local deadlines, roots = {}, {}
 
+-- Lists by the key that they go to, each written in one step: a command for each task would cost more than its record.
+local function lists() return {order = {}, by_name = {}} end
+
+local function add(to, name, value)
+  if not to.by_name[name] then
+    to.by_name[name] = {}
+    to.order[#to.order + 1] = name
+  end
+  local list = to.by_name[name]
+  list[#list + 1] = value
+end
+
+local in_line, of_traces, of_parents = lists(), lists(), lists()
+-- Traces that this script has seen; whether they began with it.
+local traces = {}
+
+-- A trace's first task is its root. A reader that finds another entry first knows that older ones are gone.
+local function begin(request)
+  if traces[request.trace] then return false end
+  traces[request.trace] = true
+  local name = key('trace', request.trace)
+  local known = call('HMGET', name, 'root', 'term_set')
+  if known[2] then
+    -- all had ended, and it goes on
+    call('HDEL', name, 'term_set')
+    for _, kept in ipairs({'trace', 'tasks', 'events'}) do call('PERSIST', key(kept, request.trace)) end
+  end
+  if known[1] then return false end
+  local first = tell({id = request.task, trace = request.trace, attempt = 0}, 'pending', '', '')
+  local fields = {'root', request.task, 'first', first}
+  if request.cap then fields[5], fields[6] = 'cap', request.cap end
+  call('HSET', name, unpack(fields))
+  roots[#roots + 1] = request.task
+  return true
+end
+
 local function accept(request, expires)
-  local name, record = key('task', request.task), request.more
+  local record = request.more
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
     also('parent', request.parent)
-    call('SADD', key('children', request.parent), request.task)
-    call('HSET', key('task', request.parent), 'has_children', 1)
+    add(of_parents, request.parent, request.task)
   end
   if request.session then
     also('session', request.session)
     call('HSET', key('session', request.session), 'holder', request.task)
     call('PERSIST', key('session', request.session))
   end
-  if call('HSETNX', key('trace', request.trace), 'root', request.task) == 1 then
-    also('root', 1)
-    if request.cap then call('HSET', key('trace', request.trace), 'cap', request.cap) end
-    -- a reader that finds another entry first knows that older ones are gone
-    local first = tell({id = request.task, trace = request.trace, attempt = 0}, 'pending', '', '')
-    call('HSET', key('trace', request.trace), 'first', first)
-    roots[#roots + 1] = request.task
-  end
-  call('HSET', name, 'trace', request.trace, 'pool', request.pool, 'flow', request.flow, 'state', 'pending',
-       'attempt', 0, 'accepted', now, 'expires', expires, 'agent', request.agent, 'envelope', request.envelope,
-       unpack(record))
-  call('RPUSH', key('tasks', request.trace), request.task)
+  if begin(request) then also('root', 1) end
+  call('HSET', key('task', request.task), 'trace', request.trace, 'pool', request.pool, 'flow', request.flow,
+       'state', 'pending', 'attempt', 0, 'accepted', now, 'expires', expires, 'agent', request.agent,
+       'envelope', request.envelope, unpack(record))
   if request.once then
     call('SET', key('once', request.once), request.task .. request.trace, 'PX', A.idempotency_ms)
   end
+  add(of_traces, request.trace, request.task)
+  add(in_line, request.pool .. ':' .. request.flow, request.task)
   deadlines[#deadlines + 1] = expires
   deadlines[#deadlines + 1] = request.task
-  enqueue('RPUSH', {id = request.task, pool = request.pool, flow = request.flow})
 end
 
-local function accept_all()
-  local handles, rung = {1}, {}
+-- First what a task cannot do without: one that stands in line and has a deadline will end.
+local function write_lists()
+  call_many('ZADD', cell('deadlines'), deadlines)
+  local rung = {}
+  for _, name in ipairs(in_line.order) do
+    local pool, flow = string.match(name, '^([^:]+):(.*)$')
+    enqueue_all('RPUSH', pool, flow, in_line.by_name[name])
+    rung[pool] = true
+  end
+  for pool in pairs(rung) do
+    call('SADD', cell('pools'), pool)
+    ring(pool)
+  end
+  for parent, ids in pairs(of_parents.by_name) do
+    call_many('SADD', key('children', parent), ids)
+    call('HSET', key('task', parent), 'has_children', 1)
+  end
+  for trace, ids in pairs(of_traces.by_name) do call_many('RPUSH', key('tasks', trace), ids) end
+  call_many('LPUSH', cell('roots'), roots)
+  if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
+end
+
+local function accept_each(handles)
   for i, request in ipairs(A.requests) do
     local first = first_of(request)
     if first then
       handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
     else
       accept(request, expiry[i])
-      rung[request.pool] = true
       handles[i + 1] = {request.task, request.trace}
     end
   end
-  for pool in pairs(rung) do
-    call('SADD', cell('pools'), pool)
-    ring(pool)
-  end
-  call_many('ZADD', cell('deadlines'), deadlines)
-  call_many('LPUSH', cell('roots'), roots)
-  if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
-  return handles
+end
+
+-- A key that somebody has spoilt stops the script; those that are on record by then stand in line all the same.
+local function accept_all()
+  local handles = {1}
+  local accepted, trouble_accepting = pcall(accept_each, handles)
+  local written, trouble_writing = pcall(write_lists)
+  if accepted and written then return handles end
+  settle()
+  error(trouble_accepting or trouble_writing, 0)
 end
 
 -- Children are a write of their parent's: a worker whose lease is gone starts none.
