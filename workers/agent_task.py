@@ -19,6 +19,7 @@ from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
 from .agent.session import Session
+from .agent.todos import todos_of
 from .agents.base import Agent
 from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
@@ -100,11 +101,16 @@ class AgentTasks:
     async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
-        context = ToolContext(attempt.sandbox.opened, children, dict(session.read_digests))
+        context = ToolContext(
+            attempt.sandbox.opened,
+            children,
+            dict(session.read_digests),
+            todos=todos_of(session),
+            emit=attempt.reporter.report,
+        )
         capabilities = attempt.request.capabilities
-        tools: dict[str, Tool] = {
-            tool.name: tool for tool in offered(attempt.agent, attempt.guard, capabilities, children.catalogue())
-        }
+        shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
+        tools: dict[str, Tool] = {tool.name: tool for tool in shown}
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
         return Loop(

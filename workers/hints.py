@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Collection
 
 
-def nearest(key: str, known: Collection[str]) -> str:
+def nearest(key: str, known: Collection[str], *, called: str = "known keys") -> str:
     """The known key that was probably meant, else all of them.
 
     >>> nearest("slotz", ["model", "slots"])
     "did you mean 'slots'?"
     """
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"{called}: {', '.join(known)}"

@@ -204,7 +204,7 @@ rules:
       tool_calls:
         - {name: write, arguments: {filePath: docs/a.md, content: x}}
         - {name: read, arguments: {filePath: .env}}
-        - {name: bash, arguments: {command: "rm -rf $(pwd)"}}
+        - {name: bash, arguments: {command: "eval rm -rf x"}}
         - {name: nothing, arguments: {}}
         - {name: read, arguments: {path: x}}
   - when: {turn: 2}

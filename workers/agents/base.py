@@ -21,6 +21,8 @@ class Agent:
     mode: Mode
     pool: str  # the queue that serves it
     hidden: bool = False
+    disabled: bool = False  # the file takes the agent of this name away
+    color: str = ""  # for people's screens
     model: str = ""  # "": the worker's
     max_turns: int | None = None
     temperature: float | None = None

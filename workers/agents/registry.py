@@ -2,85 +2,111 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import Annotated, Any, Self, get_args
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from envelope.agents import AgentCard
+from envelope.pattern import match
 from envelope.scope import Scope
 
 from ..errors import BadAgent
 from ..hints import nearest
-from ..permissions.rules import Action, Rule, parse_rules
+from ..permissions.rules import Action, Rule
 from .base import Agent, Mode
+from .dialects import denials, permission_rules, switch_rules, switches
+from .front_matter import split
 
-FENCE = "---"
-
-Permission = Action | dict[str, Action | dict[str, Action]]
+EDITING = ("edit", "write", "apply_patch")
+# One thing, and what it is called in files that were written for other tools.
+SAME_AS = {"steps": "max_turns", "maxSteps": "max_turns", "maxTurns": "max_turns", "disallowedTools": "denied_tools"}
+# Names of sizes, which another product resolves: they name no model here, so the worker's own answers.
+NO_MODELS = frozenset({"inherit", "sonnet", "opus", "haiku"})
+COLORS = (
+    *("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink"),
+    *("primary", "secondary", "accent", "success", "warning", "error", "info"),
+)
+# The values of these keys are few, so that a wrong one has a near miss.
+FEW = {"mode": get_args(Mode), "color": (*COLORS, "'#rrggbb'")}
 
 
 class FrontMatter(BaseModel):
-    """The keys of an agent's file. `steps` is what users of OpenCode call `max_turns`."""
+    """The keys of an agent's file. Strict: YAML has types, and `hidden: "no"` would be true elsewhere."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    description: str
+    description: str = ""
+    name: str = Field(default="", pattern=r"^[\w.-]+(/[\w.-]+)*$")
     mode: Mode = "all"
     pool: str = ""
     hidden: bool = False
-    model: str = ""
+    disable: bool = False
+    color: str = Field(default="", pattern=rf"^(#[0-9a-fA-F]{{6}}|{'|'.join(COLORS)})$")
+    model: str = Field(default="", pattern=r"^\S+$")
     max_turns: int | None = Field(default=None, ge=1)
-    steps: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    permission: Permission = Field(default_factory=dict[str, "Action | dict[str, Action]"])
-    fixed: Permission = Field(default_factory=dict[str, "Action | dict[str, Action]"])
-    tools: tuple[str, ...] = ("*",)
-    scope: Scope | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+    permission: Annotated[tuple[Rule, ...], BeforeValidator(permission_rules)] = ()
+    fixed: Annotated[tuple[Rule, ...], BeforeValidator(permission_rules)] = ()
+    tools: Any = ("*",)
+    denied_tools: Annotated[tuple[Rule, ...], BeforeValidator(denials)] = ()
+    scope: Scope | None = Field(default=None, strict=False)
     returns_patch: bool = True
     counts_tests: bool = False
     stops_at_failure: bool = True
 
     @field_validator("fixed")
     @classmethod
-    def _only_denies(cls, value: Permission) -> Permission:
-        if any(rule.action is not Action.DENY for rule in parse_rules(value)):
+    def _only_denies(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        if any(rule.action is not Action.DENY for rule in rules):
             raise ValueError("holds denies only")
-        return value
+        return rules
+
+    @field_validator("tools")
+    @classmethod
+    def _known_form(cls, written: object) -> object:
+        switches(written)
+        switch_rules(written, ())
+        return written
+
+    @model_validator(mode="after")
+    def _says_what_it_is_for(self) -> Self:
+        if not self.description and not self.disable:
+            raise ValueError("description: is missing; say in a sentence when to use this agent")
+        return self
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return switch_rules(self.tools, self.permission) + self.permission + self.denied_tools
+
+
+KEYS = (*FrontMatter.model_fields, *SAME_AS)
 
 
 def parse_agent(name: str, text: str) -> Agent:
-    """One agent from the text of its file; `BadAgent` says what is wrong and, for an unknown key, what was meant."""
-    front, prompt = _split(name, text)
-    unknown = [key for key in front if key not in FrontMatter.model_fields]
-    if unknown:
-        raise BadAgent(
-            f"agent {name!r} has an unknown key {unknown[0]!r}", hint=nearest(unknown[0], FrontMatter.model_fields)
-        )
-    try:
-        matter = FrontMatter.model_validate(front)
-    except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][:1])
-        raise BadAgent(
-            f"agent {name!r}: {where}: {first['msg']}", hint=f"known keys: {', '.join(FrontMatter.model_fields)}"
-        ) from e
-    rules, fixed = parse_rules(matter.permission), parse_rules(matter.fixed)
+    """One agent from the text of its file; `BadAgent` says what is wrong and, where it can, what was meant.
+
+    `name` is the file's; a name in the front matter goes before it.
+    """
+    front, prompt = split(name, text)
+    matter = _validated(name, front)
     return Agent(
-        name=name,
+        name=matter.name or name,
         description=matter.description,
         mode=matter.mode,
-        pool=matter.pool or _default_pool(rules + fixed, matter.scope),
+        pool=matter.pool or _default_pool(matter),
         hidden=matter.hidden,
-        model=matter.model,
-        max_turns=matter.max_turns or matter.steps,
+        disabled=matter.disable,
+        color=matter.color,
+        model="" if matter.model in NO_MODELS else matter.model,
+        max_turns=matter.max_turns,
         temperature=matter.temperature,
-        rules=rules,
-        fixed=fixed,
-        tools=matter.tools,
+        rules=matter.rules,
+        fixed=matter.fixed,
+        tools=switches(matter.tools),
         auth_scope=matter.scope,
         prompt=prompt,
         returns_patch=matter.returns_patch,
@@ -109,22 +135,37 @@ def card(agent: Agent) -> AgentCard:
     )
 
 
-def _split(name: str, text: str) -> tuple[dict[str, Any], str]:
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines[0].strip() != FENCE or FENCE not in [line.strip() for line in lines[1:]]:
-        raise BadAgent(f"agent {name!r} has no front matter", hint="start the file with `---`, keys, and `---` again")
-    end = [line.strip() for line in lines].index(FENCE, 1)
+def _validated(name: str, front: Mapping[str, Any]) -> FrontMatter:
+    written_as = _our_keys(name, front)
     try:
-        front: object = yaml.safe_load("\n".join(lines[1:end])) or {}
-    except yaml.YAMLError as e:
-        raise BadAgent(f"the front matter of agent {name!r} is not YAML", hint="quote values with a colon in") from e
-    if not isinstance(front, dict):
-        raise BadAgent(f"the front matter of agent {name!r} is no map of keys", hint="write `key: value` lines")
-    return {str(key): value for key, value in cast(dict[Any, Any], front).items()}, "\n".join(lines[end + 1 :]).strip()
+        return FrontMatter.model_validate({ours: front[written] for ours, written in written_as.items()})
+    except ValidationError as e:
+        first = e.errors()[0]
+    key = written_as[str(first["loc"][0])] if first["loc"] else ""
+    said = first["msg"].removeprefix("Value error, ")
+    hint = nearest(str(front[key]), FEW[key], called="known values") if key in FEW else f"known keys: {', '.join(KEYS)}"
+    raise BadAgent(f"agent {name!r}: {f'{key}: ' if key else ''}{said}", hint=hint)
 
 
-def _default_pool(rules: tuple[Rule, ...], scope: Scope | None) -> str:
+def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
+    """Our name of each key that is written → how it is written."""
+    ours: dict[str, str] = {}
+    for key, value in front.items():
+        known = SAME_AS.get(key, key)
+        if known not in FrontMatter.model_fields:
+            raise BadAgent(f"agent {name!r} has an unknown key {reprlib.repr(key)}", hint=nearest(key, KEYS))
+        if known in ours:
+            raise BadAgent(f"agent {name!r} says one thing as {ours[known]!r} and as {key!r}", hint="keep one of them")
+        if value is None:
+            raise BadAgent(f"agent {name!r}: {key}: has no value", hint="remove the line, or quote what is in it")
+        ours[known] = key
+    return ours
+
+
+def _default_pool(matter: FrontMatter) -> str:
     """Explore when it cannot edit, build when it can."""
+    rules = matter.rules + matter.fixed
     last = next((rule.action for rule in reversed(rules) if rule.permission in ("edit", "*")), Action.ALLOW)
-    in_scope = scope is None or any(grant.startswith(("edit:", "*:")) for grant in scope)
-    return "build" if last is not Action.DENY and in_scope else "explore"
+    in_scope = matter.scope is None or any(grant.startswith(("edit:", "*:")) for grant in matter.scope)
+    has_tool = any(match(switch, tool) for switch in switches(matter.tools) for tool in EDITING)
+    return "build" if last is not Action.DENY and in_scope and has_tool else "explore"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -93,18 +93,11 @@ class Failure(StrEnum):
     CONTENT_FILTER = "content_filter"
 
 
-RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
-
-
 @dataclass(frozen=True, slots=True)
 class Failed:
     failure: Failure
     message: str  # one sentence, without secrets
-    retry_after_s: float | None = None
-
-    @property
-    def retryable(self) -> bool:
-        return self.failure in RETRYABLE
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])  # those that say when to come again
 
 
 ModelEvent = Text | Reasoning | CallStarted | CallDelta | Completed | Failed

@@ -1,18 +1,21 @@
-"""What went wrong at a provider, told from its status, its words and its headers. Pure; knows no library."""
+"""What went wrong at a provider, told from its status, its words and its codes. Pure; knows no library."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 
 from envelope.redaction import redact
 
 from .base import Failed, Failure
+from .overflow import is_overflow
 
 # A whole error page is no help; the first words say it.
 MAX_MESSAGE_CHARS = 300
+# What an error says stands at its beginning; a page of megabytes is not searched to its end.
+MAX_JUDGED_CHARS = 16_000
+RETRY_HEADERS = ("retry-after-ms", "retry-after")
 
 BY_STATUS: dict[int, Failure] = {
     400: Failure.BAD_REQUEST,
@@ -29,47 +32,68 @@ BY_STATUS: dict[int, Failure] = {
 
 # Providers say these with a status that says something else, or none. The first that fits wins.
 BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
-    (re.compile(words, re.IGNORECASE), failure)
+    (re.compile(words, re.IGNORECASE | re.DOTALL), failure)
     for words, failure in (
-        (r"context[_ ](length|window|limit)|maximum context|prompt is too long", Failure.OVERFLOW),
-        (r"too many (input )?tokens|input tokens exceed|exceeds the (maximum|available) .*tokens", Failure.OVERFLOW),
-        (r"provider not provided|model_not_found|model .*(does not exist|not found)", Failure.UNKNOWN_MODEL),
-        (r"missing credentials|api[_ ]key.*(missing|must be set|required|pass)|insufficient_quota", Failure.AUTH),
+        (r"provider not provided|model_not_found|model .{0,200}(does not exist|not found)", Failure.UNKNOWN_MODEL),
+        (r"missing credentials|api[_ ]key.{0,80}(missing|must be set|required|pass)|insufficient_quota", Failure.AUTH),
         (r"content[_ ](policy|filter)", Failure.CONTENT_FILTER),
+        (r"rate[_ -]?limit|too[_ ]many[_ ]requests|exhausted", Failure.RATE_LIMIT),
+        (r"\b(service[_ ]|server[_ ]|temporarily[_ ])?(unavailable|overloaded)(_error)?\b", Failure.UNAVAILABLE),
     )
-)  # fmt: skip
+)
 
 _LIBRARY_PREFIX = re.compile(r"^(?:(?:litellm\.)?[A-Z]\w*(?:Error|Exception)?(?:: | - ))+")
 
 
-def failed(message: str, *, status: int | None, headers: Mapping[str, str], now: datetime, kind: str = "") -> Failed:
-    """A failure from what is known of it. `kind` is any further word (an error code, an exception's name)."""
-    said = redact(" ".join(_LIBRARY_PREFIX.sub("", message).split()))[:MAX_MESSAGE_CHARS]
-    by_words = next((failure for words, failure in BY_WORDS if words.search(f"{kind} {message}")), None)
-    by_status = BY_STATUS.get(status or 0, Failure.UNAVAILABLE)
-    # A busy provider may well mention tokens or quotas: then its status is the better witness.
-    failure = by_status if by_words is None or _is_rate_limit(by_status, by_words) else by_words
-    return Failed(failure, f"the model provider says: {said or 'nothing'}", retry_after_s(headers, now=now))
+@dataclass(frozen=True, slots=True)
+class ProviderError:
+    """What is known of a failed request. `status` is None when no answer came: the connection or the stream broke.
 
-
-def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """How long the provider asks us to wait: `retry-after-ms`, else `retry-after` as seconds or as an HTTP date.
-
-    >>> retry_after_s({"Retry-After": "Sat, 21 Nov 2026 00:00:07 GMT"}, now=datetime(2026, 11, 21, tzinfo=timezone.utc))
-    7.0
+    `kind` is any further word (an error code, an exception's name); `provider` is the registry's name of whoever runs
+    the server, when that is known.
     """
-    known = {name.lower(): value for name, value in headers.items()}
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(known[name]) / unit)
-        except (KeyError, ValueError):
-            continue
-    try:
-        at = parsedate_to_datetime(known["retry-after"])
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+
+    message: str = ""
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    kind: str = ""
+    provider: str = ""
+
+    @property
+    def failure(self) -> Failure:
+        message = _LIBRARY_PREFIX.sub("", self.message[:MAX_JUDGED_CHARS])
+        said = f"{self.kind} {message}"
+        if is_overflow(message, self.status) or is_overflow(said, self.status):
+            return Failure.OVERFLOW
+        by_words = next((failure for words, failure in BY_WORDS if words.search(said)), None)
+        by_status = self._by_status()
+        # A busy provider may well mention tokens or quotas, and one that refuses a key may mention rates: then the
+        # status is the better witness.
+        if by_words is None or (by_status, by_words) in _STATUS_KNOWS_BETTER:
+            return by_status
+        return by_words
+
+    def _by_status(self) -> Failure:
+        if self.status == 404 and self.provider.startswith(("openai", "azure")):
+            return Failure.UNAVAILABLE  # they answer so now and then for models that they do have
+        if self.status is not None and 400 <= self.status < 500:
+            return BY_STATUS.get(self.status, Failure.BAD_REQUEST)
+        return Failure.UNAVAILABLE
 
 
-def _is_rate_limit(by_status: Failure, by_words: Failure) -> bool:
-    return by_status is Failure.RATE_LIMIT and by_words is not Failure.AUTH
+_STATUS_KNOWS_BETTER = frozenset(
+    {(Failure.RATE_LIMIT, words) for words in Failure if words is not Failure.AUTH}
+    | {
+        (status, words)
+        for status in (Failure.AUTH, Failure.UNKNOWN_MODEL)
+        for words in (Failure.RATE_LIMIT, Failure.UNAVAILABLE)
+    }
+)
+
+
+def failed(error: ProviderError) -> Failed:
+    """The failure as the loop knows it: judged, its words shortened and without secrets."""
+    said = redact(" ".join(_LIBRARY_PREFIX.sub("", error.message).split()))[:MAX_MESSAGE_CHARS]
+    named = {name.lower(): value for name, value in error.headers.items()}
+    kept = {name: named[name] for name in RETRY_HEADERS if name in named}
+    return Failed(error.failure, f"the model provider says: {said or 'nothing'}", kept)

@@ -12,14 +12,13 @@ import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
 from envelope.budget import Usage
 
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
-from .failures import failed
+from .failures import ProviderError, failed
 from .openai_format import Assembly, messages_for, tools_for
 from .prices import Price
 
@@ -59,7 +58,7 @@ class LiteLlmModel:
         # Whatever a provider or litellm's reading of it does wrong is a value here, by the seam's promise; litellm
         # raises bare KeyErrors and TypeErrors for odd replies, too. Cancellation passes: it is no Exception.
         except Exception as e:
-            yield _failed(e, self.name)
+            yield _failed(e, self.name, at_home=not self.base_url)
         finally:
             await _close(response)
 
@@ -153,15 +152,18 @@ def _was_cut(response: Any) -> bool:
     return response.received_finish_reason is None and response.intermittent_finish_reason is None
 
 
-def _failed(error: Exception, model: str) -> Failed:
+def _failed(error: Exception, model: str, *, at_home: bool) -> Failed:
+    """`at_home`: the server is the provider's own, and not one that only speaks like it."""
     response: Any = getattr(error, "response", None)
     headers: Any = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or ()
     failure = failed(
-        getattr(error, "message", None) or str(error),
-        status=getattr(error, "status_code", None),
-        headers=dict(headers),
-        now=datetime.now(UTC),
-        kind=f"{type(error).__name__} {getattr(error, 'code', '')}",
+        ProviderError(
+            message=getattr(error, "message", None) or str(error),
+            status=getattr(error, "status_code", None),
+            headers=dict(headers),
+            kind=f"{type(error).__name__} {getattr(error, 'code', '')}",
+            provider=model.partition("/")[0] if at_home else "",
+        )
     )
     if failure.failure is Failure.UNKNOWN_MODEL:  # litellm answers with a page about its providers
         return Failed(failure.failure, f"no provider serves a model called {model!r}")

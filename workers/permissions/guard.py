@@ -14,6 +14,11 @@ from .rules import Action, Decision, Rule, evaluate, hidden
 SCOPED_AS = {"bash_unparsed": "bash"}
 # Asked for beside a tool's own permission; a scope has no grants for them.
 UNSCOPED = frozenset({"external_directory", "doom_loop"})
+# permission → what the model can do instead
+HINTS = {
+    "bash_unparsed": "; which commands it runs cannot be told: write them plainly (programs by their names, no eval,"
+    " no [[ ]], no arithmetic on variables), one call for each if need be"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +64,5 @@ def _denial(decision: Decision, permission: str) -> Denied | None:
             return Denied(f"not allowed: {permission} {decision.pattern!r} is denied by the rule `{rule}`")
         case Action.ASK:
             asked = f"{permission} {decision.pattern!r}"
-            return Denied(f"not allowed: {asked} needs a person's approval, and this run cannot ask for it")
+            hint = HINTS.get(permission, "")
+            return Denied(f"not allowed: {asked} needs a person's approval, and this run cannot ask for it{hint}")

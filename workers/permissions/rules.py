@@ -6,12 +6,14 @@ are concatenated and nothing is sorted, so that what is written last is what cou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from envelope.pattern import match
 from envelope.scope import GOVERNED_BY
+from sandbox.container import HOME
 
 
 class Action(StrEnum):
@@ -82,15 +84,24 @@ def hidden(rules: Sequence[Rule], tool: str) -> bool:
 def parse_rules(written: str | Mapping[str, str | Mapping[str, str]]) -> tuple[Rule, ...]:
     """Rules as people write them: one action for everything, or permission → action, or permission → pattern → action.
 
-    The order of the keys is kept: it is meaning. `ValueError` names what is no action.
+    The order of the keys is kept: it is meaning. A pattern's leading `~` or `$HOME` is the home folder in the sandbox;
+    it is so only here, where rules are read. `ValueError` names what is no action.
     """
     if isinstance(written, str):
         return (Rule("*", "*", Action(written)),)
     rules: list[Rule] = []
     for permission, value in written.items():
         patterns = {"*": value} if isinstance(value, str) else value
-        rules += [Rule(permission, pattern, Action(action)) for pattern, action in patterns.items()]
+        rules += [Rule(permission, _from_home(pattern), Action(action)) for pattern, action in patterns.items()]
     return tuple(rules)
+
+
+def _from_home(pattern: str) -> str:
+    """
+    >>> _from_home("~/a"), _from_home("$HOME"), _from_home("~x/a"), _from_home("a/~")
+    ('/home/agent/a', '/home/agent', '~x/a', 'a/~')
+    """
+    return re.sub(r"^(?:~(?=/|$)|\$HOME(?!\w))", HOME, pattern)
 
 
 def _judge(rules: Sequence[Rule], permission: str, pattern: str) -> Decision:

@@ -1,77 +1,164 @@
-"""A shell command line as the simple commands that it runs. Pure, and conservative: what is not plain is not guessed.
+"""A shell text as the simple commands that it runs. Pure, and conservative: what is not plain is not guessed.
 
-Understood: words, quotes, escapes, plain variables, redirections, comments, and lists joined by `;`, `&&`, `||`, `|`,
-`&` and newlines. Everything else (substitutions, subshells, here-documents, loops, functions) raises `Unparsable`.
+Every command anywhere in the text is told: in lists, pipes, subshells, loops, functions, substitutions and
+here-documents. Beyond what is written as a command of its own, these are told, too, after the one that holds them:
+
+- the command without the assignments and redirections before its name (`A=1 rm x`: also `rm x`);
+- by its bare name, a program that is named by its whole path (`/bin/rm x`: also `rm x`);
+- what a runner runs (`sudo rm x`, `xargs rm`, `timeout 5 rm x`, `find . -exec rm {} +`: also the `rm`; see `runners`);
+- the commands in the text of `sh -c`;
+- an assignment to a variable that says what names mean (`PATH=.`).
+
+`Unparsable` are a name that is an expansion, a wildcard or quoted; a runner with options that are not in its table;
+`eval` and its kin; a shell that reads its text from its input; a redirection without a command; and all that `syntax`
+does not believe.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-# A command that runs another text as a command: what it would run is not what is written.
-_KEYWORDS = frozenset(
-    {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select"}
-    | {"coproc", "time", "eval", "!", "[["}
+from .prefixes import always_pattern
+from .runners import inner_commands, program, script
+from .syntax import Node, Unparsable, parse, source_of, walk
+from .words import SimpleCommand, Word, check_name, value_of
+
+__all__ = ["CommandLine", "SimpleCommand", "Unparsable", "always_pattern", "commands", "read"]
+
+# `sudo env nice …`, `sh -c "sh -c …"`: as many may stand in each other.
+MAX_LAYERS = 8
+# What they hold decides which program a name runs, or where a path leads.
+_POWERFUL = re.compile(r"PATH|LD_\w+|(BASH_)?ENV|IFS|CDPATH|HOME|PROMPT_COMMAND|PS4|SHELL\w*|PYTHON(PATH|STARTUP|HOME)")
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_NO_WORDS = _REDIRECTS.union(
+    ("variable_assignment", "file_descriptor", "comment", "heredoc_start", "heredoc_body", "heredoc_end"),
+    ("command", "subshell", "pipeline", "list", "redirected_statement"),  # `time (a)`, and what follows `<<E` in a line
 )
-
-_TOKEN = re.compile(
-    r"""
-      (?P<blank> [ \t\r]+ )
-    | (?P<comment> (?<![^\s;&|]) \# [^\n]* )
-    | (?P<redirect> \d* (?: &>>? | >> | >[|&] | <& | > | < (?!<) ) (?!\() )
-    | (?P<join> && | \|\| | \|& | [;&|\n] )
-    | (?P<piece>
-          [^\s'"\\`$;&|<>()\#]+ | \# | \\.
-        | ' [^']* '
-        | " (?: [^"\\`$] | \\. | \$ (?![({]) | \$\{\w+\} )* "
-        | \$ (?: \w+ | \{\w+\} | [@*\#?$!-] | (?= [\s/.:,] | $ ) )
-      )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-class Unparsable(ValueError):
-    """The text is more than a list of simple commands."""
+# Whose redirection is that of the last command in them.
+_CHAINS = frozenset({"list", "pipeline", "negated_command"})
 
 
 @dataclass(frozen=True, slots=True)
-class SimpleCommand:
-    """One command as it is written, redirections included; `name` is its first word."""
+class CommandLine:
+    """`files`: what its redirections name, wherever they stand, as far as the text tells."""
 
-    text: str
-    name: str
+    commands: tuple[SimpleCommand, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def commands(text: str) -> list[SimpleCommand]:
-    """The simple commands of a command line, in order; `Unparsable` when it is anything more.
+    """The simple commands of a text, in its order; `Unparsable` when it is not plain what they are.
 
-    >>> [command.text for command in commands("cd src && ls -l | wc > n.txt")]
-    ['cd src', 'ls -l', 'wc > n.txt']
+    >>> [command.text for command in commands("cd src && ls -l $(git root) | wc > n.txt")]
+    ['cd src', 'ls -l $(git root)', 'git root', 'wc > n.txt']
     """
-    found: list[SimpleCommand] = []
-    start = at = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise Unparsable(f"not a plain command at: {text[at : at + 40]!r}")
-        if token["join"] or token["comment"]:
-            _add(found, text[start:at])
-            start = token.end()
-        at = token.end()
-    _add(found, text[start:])
-    if not found:
+    return list(read(text).commands)
+
+
+def read(text: str, layer: int = 0) -> CommandLine:
+    """The commands and the files of a text; `Unparsable` as in `commands`. `layer`: how many texts it stands in."""
+    root = parse(text)
+    if all(child.type == "comment" for child in root.children):
         raise Unparsable("there is no command")
-    return found
+    source, owners = text.encode(), _redirection_owners(root)
+    return _joined(_read_node(node, source, owners, layer) for node, _ in walk(root))
 
 
-def _add(found: list[SimpleCommand], text: str) -> None:
-    text = text.strip()
-    if not text:
-        return
-    name = text.split(maxsplit=1)[0]
-    # `$X` and `{a,b}` stand for other words; a quoted or escaped name is a disguise that no honest command needs.
-    if name in _KEYWORDS or name[0] in "${}'\"\\":
-        raise Unparsable(f"not a plain command: {text[:40]!r}")
-    found.append(SimpleCommand(text, name))
+def _read_node(node: Node, source: bytes, owners: dict[int, Node], layer: int) -> CommandLine:
+    """What this node itself adds, without those inside of it."""
+    match node.type:
+        case "command":
+            return _unfolded(_command(node, source, owners.get(node.id)), layer)
+        case "file_redirect":
+            target = next((child for child in node.named_children if child.type != "file_descriptor"), None)
+            value = value_of(target) if target else None
+            # `2>&1`: the number is a descriptor
+            return CommandLine(files=() if value is None or (target and target.type == "number") else (value,))
+        case "redirected_statement" if node.children[0].type in _REDIRECTS:
+            raise Unparsable("there is a redirection without a command")
+        case "variable_assignment" if node.parent and node.parent.type != "command":
+            powerful = _POWERFUL.fullmatch(source_of(node.children[0]))
+            return CommandLine((SimpleCommand(source_of(node), ()),)) if powerful else CommandLine()
+        case _:
+            return CommandLine()
+
+
+def _unfolded(command: SimpleCommand, layer: int) -> CommandLine:
+    """The command, and all that it runs by being run."""
+    check_name(command)
+    if layer > MAX_LAYERS:
+        raise Unparsable("too many commands run each other")
+    plainer = _plainer(command)
+    inner = [plainer] if plainer else inner_commands(command)
+    text = None if plainer else script(command)
+    return _joined(
+        [
+            CommandLine((command,)),
+            *(_unfolded(each, layer + 1) for each in inner),
+            CommandLine() if text is None else read(text, layer + 1),
+        ]
+    )
+
+
+def _plainer(command: SimpleCommand) -> SimpleCommand | None:
+    """The same without what stands before the name, or before its last slash when the path is a whole one."""
+    name = command.words[0]
+    if name.at:
+        return command.part(0)
+    if not name.text.startswith("/"):
+        return None
+    base = program(command)
+    cut = len(name.text) - len(base)
+    moved = (replace(word, at=word.at - cut) for word in command.words[1:])
+    return SimpleCommand(command.text[cut:], (Word(base, base, 0), *moved), command.redirected)
+
+
+def _joined(lines: Iterable[CommandLine]) -> CommandLine:
+    parts = list(lines)
+    return CommandLine(
+        tuple(command for part in parts for command in part.commands),
+        tuple(file for part in parts for file in part.files),
+    )
+
+
+def _redirection_owners(root: Node) -> dict[int, Node]:
+    """Command → the statement that holds its redirections."""
+    owners: dict[int, Node] = {}
+    for node, _ in walk(root):
+        if node.type == "redirected_statement":
+            last = node.children[0]
+            while last.type in _CHAINS:
+                last = last.named_children[-1]
+            owners[last.id] = node
+    return owners
+
+
+def _command(node: Node, source: bytes, owner: Node | None) -> SimpleCommand:
+    end = owner.end_byte if owner else node.end_byte
+    redirects = [child for child in (*node.children, *(owner.children if owner else ())) if child.type in _REDIRECTS]
+    words = sorted((*_words(node), *_words_after(redirects)), key=lambda word: word.start_byte)
+    return SimpleCommand(
+        source[node.start_byte : end].decode(),
+        tuple(
+            Word(source_of(word), value_of(word), len(source[node.start_byte : word.start_byte].decode()))
+            for word in words
+        ),
+        bool(redirects),
+    )
+
+
+def _words(node: Node) -> Iterator[Node]:
+    for child in node.children:
+        if child.type == "command_name":
+            yield child.children[0]
+        elif child.type not in _NO_WORDS:
+            yield child
+
+
+def _words_after(redirects: Iterable[Node]) -> Iterator[Node]:
+    """`a > f b` runs `a b`, and so does `a <<E b`: the grammar keeps such words with the redirection."""
+    for redirect in redirects:
+        words = [child for child in redirect.named_children if child.type not in _NO_WORDS]
+        yield from words if redirect.type == "heredoc_redirect" else words[1:]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from envelope.events import Event, Todo
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
+
+from .truncate import truncate as truncate
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +18,14 @@ class ToolResult:
     """What the model gets back (`content`), and what people see (`title`).
 
     `is_error` marks a call that did not do what it was asked to; a command's non-zero exit code is no such error.
+    `metadata` is for people and programs, never for the model: JSON, and bounded by the tool that fills it. Tools that
+    write have their unified diff in `diff`.
     """
 
     content: str
     title: str = ""
     is_error: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +79,25 @@ class Children(Protocol):
 GetSandbox = Callable[[], Awaitable[Sandbox]]
 
 
+def nobody_watches(event: Event) -> None:
+    """For contexts whose tools are called by no loop."""
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
 
     `read_digests` maps a path to the digest of the content that this session last read or wrote; edits of a file that
     is not there, or has another content by now, are refused. It is part of the session and survives a restart.
+    `todos` is the session's list as it stands (see `agent/todos.py`). `emit` tells people what a result does not.
     """
 
     sandbox: GetSandbox
     children: Children
     read_digests: dict[str, str]
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
+    todos: tuple[Todo, ...] = ()
+    emit: Callable[[Event], None] = nobody_watches
 
 
 class Tool(Protocol):

@@ -8,7 +8,8 @@ from typing import Any
 from envelope.redaction import redact_head
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 
-from ..permissions.shell import Unparsable, commands
+from ..permissions.paths import touched_folders
+from ..permissions.shell import SimpleCommand, Unparsable, read
 from .base import Target, ToolContext, ToolResult
 from .paths import absolute, outside
 from .schema import count, parameters, text
@@ -40,14 +41,17 @@ class Bash:
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
-        """Each simple command by its text. What is more than a list of them is judged whole, and asks."""
-        around = outside(arguments.get("workdir", WORKSPACE))
+        """What it touches outside of the workspace, then each simple command by its text. What is not understood is
+        judged whole, and asks; whole is judged, too, what runs nothing."""
+        text, workdir = arguments["command"], absolute(arguments.get("workdir", WORKSPACE))
+        around = outside(workdir)
         try:
-            parts = commands(arguments["command"])
+            line = read(text)
         except Unparsable:
-            return [*around, Target("bash_unparsed", arguments["command"])]
-        judged = [part for part in parts if part.name not in UNJUDGED] or parts
-        return [*around, *(Target("bash", part.text) for part in judged)]
+            return [*around, Target("bash_unparsed", text)]
+        around += [target for folder in touched_folders(line, workdir) for target in outside(folder)]
+        judged = [command.text for command in line.commands if not _only_moves(command)] or [text]
+        return [*dict.fromkeys(around), *(Target("bash", each) for each in judged)]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
@@ -61,11 +65,15 @@ class Bash:
         return ToolResult(await _output_text(sandbox, call_id, ended, timeout_ms), self.title(arguments))
 
 
+def _only_moves(command: SimpleCommand) -> bool:
+    return command.name in UNJUDGED and not command.redirected
+
+
 async def _output_text(sandbox: Sandbox, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
     output = ended.output.decode("utf-8", "replace").rstrip("\n")
     cut = truncate(output, keep="tail")
     parts = [cut.text or "(no output)"]
-    if cut.dropped_lines or ended.truncated_bytes:
+    if cut.notice or ended.truncated_bytes:
         kept_in = f"{SPILL_FOLDER}/{call_id}.txt"
         await sandbox.write(kept_in, ended.output)
         parts.insert(0, f"(the beginning was cut; up to 1 MiB of the output is in {kept_in}: grep it, or read parts)")

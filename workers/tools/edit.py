@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from .base import Target, ToolContext, ToolResult
+from .diff import diff_of
 from .errors import ToolError
-from .files import load_if_there, require_seen, store
+from .files import decoded, encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
-from .replace import EditRefused, apply_edit
+from .replace import IDENTICAL, EditRefused
+from .replace import apply_edit as apply_edit
 from .schema import flag, parameters, text
 
 
@@ -36,18 +39,26 @@ class Edit:
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         path, old, new = absolute(arguments["filePath"]), arguments["oldString"], arguments["newString"]
+        if old == new:
+            raise ToolError(IDENTICAL)
         before = await load_if_there(await context.sandbox(), path)
         if before is None and old:
             raise ToolError(f"{path} does not exist; to create it, leave oldString empty")
         if before is None:
-            await store(context, path, new.encode())
-            return ToolResult(f"Created {path}.", title=self.title(arguments))
-        require_seen(context, path, before)
-        try:
-            after = apply_edit(before.decode(), old, new, replace_all=bool(arguments.get("replaceAll")))
-        except EditRefused as e:
-            raise ToolError(str(e)) from e
-        except UnicodeDecodeError as e:
-            raise ToolError(f"{path} is not UTF-8 text; change it with bash") from e
-        await store(context, path, after.encode())
-        return ToolResult(f"Edited {path}.", title=self.title(arguments))
+            after = encoded(path, new)
+        else:
+            require_seen(context, path, before)
+            after = await _edited(path, before, old, new, replace_all=bool(arguments.get("replaceAll")))
+        await store(context, path, after)
+        done = "Created" if before is None else "Edited"
+        return ToolResult(f"{done} {path}.", self.title(arguments), metadata=await diff_of({path: (before, after)}))
+
+
+async def _edited(path: str, before: bytes, old: str, new: str, *, replace_all: bool) -> bytes:
+    text = decoded(path, before)
+    try:
+        # in a thread: a text that resembles itself everywhere can take seconds
+        after = await asyncio.to_thread(apply_edit, text, old, new, replace_all=replace_all)
+    except EditRefused as e:
+        raise ToolError(str(e)) from e
+    return encoded(path, after)

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import posixpath
 
-from sandbox.base import MIB, Sandbox
+from sandbox.base import MIB, Command, Sandbox
 from sandbox.errors import PathError
 
 from .base import ToolContext
@@ -54,11 +54,35 @@ def require_seen(context: ToolContext, path: str, content: bytes) -> None:
         raise ToolError(f"{path} has changed since it was read; read it again")
 
 
-async def store(context: ToolContext, path: str, content: bytes) -> None:
-    """Write a file and remember that the session knows its content."""
+async def store(context: ToolContext, path: str, content: bytes, *, mode: int | None = None) -> None:
+    """Write a file and remember that the session knows its content. Without `mode` it keeps the one it has."""
     context.may_have_written = True
-    await (await context.sandbox()).write(path, content)
+    await (await context.sandbox()).write(path, content, mode=mode)
     context.read_digests[path] = digest(content)
+
+
+async def remove(context: ToolContext, path: str) -> None:
+    """Delete a file, or the link to it; no error where there is nothing."""
+    context.may_have_written = True
+    ended = await (await context.sandbox()).exec(Command(["rm", "-f", "--", path]))
+    if ended.exit_code:
+        raise ToolError(f"{path} could not be deleted: {ended.output.decode('utf-8', 'replace').strip()}")
+    context.read_digests.pop(path, None)
+
+
+def decoded(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as e:
+        raise ToolError(f"{path} is not UTF-8 text; change it with bash") from e
+
+
+def encoded(path: str, text: str) -> bytes:
+    """A model can write half a surrogate pair as JSON, and no file can hold one."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as e:
+        raise ToolError(f"the text for {path} holds half a surrogate pair (\\ud800 to \\udfff); leave it out") from e
 
 
 def is_binary(path: str, content: bytes) -> bool:

@@ -8,6 +8,7 @@ from envelope.pattern import match
 
 from ..agents.base import Agent
 from ..permissions.guard import Guard
+from .apply_patch import ApplyPatch
 from .base import Tool
 from .bash import Bash
 from .edit import Edit
@@ -16,29 +17,60 @@ from .grep import Grep
 from .list import ListDirectory
 from .read import Read
 from .task import Task
+from .todo import TodoRead, TodoWrite
 from .write import Write
+
+# One kind of model edits with these, the other with those.
+EDITORS = frozenset({"edit", "write"})
+PATCHERS = frozenset({"apply_patch"})
 
 
 def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
     """Every tool by its name. `catalogue`: the subagents that `task` may start, with their descriptions."""
     task = Task(catalogue or {})
-    tools: tuple[Tool, ...] = (Bash(), Edit(), Glob(), Grep(), ListDirectory(), Read(), task, Write())
+    tools: tuple[Tool, ...] = (
+        ApplyPatch(),
+        Bash(),
+        Edit(),
+        Glob(),
+        Grep(),
+        ListDirectory(),
+        Read(),
+        task,
+        TodoRead(),
+        TodoWrite(),
+        Write(),
+    )
     return {tool.name: tool for tool in tools}
 
 
-def offered(agent: Agent, guard: Guard, capabilities: Iterable[str] | None, catalogue: Mapping[str, str]) -> list[Tool]:
+def offered(
+    agent: Agent, guard: Guard, capabilities: Iterable[str] | None, catalogue: Mapping[str, str], *, model: str = ""
+) -> list[Tool]:
     """The tools that the model is shown, sorted by name so that the prompt's prefix stays the same.
 
     A tool needs a grant, no rule that denies all of it, the agent's switch, and, where the request names
-    capabilities, a place among them; `task` needs somebody to start.
+    capabilities, a place among them; `task` needs somebody to start. Who writes patches best edits with `apply_patch`,
+    under the names of `edit` and `write`; others have these two.
     """
     named = None if capabilities is None else frozenset(capabilities)
+    unused = EDITORS if writes_patches(model) else PATCHERS
 
     def is_offered(tool: Tool) -> bool:
-        switched_on = any(match(switch, tool.name) for switch in agent.tools)
-        return switched_on and (named is None or tool.name in named) and not guard.hides(tool.name)
+        names = {tool.name, *EDITORS} if tool.name in PATCHERS else {tool.name}
+        switched_on = any(match(switch, name) for switch in agent.tools for name in names)
+        return switched_on and (named is None or bool(names & named)) and not guard.hides(tool.name)
 
-    tools = all_tools(catalogue)
-    if not catalogue:
-        del tools["task"]
-    return sorted(filter(is_offered, tools.values()), key=lambda tool: tool.name)
+    tools = [
+        tool for name, tool in all_tools(catalogue).items() if name not in unused and (name != "task" or catalogue)
+    ]
+    return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
+
+
+def writes_patches(model: str) -> bool:
+    """Was the model trained on `apply_patch`?
+
+    >>> [writes_patches(model) for model in ("openai/gpt-5", "gpt-4.1", "gpt-oss-120b", "claude-opus")]
+    [True, False, False, False]
+    """
+    return "gpt-" in model and "gpt-4" not in model and "oss" not in model

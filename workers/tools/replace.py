@@ -1,18 +1,23 @@
 """Replacing a piece of a text by what a model says stands there. Pure.
 
-Two strategies, in order: the exact text, then the same lines whatever blanks they begin and end with. A match that is
-ambiguous is an error and never falls through to a looser strategy.
+The exact text comes first; one that stands at several places is an error, and nothing looser is tried. Only where it
+stands nowhere, `strategies` are asked what may be meant.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from itertools import takewhile
+from .indentation import common_step, indented_as
+from .strategies import STRATEGIES, Found, Search
 
 BOM = "\ufeff"
 
-Span = tuple[int, int]  # from and to, in characters
+# A looser search compares lines with lines and letters with letters. These are far more than an edit needs, and few
+# enough that text made to be slow takes seconds and not hours.
+MAX_LOOSE_TEXT_CHARS = 1024 * 1024
+MAX_LOOSE_OLD_CHARS = 64 * 1024
+MAX_LOOSE_COMPARISONS = 1_000_000
+
+IDENTICAL = "oldString and newString are identical: there is nothing to change"
 
 
 class EditRefused(Exception):
@@ -22,85 +27,78 @@ class EditRefused(Exception):
 def apply_edit(text: str, old: str, new: str, *, replace_all: bool = False) -> str:
     """The text with `old` replaced by `new`: at its one place, or everywhere.
 
-    The text's byte order mark and its line endings stay: both arguments are taken to have the text's own.
+    The text's byte order mark and its line endings stay: both arguments are taken to have the text's own. What was
+    found by a looser strategy is replaced in the indentation that it has.
     """
+    body = text.removeprefix(BOM)
+    bom, newline = text[: len(text) - len(body)], "\r\n" if "\r\n" in body else "\n"
+    old, new = (_with_newlines(part.removeprefix(BOM), newline) for part in (old, new))
     if old == new:
-        raise EditRefused("oldString and newString are identical: there is nothing to change")
+        raise EditRefused(IDENTICAL)
     if not old:
         raise EditRefused("oldString is empty, and the file exists; give the text to replace, or use write")
-    bom = BOM if text.startswith(BOM) else ""
-    body = text.removeprefix(BOM)
-    newline = "\r\n" if "\r\n" in body else "\n"
-    old, new = (_with_newlines(part.removeprefix(BOM), newline) for part in (old, new))
-    for find in STRATEGIES:
-        spans = find(body, old)
-        if len(spans) > 1 and not replace_all:
-            raise EditRefused(
-                f"oldString stands at {len(spans)} places; give more lines around it, or set replaceAll to change all"
-            )
-        if spans:
-            return bom + _replaced(body, spans, old, new)
-    raise EditRefused("oldString is not in the file; read it again and copy the text exactly")
+    if old not in body:
+        return bom + _loosely_replaced(body, old, new, replace_all=replace_all)
+    if not replace_all and not _is_unique(body, old):
+        places = max(2, body.count(old))
+        raise EditRefused(
+            f"oldString stands at {places} places; give more lines around it, or set replaceAll to change all"
+        )
+    return bom + body.replace(old, new)
 
 
-def _exact(text: str, old: str) -> list[Span]:
-    spans: list[Span] = []
-    at = text.find(old)
-    while at >= 0:
-        spans.append((at, at + len(old)))
-        at = text.find(old, at + len(old))
-    return spans
-
-
-def _line_trimmed(text: str, old: str) -> list[Span]:
-    """Runs of whole lines that equal `old`'s lines but for blanks at both ends of each."""
-    wanted = [line.strip() for line in _lines(old)]
-    if not any(wanted):
-        return []
-    lines = _lines(text)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    spans: list[Span] = []
-    for first in range(len(lines) - len(wanted) + 1):
-        last = first + len(wanted)
-        if [line.strip() for line in lines[first:last]] != wanted or (spans and starts[first] < spans[-1][1]):
+def _loosely_replaced(body: str, old: str, new: str, *, replace_all: bool) -> str:
+    absent = "oldString is not in the file; read it again and copy the text exactly"
+    if _is_too_large(body, old):
+        raise EditRefused(f"{absent} (this is too much text to look for something similar)")
+    search = Search(body, old, new)
+    ambiguous: set[str] = set()
+    for found in (found for strategy in STRATEGIES for found in strategy(search)):
+        if found.text in ambiguous or found.text not in body:
             continue
-        end = starts[last]
-        if not old.endswith("\n"):
-            end -= len(lines[last - 1]) - len(lines[last - 1].rstrip("\r\n"))
-        spans.append((starts[first], end))
-    return spans
+        if _is_disproportionate(found.text, old):
+            raise EditRefused(
+                "what resembles oldString in the file is much larger than it, so it would remove more than was named;"
+                " read the file again and copy the text exactly"
+            )
+        if replace_all or _is_unique(body, found.text):
+            return _put(body, found)
+        ambiguous.add(found.text)
+    if ambiguous:
+        raise EditRefused(
+            "oldString is not in the file as it is written, and what resembles it stands at several places; copy the"
+            " text exactly, with more lines around it"
+        )
+    raise EditRefused(absent)
 
 
-STRATEGIES: tuple[Callable[[str, str], list[Span]], ...] = (_exact, _line_trimmed)
+def _put(body: str, found: Found) -> str:
+    """The text with every occurrence replaced, each in the indentation of its place."""
+    step = common_step(body)
+    parts: list[str] = []
+    done = 0
+    while (at := body.find(found.text, done)) >= 0:
+        before = body[body.rfind("\n", 0, at) + 1 : at]
+        parts += [body[done:at], indented_as(found.text, before, found.old, found.new, step)]
+        done = at + len(found.text)
+    return "".join([*parts, body[done:]])
 
 
-def _replaced(text: str, spans: list[Span], old: str, new: str) -> str:
-    for start, end in reversed(spans):
-        text = text[:start] + _indented_as(text[start:end], old, new) + text[end:]
-    return text
+def _is_unique(text: str, part: str) -> bool:
+    return text.find(part) == text.rfind(part)
 
 
-def _indented_as(found: str, old: str, new: str) -> str:
-    """`new`, moved from the indentation that `old` was written with to the one that was found."""
-    meant, actual = _indent(old), _indent(found)
-    if found == old or meant == actual:
-        return new
-    lines = new.splitlines(keepends=True)
-    return "".join(
-        actual + line.removeprefix(meant) if line.startswith(meant) and line.strip() else line for line in lines
-    )
+def _is_too_large(body: str, old: str) -> bool:
+    comparisons = (body.count("\n") + 1) * (old.count("\n") + 1)
+    return len(body) > MAX_LOOSE_TEXT_CHARS or len(old) > MAX_LOOSE_OLD_CHARS or comparisons > MAX_LOOSE_COMPARISONS
 
 
-def _indent(text: str) -> str:
-    first = next((line for line in _lines(text) if line.strip()), "")
-    return "".join(takewhile(lambda char: char in " \t", first))
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their ends. Only newlines end lines; str.splitlines knows nine more."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+def _is_disproportionate(found: str, old: str) -> bool:
+    """Would replacing it take away far more than the model can have meant?"""
+    found_lines, old_lines = found.count("\n") + 1, old.count("\n") + 1
+    if found_lines >= max(old_lines + 3, 2 * old_lines):
+        return True
+    return found_lines > 1 and len(found) > max(len(old) + 500, 4 * len(old))
 
 
 def _with_newlines(text: str, newline: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Target, ToolContext, ToolResult
-from .files import load_if_there, require_seen, store
+from .diff import diff_of
+from .files import encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
 from .schema import parameters, text
 
@@ -29,11 +30,13 @@ class Write:
         return relative(arguments["filePath"])
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
-        path, content = absolute(arguments["filePath"]), arguments["content"].encode()
+        path = absolute(arguments["filePath"])
+        content = encoded(path, arguments["content"])
         before = await load_if_there(await context.sandbox(), path)
         if before is not None:
             require_seen(context, path, before)
             if before.startswith(codecs.BOM_UTF8) and not content.startswith(codecs.BOM_UTF8):
                 content = codecs.BOM_UTF8 + content
         await store(context, path, content)
-        return ToolResult(f"{'Wrote' if before is not None else 'Created'} {path}.", title=self.title(arguments))
+        done = "Wrote" if before is not None else "Created"
+        return ToolResult(f"{done} {path}.", self.title(arguments), metadata=await diff_of({path: (before, content)}))

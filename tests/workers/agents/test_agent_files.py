@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envelope.budget import Budget
 from envelope.scope import allows
@@ -31,8 +35,8 @@ def test_the_builtin_agents_have_their_modes_and_pools():
 
 @pytest.mark.parametrize("name", ["explore", "plan"])
 def test_readers_have_no_grant_to_edit(name):
-    assert not allows(builtin()[name].auth_scope, "edit", "a.py")
-    assert allows(builtin()[name].auth_scope, "read", "a.py")
+    assert not allows(builtin()[name].auth_scope or (), "edit", "a.py")
+    assert allows(builtin()[name].auth_scope or (), "read", "a.py")
 
 
 def test_plan_never_edits_and_no_rule_lifts_that():
@@ -78,6 +82,9 @@ def test_a_file_becomes_an_agent():
         ({"permission": '{"*": deny, read: allow}'}, "explore"),
         ({"permission": '{"*": deny, edit: allow}'}, "build"),
         ({"scope": '["read:**"]'}, "explore"),
+        ({"tools": "Read, Bash"}, "explore"),
+        ({"tools": "Read, Write"}, "build"),
+        ({"tools": "{write: false}"}, "explore"),
         ({"pool": "mine", "permission": "{edit: deny}"}, "mine"),
     ],
 )
@@ -85,19 +92,138 @@ def test_an_agent_goes_to_explore_when_it_cannot_edit(keys, pool):
     assert parse_agent("a", front(**keys)).pool == pool
 
 
+def rules_of(**keys: str) -> list[tuple[str, str, str]]:
+    return [(rule.permission, rule.pattern, rule.action) for rule in parse_agent("a", front(**keys)).rules]
+
+
+@pytest.mark.parametrize(
+    ("keys", "rules"),
+    [
+        ({}, []),
+        ({"permission": "deny"}, [("*", "*", "deny")]),
+        ({"permission": "{bash: {'*': ask, 'git *': allow}}"}, [("bash", "*", "ask"), ("bash", "git *", "allow")]),
+        # all that write files are governed by `edit`, in the order in which they stand
+        ({"permission": "{edit: allow, write: deny}"}, [("edit", "*", "allow"), ("edit", "*", "deny")]),
+        ({"permission": "{'github_*': ask, my_tool: deny}"}, [("github_*", "*", "ask"), ("my_tool", "*", "deny")]),
+        ({"tools": "{write: false, bash: true}"}, [("edit", "*", "deny"), ("bash", "*", "allow")]),
+        ({"tools": "{'github_*': false}"}, [("github_*", "*", "deny")]),
+        (
+            {"tools": "{bash: false, edit: false}", "permission": "{bash: {'ls *': allow}}"},
+            [("edit", "*", "deny"), ("bash", "ls *", "allow")],
+        ),
+        ({"disallowedTools": "Write, WebFetch"}, [("edit", "*", "deny"), ("webfetch", "*", "deny")]),
+    ],
+)
+def test_every_way_to_write_permissions_is_a_list_of_rules(keys, rules):
+    assert rules_of(**keys) == rules
+
+
+@pytest.mark.parametrize(
+    ("written", "tools"),
+    [
+        ("Read, Grep", ("read", "grep")),
+        ("Read,Grep, Read", ("read", "grep")),
+        ("[read, 'todo*']", ("read", "todo*")),
+        ("'*'", ("*",)),
+        ("LS, MultiEdit, Agent, AskUserQuestion", ("list", "edit", "task", "question")),
+        ("mcp__github__create_issue, Own_Tool", ("github_create_issue", "Own_Tool")),
+        ("{write: false}", ("*",)),
+    ],
+)
+def test_tools_are_named_in_lists_or_texts_and_switched_in_maps(written, tools):
+    assert parse_agent("a", front(tools=written)).tools == tools
+
+
+def test_a_file_for_another_product_becomes_an_agent():
+    text = """\ufeff---\r
+name: code-reviewer\r
+description: Use this agent when code was written. Examples: user: "done" assistant: "let me look"\r
+tools: Read, Grep, Glob\r
+model: sonnet\r
+color: blue\r
+maxTurns: 9\r
+---\r
+You review.\r
+\r
+---\r
+Be kind.\r
+"""
+    agent = parse_agent("reviewer", text)
+
+    assert (agent.name, agent.mode, agent.pool, agent.model) == ("code-reviewer", "all", "explore", "")
+    assert agent.description == 'Use this agent when code was written. Examples: user: "done" assistant: "let me look"'
+    assert (agent.tools, agent.color, agent.max_turns) == (("read", "grep", "glob"), "blue", 9)
+    assert agent.prompt == "You review.\n\n---\nBe kind."
+
+
+def test_a_file_may_only_take_an_agent_away():
+    assert parse_agent("build", "---\ndisable: true\n---\n").disabled
+    assert not parse_agent("build", front(disable="false")).disabled
+
+
+def test_a_fence_inside_of_a_value_does_not_end_the_keys():
+    agent = parse_agent("a", "---\ndescription: |\n  one\n  ---\n  two\nmodel: p/m\n---\nBody")
+
+    assert (agent.description, agent.model, agent.prompt) == ("one\n---\ntwo\n", "p/m", "Body")
+
+
+@given(st.text(st.sampled_from("abc:-[]{}'\"&*!|># \n\t\0\ud800é9"), max_size=60))
+def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
+    with suppress(BadAgent):
+        parse_agent("mine", f"---\ndescription: d\n{front_matter}\n---\n")
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
         (front(max_turn="3"), "unknown key 'max_turn'", "max_turns"),
         (front(promt="x"), "unknown key 'promt'", "known keys"),
-        (front(mode="boss"), "mode", "known keys"),
-        (front(permission="{edit: perhaps}"), "permission", ""),
+        (front(maxTurn="3"), "unknown key 'maxTurn'", "did you mean 'maxTurns'?"),
+        (front(mode="boss"), "mode", "known values: primary"),
+        (front(mode="subagnet"), "mode", "did you mean 'subagent'?"),
+        (front(mode="[]"), "mode", "known values"),
+        (front(color="'#12'"), "color", "known values"),
+        (front(color="gren"), "color", "did you mean 'green'?"),
+        (front(color="#00ff00"), "color: has no value", "quote"),
+        (front(steps="0"), "steps: ", "known keys"),
+        (front(maxTurns="'7'"), "maxTurns: ", ""),
+        (front(max_turns="true"), "max_turns: ", ""),
+        (front(steps="7", max_turns="8"), "as 'steps' and as 'max_turns'", "keep one"),
+        (front(temperature="hot"), "temperature", ""),
+        (front(temperature="2.1"), "temperature", ""),
+        (front(temperature=".nan"), "temperature", ""),
+        (front(hidden="'no'"), "hidden", ""),
+        (front(disable="1"), "disable", ""),
+        (front(model="two words"), "model", ""),
+        (front(name="'../x y'"), "name", ""),
+        (front(permission="{edit: perhaps}"), "permission: edit: 'perhaps' is none of allow, ask, deny", ""),
+        (front(permission="{edit: denny}"), "did you mean 'deny'?", ""),
+        (front(permission="{edti: deny}"), "did you mean 'edit'?", ""),
+        (front(permission="{bash: {'git *': alow}}"), "bash.git *: 'alow'", ""),
+        (front(permission="{edit: false}"), "edit: False is none of", ""),
+        (front(permission="[deny]"), "permission: ['deny'] is none of", ""),
+        (front(tools="Raed, Grep"), "tools: 'Raed' is no tool; did you mean 'read'?", ""),
+        (front(tools="{wirte: false}"), "did you mean 'write'?", ""),
+        (front(tools="{write: deny}"), "tools: write: write true or false, not 'deny'", ""),
+        (front(tools="Read, Bash(git log:*)"), "names a part of a tool", ""),
+        (front(tools="[]"), "tools: write a list", ""),
+        (front(tools="[1]"), "tools: 1 is no name", ""),
+        (front(tools=""), "tools: has no value", "remove the line"),
+        (front(disallowedTools="Raed"), "did you mean 'read'?", ""),
         (front(fixed="{edit: allow}"), "denies only", ""),
         (front(scope='["read"]'), "scope", ""),
         ("Just a prompt.", "no front matter", "---"),
         ("---\ndescription: d\n", "no front matter", "---"),
         ("---\n- a list\n---\n", "no map", "key: value"),
-        ("---\na: b: c\n---\n", "not YAML", "quote"),
+        ("---\ndescription: d\nscope: [a: b: c\n---\n", "not YAML in line 3", "quote"),
+        ("---\nmode: all\n\ttools: x\n---\n", "not YAML in line 3", "quote"),
+        ("---\nmode: all\ndescription: d\nmode: primary\n---\n", "in line 4: the key 'mode' a second time", ""),
+        ("---\npermission:\n  edit: deny\n  edit: allow\n---\n", "in line 4: the key 'edit' a second time", ""),
+        ("---\npool: &a x\nmodel: *a\n---\n", "in line 3: an alias", ""),
+        ("---\ndescription: 2026-13-45\n---\n", "not YAML", ""),
+        ("---\npool: !!python/object/apply:os.getcwd []\n---\n", "not YAML in line 2", ""),
+        ("---\npool: " + "[" * 5000 + "]" * 5000 + "\n---\n", "nested too deeply", ""),
+        ("---\npool: " + "x" * 70_000 + "\n---\n", "too long", "below the second"),
         ("---\nmode: all\n---\n", "description", ""),
     ],
 )

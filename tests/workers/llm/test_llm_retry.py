@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envelope.budget import Usage
 from workers.llm.base import Completed, Failed, Failure, Text
-from workers.llm.failures import retry_after_s
+from workers.llm.failures import ProviderError, failed
 from workers.llm.prices import Price, cost_microusd
-from workers.llm.retry import Retrying, RetryPolicy, wait_ms
+from workers.llm.retry import MAX_WAIT_MS, Retrying, asked_ms, is_retryable, wait_ms
 
 BUSY = Failed(Failure.RATE_LIMIT, "slow down")
 DOWN = Failed(Failure.UNAVAILABLE, "no answer")
@@ -41,20 +43,127 @@ async def ask(model: Replay, waits: Waits, **options) -> tuple[list, list]:
     return [event async for event in retrying.stream([], [])], retries
 
 
+NOW_MS = int(datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp() * 1000)
+
+
+def busy(**headers: str) -> Failed:
+    return Failed(Failure.RATE_LIMIT, "", {name.replace("_", "-"): value for name, value in headers.items()})
+
+
 @pytest.mark.parametrize(
     ("failure", "attempt", "jitter", "expected_ms"),
     [
         (DOWN, 1, 0.0, 2_000),
         (DOWN, 1, 0.5, 3_000),
         (DOWN, 3, 0.0, 8_000),
-        (DOWN, 5, 0.9, 30_000),
-        (Failed(Failure.RATE_LIMIT, "", 7.0), 1, 0.0, 7_000),
-        (Failed(Failure.RATE_LIMIT, "", 90.0), 5, 0.0, 90_000),
-        (Failed(Failure.RATE_LIMIT, "", 0.5), 1, 0.0, 2_000),
+        (DOWN, 4, 0.9, 30_000),
+        (DOWN, 5, 0.0, 30_000),
+        (DOWN, 10**9, 0.0, 30_000),
+        (busy(retry_after="7"), 1, 0.0, 7_000),
+        (busy(retry_after="90"), 5, 0.0, 90_000),
+        (busy(retry_after="1"), 1, 0.0, 2_000),
+        (busy(retry_after="Sat, 21 Nov 2026 12:00:20 GMT"), 1, 0.9, 20_000),
+        (busy(retry_after="9" * 18), 1, 0.0, MAX_WAIT_MS),
+        (ProviderError(status=503, headers={"Retry-After": "40"}), 1, 0.0, 40_000),
     ],
 )
 def test_waits_grow_to_a_cap_and_are_never_shorter_than_asked(failure, attempt, jitter, expected_ms):
-    assert wait_ms(failure, attempt, policy=RetryPolicy(), jitter=jitter) == expected_ms
+    assert wait_ms(failure, attempt, now_ms=NOW_MS, jitter=lambda: jitter) == expected_ms
+
+
+@given(attempt=st.integers(1, 5), asked_s=st.integers(0, 120))
+def test_by_chance_too_a_wait_keeps_its_bounds(attempt, asked_s):
+    waited = wait_ms(busy(retry_after=str(asked_s)), attempt, now_ms=NOW_MS)
+
+    least = min(2_000 * 2 ** (attempt - 1), 30_000)
+    assert max(least, asked_s * 1000) <= waited <= max(min(2 * least, 30_000), asked_s * 1000)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected_ms"),
+    [
+        ({}, 0),
+        ({"Retry-After": "3"}, 3_000),
+        ({"retry-after": "1.2"}, 2_000),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 250),
+        ({"retry-after-ms": "250.5"}, 251),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, 9_000),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30_000),
+        ({"retry-after": "Sat, 21 Nov 2026 13:00:30 +0100"}, 30_000),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0),
+        ({"retry-after": "soon"}, 0),
+        ({"retry-after": "-5"}, 0),
+        ({"retry-after": "inf"}, 0),
+        ({"retry-after-ms": "nan"}, 0),
+    ],
+)
+def test_every_form_of_retry_after_is_understood(headers, expected_ms):
+    assert asked_ms(headers, now_ms=NOW_MS) == expected_ms
+
+
+@given(header=st.one_of(st.text(), st.from_regex(r"[A-Z][a-z]{2}, \d{1,6} Nov \d{1,9} \d+:\d\d:\d\d [-+]?\d{1,9}")))
+def test_whatever_a_server_writes_is_a_wait_within_bounds(header):
+    assert 2_000 <= wait_ms(busy(retry_after=header), 1, now_ms=NOW_MS) <= MAX_WAIT_MS
+    assert asked_ms({"retry-after-ms": header}, now_ms=NOW_MS) >= 0
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        # passes, perhaps
+        (ProviderError("internal", 500), Failure.UNAVAILABLE),
+        (ProviderError("bad gateway", 502), Failure.UNAVAILABLE),
+        (ProviderError("", 599), Failure.UNAVAILABLE),
+        (ProviderError("", 429), Failure.RATE_LIMIT),
+        (ProviderError("", 408), Failure.UNAVAILABLE),
+        (ProviderError("", 409), Failure.UNAVAILABLE),
+        (ProviderError("connection reset by peer"), Failure.UNAVAILABLE),
+        (ProviderError("incorrect header check", kind="ZlibError"), Failure.UNAVAILABLE),
+        (ProviderError("You have hit your rate limit"), Failure.RATE_LIMIT),
+        (ProviderError("Too Many Requests", 400), Failure.RATE_LIMIT),
+        (ProviderError('{"error": {"code": "rate_limit_exceeded"}}', 400), Failure.RATE_LIMIT),
+        (ProviderError('{"code": "RESOURCE_EXHAUSTED"}', 400), Failure.RATE_LIMIT),
+        (ProviderError('{"status": "UNAVAILABLE"}', 400), Failure.UNAVAILABLE),
+        (ProviderError('{"type": "overloaded_error"}', 400), Failure.UNAVAILABLE),
+        (ProviderError("not found", 404, provider="openai"), Failure.UNAVAILABLE),
+        (ProviderError("rate limit: too many tokens in this minute", 429), Failure.RATE_LIMIT),
+        # never passes
+        (ProviderError("no", 400), Failure.BAD_REQUEST),
+        (ProviderError("no", 418), Failure.BAD_REQUEST),
+        (ProviderError("no", 401), Failure.AUTH),
+        (ProviderError("no", 402), Failure.AUTH),
+        (ProviderError("the rate limit of this key is 0", 403), Failure.AUTH),
+        (ProviderError("insufficient_quota", 429), Failure.AUTH),
+        (ProviderError("not found", 404), Failure.UNKNOWN_MODEL),
+        (ProviderError("the model `x` does not exist", 404, provider="openai"), Failure.UNKNOWN_MODEL),
+        (ProviderError("blocked by the content filter", 400), Failure.CONTENT_FILTER),
+        (ProviderError("", 413), Failure.OVERFLOW),
+        (ProviderError("", 400), Failure.OVERFLOW),
+        (ProviderError("400 status code (no body)", 400), Failure.OVERFLOW),
+        (ProviderError("litellm.BadRequestError: OpenAIException - ", 400), Failure.OVERFLOW),
+        (ProviderError("", 400, kind="context_length_exceeded"), Failure.OVERFLOW),
+    ],
+)
+def test_what_a_provider_says_is_judged(error, failure):
+    passes = {Failure.RATE_LIMIT, Failure.UNAVAILABLE}
+
+    assert error.failure is failure
+    assert is_retryable(error) is is_retryable(failed(error)) is (failure in passes)
+
+
+# The wordings themselves are in the tests of `overflow.py`.
+@pytest.mark.parametrize("status", [None, 400, 413, 500])
+@pytest.mark.parametrize("said", ["prompt is too long", "litellm.BadRequestError: maximum context length is 8 tokens"])
+def test_a_full_window_is_known_by_its_words_and_never_tried_again(said, status):
+    assert ProviderError(said, status).failure is Failure.OVERFLOW
+
+
+def test_a_failure_keeps_what_says_when_to_come_again_and_nothing_secret():
+    said = "litellm.RateLimitError: use sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789 later"
+    failure = failed(ProviderError(said, 429, {"Retry-After": "3", "Set-Cookie": "id=1"}))
+
+    assert failure.headers == {"retry-after": "3"}
+    assert failure.message.startswith("the model provider says: use ") and "abcdefghij" not in failure.message
 
 
 async def test_what_a_failed_try_streamed_is_void():
@@ -102,24 +211,6 @@ async def test_a_stream_without_an_end_counts_as_failed():
     events, retries = await ask(Replay([Text("x")], [DONE]), Waits())
 
     assert events[-1] == DONE and len(retries) == 1
-
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected_s"),
-    [
-        ({}, None),
-        ({"Retry-After": "3"}, 3.0),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
-        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-    ],
-)
-def test_both_forms_of_retry_after_are_understood(headers, expected_s):
-    assert retry_after_s(headers, now=NOW) == expected_s
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""Rules, scope and shell commands, as tables."""
+"""Rules and scope, as tables."""
 
 from __future__ import annotations
 
 import pytest
 
-from workers.permissions.guard import Guard
-from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate, hidden, parse_rules
-from workers.permissions.shell import Unparsable, commands
+from workers.permissions.guard import Denied, Guard
+from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate, hidden, match, parse_rules
 from workers.tools.base import Target
 from workers.tools.bash import Bash
 from workers.tools.edit import Edit
@@ -14,6 +13,11 @@ from workers.tools.read import Read
 
 ALLOW, ASK, DENY = Action.ALLOW, Action.ASK, Action.DENY
 EVERYTHING = ("*:*",)
+
+
+def reason(denied: Denied | None) -> str:
+    assert denied is not None
+    return denied.reason
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,68 @@ def test_the_defaults_decide(permission: str, pattern: str, action: Action):
     assert evaluate(DEFAULTS, permission, [pattern]).action is action
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("*", "", True),
+        ("*", "a/b\nc", True),
+        ("src/*", "src/a/b.py", True),
+        ("src/*", "a/src/b.py", False),
+        ("src", "src/", False),
+        ("a?c", "abc", True),
+        ("a?c", "a\nc", True),
+        ("a?c", "ac", False),
+        ("a?c", "abbc", False),
+        ("a.c", "abc", False),
+        ("[ab]", "a", False),
+        ("[ab]", "[ab]", True),
+        ("{a,b}", "a", False),
+        ("(a|b)+$", "(a|b)+$", True),
+        ("ls *", "ls", True),
+        ("ls *", "ls -l", True),
+        ("ls *", "ls -l\nrm x", True),
+        ("ls *", "lsof", False),
+        ("ls *", "ls\t-l", False),
+        ("ls*", "lsof", True),
+        ("git * push *", "git -C x push", True),
+        ("src\\a.py", "src/a.py", True),
+        ("src/a.py", "src\\a.py", True),
+        ("README", "readme", False),
+        ("a/**/*.x", "a/b/c.x", True),
+        ("a/**/*.x", "a/b/c/d.x", True),
+        ("a/**/*.x", "a/b.x", False),
+        ("~/a", "/home/agent/a", False),
+    ],
+)
+def test_a_wildcard_matches_the_whole_text_or_not_at_all(pattern: str, text: str, matches: bool):
+    assert match(pattern, text) is matches
+
+
+@pytest.mark.parametrize(
+    ("written", "rules"),
+    [
+        ("ask", [("*", "*", ASK)]),
+        ({"bash": "deny", "read": "allow"}, [("bash", "*", DENY), ("read", "*", ALLOW)]),
+        ({"read": "allow", "bash": "deny"}, [("read", "*", ALLOW), ("bash", "*", DENY)]),
+        ({"bash": {"git *": "ask", "*": "deny"}}, [("bash", "git *", ASK), ("bash", "*", DENY)]),
+        ({"external_directory": {"~": "ask"}}, [("external_directory", "/home/agent", ASK)]),
+        ({"external_directory": {"~/x/*": "ask"}}, [("external_directory", "/home/agent/x/*", ASK)]),
+        ({"external_directory": {"$HOME/*": "ask"}}, [("external_directory", "/home/agent/*", ASK)]),
+        ({"read": {"$HOMES/~/~x": "ask", "~x": "ask"}}, [("read", "$HOMES/~/~x", ASK), ("read", "~x", ASK)]),
+    ],
+)
+def test_rules_are_read_in_the_order_in_which_they_are_written(written, rules: list[tuple[str, str, Action]]):
+    assert [(rule.permission, rule.pattern, rule.action) for rule in parse_rules(written)] == rules
+
+
+def test_a_permission_is_named_by_a_wildcard_too():
+    rules = (Rule("*", "*", DENY), Rule("mcp_*", "*", ASK), Rule("mcp_docs_?et", "*", ALLOW))
+
+    names = ("bash", "mcp_docs_set", "mcp_docs_get")
+    assert [evaluate(rules, name, ["x"]).action for name in names] == [DENY, ALLOW, ALLOW]
+    assert evaluate(rules, "mcp_docs_reset", ["x"]).action is ASK
+
+
 def test_the_last_match_wins_whatever_came_before():
     rules = parse_rules({"bash": {"*": "deny", "git *": "allow", "git push *": "ask"}})
 
@@ -60,11 +126,32 @@ def test_of_several_patterns_the_strictest_decides(patterns: list[str], action: 
     assert evaluate(rules, "edit", patterns).action is action
 
 
-def test_a_tool_is_hidden_by_a_last_deny_of_everything_only():
-    assert hidden(parse_rules({"edit": "deny"}), "write")
-    assert not hidden(parse_rules({"edit": {"*": "deny", "docs/*": "allow"}}), "edit")
-    assert hidden(parse_rules("deny"), "bash")
-    assert not hidden((), "bash")
+def test_the_decision_names_the_rule_and_the_pattern_that_decided():
+    rules = parse_rules({"edit": {"*": "allow", "denied*": "deny"}})
+
+    decision = evaluate(rules, "edit", ["a", "denied 1", "denied 2"])
+
+    assert (decision.pattern, decision.rule) == ("denied 1", rules[1])
+
+
+@pytest.mark.parametrize(
+    ("written", "tool", "is_hidden"),
+    [
+        ({"edit": "deny"}, "edit", True),
+        ({"edit": "deny"}, "write", True),
+        ({"edit": "deny"}, "apply_patch", True),
+        ({"edit": "deny"}, "read", False),
+        ({"edit": {"*": "deny", "docs/*": "allow"}}, "edit", False),
+        ({"edit": {"docs/*": "allow", "*": "deny"}}, "edit", True),
+        ({"edit": {"**": "deny"}}, "edit", False),
+        ({"bash": "allow", "*": "deny"}, "bash", True),
+        ({"*": "deny", "bash": "ask"}, "bash", False),
+        ("deny", "bash", True),
+        ({}, "bash", False),
+    ],
+)
+def test_a_tool_is_hidden_by_a_last_deny_of_everything_only(written, tool: str, is_hidden: bool):
+    assert hidden(parse_rules(written), tool) is is_hidden
 
 
 def test_what_is_no_action_is_refused_when_rules_are_read():
@@ -76,34 +163,36 @@ def test_the_scope_is_a_ceiling_that_no_rule_lifts():
     guard = Guard(("edit:src/**",), (Rule("*", "*", ALLOW),))
 
     assert guard.check([Target("edit", "src/a.py")]) is None
-    assert "outside this task's scope (edit:src/**)" in guard.check([Target("edit", "setup.py")]).reason
-    assert "no such grant" in guard.check([Target("bash", "ls")]).reason
+    assert "outside this task's scope (edit:src/**)" in reason(guard.check([Target("edit", "setup.py")]))
+    assert "no such grant" in reason(guard.check([Target("bash", "ls")]))
 
 
 def test_a_fixed_deny_is_lifted_by_nothing():
     guard = Guard(EVERYTHING, parse_rules("allow"), fixed=parse_rules({"edit": "deny"}))
 
-    assert "never uses edit" in guard.check([Target("edit", "a")]).reason
+    assert "never uses edit" in reason(guard.check([Target("edit", "a")]))
     assert guard.hides("write")
     assert not guard.hides("read")
 
 
 def test_an_ask_is_denied_with_its_reason_where_nobody_can_be_asked():
-    assert "needs a person's approval" in Guard(EVERYTHING, DEFAULTS).check([Target("read", ".env")]).reason
+    assert "needs a person's approval" in reason(Guard(EVERYTHING, DEFAULTS).check([Target("read", ".env")]))
 
 
 def test_every_target_of_a_call_must_be_allowed():
     guard = Guard(("bash:ls *", "bash:wc *"), DEFAULTS)
 
     assert guard.check(Bash().targets({"command": "ls | wc -l"})) is None
-    assert "rm -rf x" in guard.check(Bash().targets({"command": "ls && rm -rf x"})).reason
+    assert "rm -rf x" in reason(guard.check(Bash().targets({"command": "ls && rm -rf x"})))
 
 
 def test_an_unparsed_command_needs_a_grant_for_all_of_it_and_an_allow():
-    script = Bash().targets({"command": "for x in a b; do echo $x; done"})
+    script = Bash().targets({"command": "eval echo x"})
 
-    assert "scope" in Guard(("bash:echo *",), parse_rules("allow")).check(script).reason
-    assert "approval" in Guard(("bash:*",), DEFAULTS).check(script).reason
+    assert "scope" in reason(Guard(("bash:echo *",), parse_rules("allow")).check(script))
+    assert "approval, and this run cannot ask for it; which commands it runs cannot be told" in reason(
+        Guard(("bash:*",), DEFAULTS).check(script)
+    )
     assert Guard(("bash:*",), (*DEFAULTS, Rule("bash_unparsed", "*", ALLOW))).check(script) is None
 
 
@@ -127,46 +216,3 @@ def test_a_path_that_climbs_out_of_a_granted_folder_is_denied():
     guard = Guard(("edit:src/**",), DEFAULTS)
 
     assert guard.check(Edit().targets({"filePath": "src/../setup.py"})) is not None
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("ls", ["ls"]),
-        ("ls -l; pwd", ["ls -l", "pwd"]),
-        ("a && b || c | d & e", ["a", "b", "c", "d", "e"]),
-        ("echo 'a; b' \"c && d\" e\\;f", ["echo 'a; b' \"c && d\" e\\;f"]),
-        ('echo \\" ; rm x ; echo \\"', ['echo \\"', "rm x", 'echo \\"']),
-        ("make 2>&1 >log.txt | tee x", ["make 2>&1 >log.txt", "tee x"]),
-        ("make &> all.txt", ["make &> all.txt"]),
-        ("echo a#b; ls # and; this", ["echo a#b", "ls"]),
-        ("ls # it's fine\npwd", ["ls", "pwd"]),
-        ('echo $HOME ${USER} "$X"', ['echo $HOME ${USER} "$X"']),
-        ("python -c 'import x\nx.y()'", ["python -c 'import x\nx.y()'"]),
-        ("find . -name '*.py' -exec wc {} \\;", ["find . -name '*.py' -exec wc {} \\;"]),
-        ("FOO=1 make", ["FOO=1 make"]),
-    ],
-)
-def test_a_command_line_is_split_into_its_simple_commands(text: str, parts: list[str]):
-    assert [command.text for command in commands(text)] == parts
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "echo $(rm x)", "echo `rm x`", 'echo "$(rm x)"', 'echo "`rm x`"', "(rm x)", "cat <<E\nE", "cat <(ls)",
-        "for x in a; do rm $x; done", "if true; then rm x; fi", "f() { rm x; }", "{ rm x; }", "echo 'open",
-        'echo "open',
-        "$RM x", "'rm' x", "\\rm x", "{rm,x}", "eval rm x", "echo ${X:-$(rm x)}", "echo $'a\\'; rm x; \\''", "", "  ",
-        "# only this", "! rm x", "echo $((1+1))",
-    ],
-)  # fmt: skip
-def test_what_is_more_than_simple_commands_does_not_parse(text: str):
-    with pytest.raises(Unparsable):
-        commands(text)
-
-
-def test_changing_the_directory_is_not_judged_but_what_follows_is():
-    targets = Bash().targets({"command": "cd /workspace/src && rm x"})
-
-    assert [target.pattern for target in targets] == ["rm x"]

@@ -8,11 +8,13 @@ import pytest
 
 from envelope.events import CallState
 from sandbox.errors import SandboxLost
+from workers.agents.registry import parse_agent
 from workers.llm.base import ToolCall
 from workers.permissions.guard import Guard
 from workers.permissions.rules import DEFAULTS, parse_rules
+from workers.tools.base import ToolResult
 from workers.tools.dispatch import run_calls
-from workers.tools.registry import all_tools
+from workers.tools.registry import all_tools, offered
 
 pytestmark = pytest.mark.docker
 
@@ -24,8 +26,10 @@ def call(name: str, call_id: str = "c1", **arguments) -> ToolCall:
     return ToolCall(id=call_id, name=name, arguments=json.dumps(arguments), input=arguments)
 
 
-async def run(context, *calls: ToolCall, guard: Guard = OPEN, changes: list | None = None):
-    return await run_calls(calls, TOOLS, context, guard, changes.append if changes is not None else lambda _: None)
+async def run(context, *calls: ToolCall, guard: Guard = OPEN, changes: list | None = None) -> list[ToolResult]:
+    on_change = changes.append if changes is not None else lambda _: None
+    results = await run_calls(calls, TOOLS, context, guard, on_change)
+    return [result for result in results if isinstance(result, ToolResult)]
 
 
 async def one(context, name: str, **arguments):
@@ -202,7 +206,7 @@ async def test_mistakes_of_the_model_are_told_to_it(context):
     assert all(result.is_error for result in results)
     words = [
         "not a JSON object",
-        "there is no tool 'nothing'; there are: bash, ",
+        "there is no tool 'nothing'; there are: apply_patch, bash, ",
         "'filePath' is a required",
         "filePath: 7 is",
     ]
@@ -261,3 +265,130 @@ async def test_a_long_argument_is_cut_in_the_event_and_whole_in_the_file(context
     started = next(change for change in changes if change.state is CallState.RUNNING)
     assert len(started.model_dump_json()) < 10_000
     assert await get(context, "big.txt") == b"x" * 2_000_000
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+async def test_a_patch_adds_changes_moves_and_deletes(context):
+    for name in ("a.py", "old.sh", "gone.txt"):
+        await put(context, name, "x = 1\n")
+        await one(context, "read", filePath=name)
+    await (await context.sandbox()).write("/workspace/old.sh", b"x = 1\n", mode=0o755)
+
+    result = await one(
+        context,
+        "apply_patch",
+        patchText=patch(
+            *["*** Add File: new/b.py", "+y", "*** Update File: a.py", "@@", "-x = 1", "+x = 2"],
+            *["*** Update File: old.sh", "*** Move to: /workspace/bin/new.sh", "*** Delete File: gone.txt"],
+        ),
+    )
+
+    assert (result.content, result.is_error) == ("A new/b.py\nM a.py\nM bin/new.sh\nD gone.txt", False)
+    assert result.title == "new/b.py and 4 more"
+    assert (await get(context, "new/b.py"), await get(context, "a.py")) == (b"y\n", b"x = 2\n")
+    assert (await (await context.sandbox()).stat("/workspace/bin/new.sh")).mode & 0o777 == 0o755
+    assert (await one(context, "list")).content == "a.py\nbin/\nnew/"
+    assert "--- a/a.py\n+++ b/a.py\n@@ -1,1 +1,1 @@\n-x = 1\n+x = 2\n" in result.metadata["diff"]
+    assert "--- a/gone.txt\n+++ /dev/null\n" in result.metadata["diff"]
+    again = await one(context, "edit", filePath="bin/new.sh", oldString="x = 1", newString="x = 3")
+    assert not again.is_error and context.may_have_written
+
+
+async def test_a_patch_is_applied_whole_or_not_at_all(context):
+    await put(context, "a.py", "x = 1\n")
+    await one(context, "read", filePath="a.py")
+    change = ["*** Update File: a.py", "@@", "-x = 1", "+x = 2"]
+
+    misfit = await one(context, "apply_patch", patchText=patch("*** Add File: b", "+b", *change, "@@", "-y", "+z"))
+    blocked = await one(
+        context, "apply_patch", patchText=patch("*** Add File: b", "+b", *change, "*** Add File: a.py/c")
+    )
+    stray = await one(context, "apply_patch", patchText=patch("*** Add File: b", "+b", "oops"))
+
+    assert "no such lines" in misfit.content and blocked.is_error and "line 4: 'oops'" in stray.content
+    assert await get(context, "a.py") == b"x = 1\n"
+    assert (await one(context, "list")).content == "a.py"
+
+
+async def test_a_patch_needs_a_read_of_every_file_that_it_changes(context):
+    sections = {
+        "a": ["*** Update File: a", "@@", "-x", "+y"],
+        "b": ["*** Delete File: b"],
+        "c": ["*** Add File: c", "+y"],
+        "d": ["*** Add File: e", "+y", "*** Update File: e", "*** Move to: ./d"],
+    }
+    for name in sections:
+        await put(context, name, "x\n")
+
+    blind = {name: await one(context, "apply_patch", patchText=patch(*lines)) for name, lines in sections.items()}
+    for name in sections:
+        await one(context, "read", filePath=name)
+    await put(context, "a", "x\nx\n")
+    stale = await one(context, "apply_patch", patchText=patch(*sections["a"]))
+    await one(context, "read", filePath="a")
+    seen = await one(context, "apply_patch", patchText=patch(*(line for lines in sections.values() for line in lines)))
+
+    for name, result in blind.items():
+        assert f"/workspace/{name} was not read" in result.content
+    assert "has changed since" in stale.content
+    assert not seen.is_error and (await one(context, "list")).content == "a\nc\nd"
+
+
+async def test_a_patch_asks_for_every_path_that_it_names(context):
+    guard = Guard(("*:*",), (*DEFAULTS, *parse_rules({"edit": {"secret/*": "deny"}})))
+    text = patch("*** Add File: a", "+a", "*** Update File: a", "*** Move to: src/../secret/a")
+
+    denied = (await run(context, call("apply_patch", patchText=text), guard=guard))[0]
+    outside = await one(context, "apply_patch", patchText=patch("*** Add File: /etc/x", "+a"))
+
+    assert "not allowed: edit 'secret/a'" in denied.content
+    assert "not allowed: external_directory '/etc/*'" in outside.content
+    assert (await one(context, "list")).content == "(empty directory)"
+
+
+async def test_every_tool_that_writes_leaves_its_diff(context):
+    wrote = await one(context, "write", filePath="a", content="x\n")
+    edited = await one(context, "edit", filePath="a", oldString="x", newString="y")
+
+    assert wrote.metadata == {"diff": "--- /dev/null\n+++ b/a\n@@ -0,0 +1,1 @@\n+x\n"}
+    assert edited.metadata == {"diff": "--- a/a\n+++ b/a\n@@ -1,1 +1,1 @@\n-x\n+y\n"}
+
+
+async def test_half_a_surrogate_pair_is_refused_as_no_text(context):
+    broken = json.loads('"\\ud800"')
+    calls = [
+        call("write", filePath="a", content=broken),
+        call("edit", filePath="b", oldString="", newString=broken),
+        call("apply_patch", patchText=patch("*** Add File: c", f"+{broken}")),
+    ]
+
+    assert all("half a surrogate pair" in result.content for result in await run(context, *calls))
+
+
+AGENT = parse_agent("tester", "---\ndescription: edits\nmode: primary\n---\nYou edit.")
+
+
+@pytest.mark.parametrize(
+    ("model", "editors"),
+    [
+        ("openai/gpt-5.1-codex", {"apply_patch"}),
+        ("gpt-5", {"apply_patch"}),
+        ("openai/gpt-4.1", {"edit", "write"}),
+        ("openai/gpt-oss-120b", {"edit", "write"}),
+        ("anthropic/claude-sonnet", {"edit", "write"}),
+        ("", {"edit", "write"}),
+    ],
+)
+def test_a_model_is_offered_the_editing_tools_that_it_knows(model: str, editors: set[str]):
+    tools = {tool.name for tool in offered(AGENT, OPEN, None, {}, model=model)}
+    none = {tool.name for tool in offered(AGENT, Guard(("read:*",), DEFAULTS), None, {}, model=model)}
+
+    assert tools & {"apply_patch", "edit", "write"} == editors
+    assert none == {"read"}
+
+
+def test_who_may_edit_may_patch():
+    assert [tool.name for tool in offered(AGENT, OPEN, ["read", "edit"], {}, model="gpt-5")] == ["apply_patch", "read"]

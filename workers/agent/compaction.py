@@ -1,0 +1,144 @@
+"""Compaction: when the window is full, what came before is told in a summary and only the newest stays word by word.
+
+A session's messages only ever grow. What a compaction changes is which of them a model is shown: the system prompt,
+the summary as a pair of messages, the kept tail, and what came after it. Pure; `summary.py` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from envelope.budget import Usage
+
+from ..llm.base import ChatMessage
+from ..llm.overflow import is_overflow as is_overflow
+
+CHARS_PER_TOKEN = 4
+# What a reply may take of the window, whatever more a model could say at most.
+MAX_OUTPUT_TOKENS = 32_000
+# Models with a limit of their own for the input need less room kept free.
+RESERVED_TOKENS = 20_000
+TAIL_TURNS = 2
+MIN_TAIL_TOKENS, MAX_TAIL_TOKENS = 2_000, 8_000
+TAIL_SHARE = 4  # a quarter of what can be used
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """A model's window in tokens. `input`: a limit of its own for what is sent, where it has one. 0: not known."""
+
+    context: int
+    output: int
+    input: int | None = None
+
+
+class Compaction(BaseModel):
+    """The latest one of a session: `summary` stands for the messages before `kept_from` (an index)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    summary: str
+    kept_from: int
+
+
+SUMMARY_ASKED = ChatMessage(role="user", content="What has happened so far?", synthetic=True)
+
+
+def should_compact(usage: Usage, model: ModelLimits, *, auto: bool = True, reserved: int | None = None) -> bool:
+    """Has the last reply filled the window as far as it may be used? Never when nobody knows the window.
+
+    `usage` is that of one model call: what was sent and what came back are in the next request.
+
+    >>> limits = ModelLimits(context=200_000, output=64_000)
+    >>> [should_compact(Usage(input_tokens=sent, output_tokens=1_000), limits) for sent in (166_999, 167_000)]
+    [False, True]
+    """
+    if not auto or not model.context:
+        return False
+    return usage.total_tokens >= usable_tokens(model, reserved=reserved)
+
+
+def usable_tokens(model: ModelLimits, *, reserved: int | None = None) -> int:
+    """How much of the window a history may take; 0 when the window is not known.
+
+    `reserved`: tokens to keep free below a model's own limit for the input.
+    """
+    if not model.context:
+        return 0
+    output = min(model.output or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
+    if model.input:
+        return max(0, model.input - (min(RESERVED_TOKENS, output) if reserved is None else reserved))
+    return max(0, model.context - output)
+
+
+def estimate_tokens(text: str) -> int:
+    """Four characters are a token, rounded half up.
+
+    >>> [estimate_tokens("x" * n) for n in (0, 1, 2, 5, 6)]
+    [0, 0, 1, 1, 2]
+    """
+    return (len(text) + CHARS_PER_TOKEN // 2) // CHARS_PER_TOKEN
+
+
+def message_tokens(message: ChatMessage) -> int:
+    """What a message takes of the window: its words, its thoughts and its calls."""
+    calls = (call.name + call.arguments for call in message.tool_calls)
+    return estimate_tokens("".join((message.content, message.reasoning, *calls)))
+
+
+def tail_tokens(usable: int) -> int:
+    """How much is kept word by word."""
+    return min(MAX_TAIL_TOKENS, max(MIN_TAIL_TOKENS, usable // TAIL_SHARE))
+
+
+def tail_start(messages: Sequence[ChatMessage], usable: int, *, begin: int = 0) -> int:
+    """Where the part begins that is kept word by word: an index, `len(messages)` when nothing is kept.
+
+    The last two turns of those from `begin` on, within `tail_tokens`. Of a turn that does not fit the last steps are
+    kept. A call is never parted from its answers. When all would fit there is nothing left to summarise: nothing is
+    kept then.
+    """
+    first = next((i for i in range(begin, len(messages)) if messages[i].role != "system"), len(messages))
+    starts = sorted({first, *(i for i in range(first, len(messages)) if is_prompt(messages[i]))})
+    left, kept, end = tail_tokens(usable), len(messages), len(messages)
+    for start in reversed(starts[-TAIL_TURNS:]):
+        size = sum(map(message_tokens, messages[start:end]))
+        if size > left:
+            kept = _step_that_fits(messages, start, end, left)
+            break
+        left, kept, end = left - size, start, start
+    return len(messages) if kept == first else kept
+
+
+def window(messages: Sequence[ChatMessage], compaction: Compaction | None) -> list[ChatMessage]:
+    """What a model is shown of a session's messages."""
+    if compaction is None:
+        return [*messages]
+    system = [message for message in messages[: compaction.kept_from] if message.role == "system"]
+    summary = ChatMessage(role="assistant", content=compaction.summary, synthetic=True)
+    return [*system, SUMMARY_ASKED, summary, *messages[compaction.kept_from :]]
+
+
+def is_prompt(message: ChatMessage) -> bool:
+    """Does a turn begin with it: are these a person's (or a caller's) words?"""
+    return message.role == "user" and not message.synthetic
+
+
+def is_summary(message: ChatMessage) -> bool:
+    """Summaries are all that Muster lets a model say again in another window."""
+    return message.role == "assistant" and message.synthetic
+
+
+def _step_that_fits(messages: Sequence[ChatMessage], start: int, end: int, left: int) -> int:
+    """The earliest step after `start` from which the rest of the turn fits; `end` when none does."""
+    kept = end
+    for index in reversed(range(start + 1, end)):
+        left -= message_tokens(messages[index])
+        if left < 0:
+            break
+        if messages[index].role != "tool":
+            kept = index
+    return kept

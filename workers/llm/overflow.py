@@ -1,0 +1,69 @@
+"""Is it the window that is full? Providers say so in some twenty ways. Pure; knows no library."""
+
+from __future__ import annotations
+
+import re
+
+# A whole error page is no help, and no pattern may be kept busy by one.
+READ_CHARS = 4000
+
+TOO_LARGE = 413
+TOO_MANY = 429
+BAD_REQUEST = 400
+
+_GAP = r".{0,120}?"
+_N = r"[\d,._]+"
+
+# One wording a line, with who was seen to use it.
+WORDINGS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(wording, re.IGNORECASE | re.DOTALL)
+    for wording in (
+        r"context[_ ](length|window|limit)[_ ](is |was |has been )?exceeded",  # OpenAI's code, z.ai's finish reason
+        r"prompt (is |was )?too long",  # Anthropic, Ollama
+        r"prompt exceeds (the )?max",  # z.ai
+        r"request[_ ](is )?too[_ ]large|(request entity|payload) too large",  # Anthropic; gateways
+        r"input (is |was )?too long for",  # Bedrock
+        rf"exceeds (the |your |this )?({_GAP} )?context (window|length|limit|size)",  # OpenAI, llama.cpp, vLLM
+        r"context (window|length|limit|size) exceeds",  # MiniMax
+        r"maximum context (length|window|limit|size)",  # OpenAI, OpenRouter, DeepSeek, Mistral, LiteLLM
+        rf"context (length|window|size) (is |of )?(only )?{_N} tokens",  # vLLM
+        r"(greater|longer|larger) than the (model'?s )?(maximum )?context (length|window|size)",  # LM Studio, Together
+        rf"tokens?\b{_GAP}configured context size",  # small local servers
+        rf"input tokens? (count )?{_GAP}exceeds?\b",  # Gemini
+        r"maximum prompt length",  # xAI
+        r"maximum allowed input length",  # Poolside
+        r"range of input length should be",  # DashScope
+        r"reduce (the length of )?(the|your) (messages|prompt|input)",  # Groq, OpenAI
+        rf"exceeds the limit of {_N}+(?! ?([kmg]i?b|bytes|images|files|tools))",  # Copilot
+        rf"exceeds the (maximum|available) {_GAP}tokens",
+        r"exceed(s|ed) (the )?(model |maximum )?token limit|token limit (was |is )?exceeded",  # Kimi
+        r"too many (input )?tokens",  # Bedrock, and others
+    )
+)
+
+# The same words in a message about a rate: there waiting helps, and a shorter history does not.
+_RATE = re.compile(
+    r"rate.?limit|too many requests|throttl|(tokens|requests) per (second|minute|hour|day)", re.IGNORECASE
+)
+# What a library makes of a refusal that came without a word: Cerebras answers so to a request that is too long.
+_WORDLESS = re.compile(r"\s*((error code: ?)?4(00|13)\s*(status code)?\s*(\(no body\))?)?\s*", re.IGNORECASE)
+
+
+def is_overflow(text: str, status: int | None = None) -> bool:
+    """Does a provider's refusal mean that the request is longer than the model's window?
+
+    `text`: the error as it came, codes included. `status`: of the HTTP answer, None when there was none.
+
+    >>> is_overflow("This model's maximum context length is 8192 tokens.", 400), is_overflow("", 400)
+    (True, True)
+    >>> is_overflow("Too many tokens per minute: rate limit reached", 429), is_overflow("Bad schema", 400)
+    (False, False)
+    """
+    read = text[:READ_CHARS]
+    if status == TOO_LARGE:
+        return True
+    if status == TOO_MANY or _RATE.search(read):
+        return False
+    if status in (BAD_REQUEST, None) and _WORDLESS.fullmatch(read) and (read.strip() or status == BAD_REQUEST):
+        return True
+    return any(wording.search(read) for wording in WORDINGS)

@@ -1,0 +1,7 @@
+"""Why nothing was fetched."""
+
+from __future__ import annotations
+
+
+class WebError(Exception):
+    """In words for the model: what went wrong, and what would work."""
