@@ -40,7 +40,6 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "obstore": ("transport/blobs/s3.py",),
     "arq": ("orchestrator/jobs.py",),
     "typer": ("orchestrator/cli/", "workers/cli.py", "workers/sandbox_cli.py"),
-    "uvloop": ("workers/process.py",),
     "rich": ("orchestrator/cli/",),
 }
 
