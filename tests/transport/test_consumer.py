@@ -150,7 +150,7 @@ async def test_a_task_may_run_for_longer_than_a_lease(hasty_fleet):
     async with serving(fleet, worker="w1") as state:
         await fleet.submit()
         await state.started.wait()
-        idle = await fleet.transport.claim("explore", "w2", slots=1, wait_s=1.0)
+        idle = await fleet.transport.claim("explore", "w2", slots=1, wait_s=2.0)
 
         assert idle == []
         assert state.stops == []
@@ -271,10 +271,10 @@ async def test_two_workers_never_run_the_same_task(fleet):
 
 
 async def test_a_fleet_with_other_limits_keeps_its_leases_by_them(make_fleet):
-    fleet = await make_fleet(Limits(lease_ms=200))
+    fleet = await make_fleet(Limits(lease_ms=800))
     async with serving(fleet) as state:
         request = await fleet.submit()
         await state.started.wait()
-        assert await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.6) == []
+        assert await fleet.transport.claim("explore", "w2", slots=1, wait_s=2.0) == []
 
         assert (await fleet.transport.record(request.task_id)).lost_leases == 0
