@@ -177,8 +177,8 @@ async def fleet(make_fleet: MakeFleet) -> Fleet:
 
 @pytest_asyncio.fixture
 async def hasty_fleet(make_fleet: MakeFleet) -> Fleet:
-    """Leases of 800 ms: long enough for a busy machine to renew, short enough to wait for."""
-    return await make_fleet(Limits(lease_ms=800))
+    """Leases of 300 ms: long enough for a busy machine to renew, short enough to wait for."""
+    return await make_fleet(Limits(lease_ms=300))
 
 
 @pytest_asyncio.fixture

@@ -145,8 +145,8 @@ async def test_a_task_ends_at_its_deadline(fleet):
     assert state.stops == [(StopReason.EXPIRED, "")]
 
 
-async def test_a_task_may_run_for_longer_than_a_lease(hasty_fleet):
-    fleet = hasty_fleet
+async def test_a_task_may_run_for_longer_than_a_lease(make_fleet):
+    fleet = await make_fleet(Limits(lease_ms=800))
     async with serving(fleet, worker="w1") as state:
         await fleet.submit()
         await state.started.wait()
