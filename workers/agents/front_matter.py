@@ -77,7 +77,7 @@ def _parse(lines: list[str]) -> object:
         raise
     except RecursionError as e:
         raise yaml.YAMLError("it is nested too deeply") from e
-    except ValueError as e:  # a date that is none, a number of a million digits
+    except (ValueError, KeyError, AttributeError) as e:  # a date or a truth that is none, a number of a million digits
         raise yaml.YAMLError(str(e)) from e
 
 

@@ -268,3 +268,9 @@ def test_a_session_that_is_taken_up_again_counts_from_nothing():
     assert (again.turn, again.cost_microusd, again.budget.max_turns, again.model) == (0, 0, 4, "n")
     assert (again.changes, again.read_digests) == ("sha256:0", {"a": "1"})
     assert [message.content for message in again.messages] == ["s", "p", "go on"]
+
+
+@pytest.mark.parametrize("value", ["!!bool x", "!!timestamp abc", "!!int z"])
+def test_a_tag_that_its_value_does_not_fit_is_refused(value: str):
+    with pytest.raises(BadAgent, match="not YAML"):
+        parse_agent("a", f"---\ndescription: {value}\n---\nhi")
