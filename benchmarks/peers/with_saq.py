@@ -1,4 +1,4 @@
-"""saq: 100 jobs at once, each dequeued by a blocking move of its own connection."""
+"""saq: 200 jobs at once, each dequeued by a blocking move of its own connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def drain(url: str, count: int) -> None:
             done.set()
 
     queue = RedisQueue(redis.asyncio.from_url(url))
-    worker = Worker(queue, functions=[("noop", noop)], concurrency=100, after_process=after, shutdown_grace_period_s=0)
+    worker = Worker(queue, functions=[("noop", noop)], concurrency=200, after_process=after, shutdown_grace_period_s=0)
     worker.SIGNALS = []
     running = asyncio.create_task(worker.start())
     await done.wait()
