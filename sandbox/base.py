@@ -108,6 +108,23 @@ class Capabilities:
 OnOutput = Callable[[bytes], None]
 
 
+class Service(Protocol):
+    """A process inside that is talked to for as long as it lives. It ends with the sandbox, and when a command that
+    took too long is killed with all that it may have left behind: start another then."""
+
+    async def send(self, data: bytes) -> None:
+        """To its standard input, as fast as it reads."""
+        ...
+
+    async def receive(self) -> bytes:
+        """What it says next on its standard output; b"" when it has ended. One caller at a time."""
+        ...
+
+    async def stop(self) -> None:
+        """Kill it and what it has started; safe to call twice."""
+        ...
+
+
 class Sandbox(Protocol):
     """One container, one workspace. Paths are absolute inside the sandbox.
 
@@ -124,6 +141,12 @@ class Sandbox(Protocol):
         cut, the first `max_output_bytes // 2` bytes are the head, and the rest is the tail.
         `on_output` gets chunks as they come (at most `max_output_bytes` in all).
         """
+        ...
+
+    async def start(
+        self, command: Sequence[str], *, cwd: str = WORKSPACE, env: Mapping[str, str] | None = None
+    ) -> Service:
+        """A service: an argument vector that meets no shell. What it says on standard error is dropped."""
         ...
 
     async def read(self, path: str, *, offset_bytes: int = 0, max_bytes: int = 10 * MIB) -> bytes: ...

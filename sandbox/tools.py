@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import posixpath
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from .base import MIB, WORKSPACE, Command, ExecResult, FileStat, GrepMatch, OnOutput
 from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
+from .service import ServiceClient
 
 FILE_TIMEOUT_S = 30.0  # a 64 MiB write over the stream takes under 1 s; the rest is a busy machine
 SEARCH_TIMEOUT_S = 60.0  # ripgrep reads gigabytes in that time
@@ -34,12 +35,8 @@ class ToolClient:
     async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
         if not command.command:
             raise SandboxError("A command needs at least one word.")
-        if isinstance(command.command, str):
-            argv = ["/bin/sh", "-c", command.command]
-        else:  # the shell finds the program, and says 127 or 126 as it would for a line; it reads none of the words
-            argv = ["/bin/sh", "-c", 'exec "$@"', "sh", *command.command]
         arguments = {
-            "argv": argv,
+            "argv": _argv(command.command),
             "cwd": command.cwd,
             "env": {**self._env, **command.env},
             "timeout_s": command.timeout_s,
@@ -54,6 +51,13 @@ class ToolClient:
             on_data=on_output,
         )
         return _exec_result(reply)
+
+    async def start(
+        self, command: Sequence[str], *, cwd: str = WORKSPACE, env: Mapping[str, str] | None = None
+    ) -> ServiceClient:
+        return await ServiceClient.start(
+            self._channel, {"argv": _argv(command), "cwd": cwd, "env": {**self._env, **(env or {})}}
+        )
 
     async def read(self, path: str, *, offset_bytes: int = 0, max_bytes: int = 10 * MIB) -> bytes:
         arguments = {"path": path, "offset_bytes": offset_bytes, "max_bytes": max_bytes}
@@ -115,6 +119,12 @@ class ToolClient:
         kept = result.output[: SEARCH_OUTPUT_BYTES // 2] if result.truncated_bytes else result.output
         # After the last separator stands nothing, or half a record.
         return kept.split(end)[:-1], cut
+
+
+def _argv(command: str | Sequence[str]) -> list[str]:
+    """For a vector, the shell finds the program, and says 127 or 126 as it would for a line; it reads none of the
+    words."""
+    return ["/bin/sh", "-c", command] if isinstance(command, str) else ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
 
 
 def _text(data: bytes) -> str:

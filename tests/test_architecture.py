@@ -54,6 +54,8 @@ BANNED = {
 }
 
 MAX_FILE_LINES = 450
+# What is mounted into every sandbox is one file on purpose: its start is part of every sandbox's.
+LONGER_FILES = {"sandbox/toolserver/server.py": 600}
 
 
 def sources() -> list[Path]:
@@ -133,7 +135,9 @@ def test_no_module_imports_itself_in_a_circle():
 
 def test_files_stay_readable():
     long = {
-        str(path.relative_to(ROOT)): n for path in sources() if (n := path.read_text().count("\n")) > MAX_FILE_LINES
+        str(path.relative_to(ROOT)): n
+        for path in sources()
+        if (n := path.read_text().count("\n")) > LONGER_FILES.get(str(path.relative_to(ROOT)), MAX_FILE_LINES)
     }
     assert long == {}
 

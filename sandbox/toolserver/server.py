@@ -20,6 +20,7 @@ import collections
 import contextlib
 import ctypes
 import errno
+import functools
 import json
 import os
 import selectors
@@ -34,7 +35,7 @@ import time
 # For the type checker alone: evaluated never, so that importing `typing` costs a sandbox nothing.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any, NoReturn
 
     Fields = dict[str, Any]  # of a frame's header
@@ -126,7 +127,8 @@ class Command:
         self.started = time.monotonic()
         self.deadline = self.started + request["timeout_s"]
         self.timed_out = False
-        self.pid, self.pipe = spawn(request["argv"], request["cwd"], request["env"], self.cookie, stdin)
+        with standard_input(stdin) as source:
+            self.pid, self.pipe = spawn(request, self.cookie, source, merged=True)
 
     def read(self) -> bytes | None:
         """Forward what is in the pipe: the data, b"" when all have closed it, None when it is empty for now."""
@@ -154,21 +156,35 @@ class Command:
         send(*data_frames(self.id, tail), frame(result))  # one write: one message to wait for at the other end
 
 
-def spawn(argv: list[str], cwd: str, env: dict[str, str], cookie: str, stdin: bytes) -> tuple[int, int]:
-    """Start a child in a session of its own; (pid, read end of its output)."""
+@contextlib.contextmanager
+def standard_input(content: bytes) -> Generator[int]:
+    """A descriptor to read `content` from."""
+    source = os.memfd_create("stdin") if content else os.open(os.devnull, os.O_RDONLY)
+    try:
+        if content:
+            write_all(source, content)
+            os.lseek(source, 0, os.SEEK_SET)
+        yield source
+    finally:
+        os.close(source)
+
+
+def spawn(request: Fields, cookie: str, source: int, merged: bool) -> tuple[int, int]:
+    """Start a child in a session of its own, reading from `source`; (pid, read end of its output).
+
+    `merged`: standard error goes the same way; else nowhere.
+    """
     name, _, value = cookie.partition("=")
-    environment = {**os.environ, "PWD": cwd, **env, name: value}
+    environment = {**os.environ, "PWD": request["cwd"], **request["env"], name: value}
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
-    source = os.memfd_create("stdin") if stdin else os.open(os.devnull, os.O_RDONLY)
+    errors = os.dup(write_end) if merged else os.open(os.devnull, os.O_WRONLY)
     try:
-        if stdin:
-            write_all(source, stdin)
-            os.lseek(source, 0, os.SEEK_SET)
-        os.chdir(cwd)
-        redirections = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((source, 0), (write_end, 1), (write_end, 2))]
+        os.chdir(request["cwd"])
+        redirections = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((source, 0), (write_end, 1), (errors, 2))]
         # Python ignores SIGPIPE, and children inherit that: `yes | head` would never end.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+        argv = request["argv"]
         pid = os.posix_spawn(
             argv[0], argv, environment, file_actions=redirections, setsid=True, setsigdef=defaults, setsigmask=[]
         )
@@ -177,9 +193,65 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], cookie: str, stdin: by
         raise
     finally:
         os.close(write_end)
-        os.close(source)
+        os.close(errors)
         os.chdir("/")
     return pid, read_end
+
+
+class Service:
+    """A child that is talked to for as long as it lives: a language server, say.
+
+    Its output is read only while somebody waits for it, so that the pipe itself holds back one that says too much.
+    """
+
+    def __init__(self, request: Fields) -> None:
+        self.id = request["id"]
+        self.cookie = f"{COOKIE}={self.id}.{os.urandom(8).hex()}"
+        source, self.input = os.pipe()
+        os.set_blocking(self.input, False)
+        try:
+            self.pid, self.output = spawn(request, self.cookie, source, merged=False)
+        except BaseException:
+            os.close(self.input)
+            raise
+        finally:
+            os.close(source)
+        self.unsent: collections.deque[tuple[int, memoryview]] = collections.deque()
+        self.waiting: int | None = None  # the request that gets the next output
+        self.exited = False
+
+    def write(self) -> None:
+        """As much as the child takes now; each request is answered when all of it is in the pipe."""
+        while self.unsent:
+            request_id, rest = self.unsent[0]
+            try:
+                rest = rest[os.write(self.input, rest) :]
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                rest = rest[:0]  # whoever reads hears that it has ended
+            if rest:
+                self.unsent[0] = (request_id, rest)
+            else:
+                self.unsent.popleft()
+                send(frame({"id": request_id, "type": "end"}))
+
+    def read(self) -> None:
+        """What is there goes to whoever waits for it; nothing but the end is told as the end."""
+        try:
+            data = os.read(self.output, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        request_id, self.waiting = self.waiting, None
+        if request_id is not None:
+            parts = data_frames(request_id, data)
+            send(*parts, frame({"id": request_id, "type": "end", "ended": not data}))
+
+    def close(self) -> None:
+        os.close(self.input)
+        os.close(self.output)
+        for request_id in [*[waiting for waiting, _ in self.unsent], *filter(None, [self.waiting])]:
+            send(frame({"id": request_id, "type": "end", "ended": True}))
 
 
 def kill(pid: int, group: bool = False) -> bool:
@@ -200,6 +272,16 @@ def processes_with(cookie: str) -> Iterator[int]:
                         yield int(name)
             except OSError:
                 continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
+
+
+def kill_tree(pid: int | None, cookie: str) -> None:
+    """Group first (its leader has not been collected, or `pid` is None), then whoever carries the cookie, round after
+    round while they fork."""
+    if pid is not None:
+        kill(pid, group=True)
+    for _ in range(KILL_ROUNDS):
+        if not [each for each in processes_with(cookie) if kill(each)]:
+            break
 
 
 def do_read(request: Fields, body: bytes) -> Fields:
@@ -298,12 +380,17 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 class Server:
     def __init__(self, lifetime_s: float) -> None:
         self.commands: dict[int, Command] = {}  # by process id
+        self.services: dict[int, Service] = {}  # by the request that started them
         self.sweep_wanted = False
         self.ends_at = time.monotonic() + lifetime_s
         self.selector = selectors.DefaultSelector()
         self.input = bytearray()
         self.operations: dict[str, Callable[[Fields, bytes], Fields | None]] = {
             "exec": self.do_exec,
+            "start": self.do_start,
+            "send": self.do_send,
+            "receive": self.do_receive,
+            "stop": self.do_stop,
             "cancel": self.do_cancel,
             "kill_all": self.do_kill_all,
             "read": do_read,
@@ -383,10 +470,52 @@ class Server:
         if command.read() == b"":
             self.selector.unregister(command.pipe)  # closed by all; the exit itself comes by SIGCHLD
 
+    def do_start(self, request: Fields, body: bytes) -> Fields:
+        self.services[request["id"]] = Service(request)
+        return {}
+
+    def do_send(self, request: Fields, body: bytes) -> None:
+        service = self.services[request["target"]]
+        service.unsent.append((request["id"], memoryview(body)))
+        self.watch(service)
+
+    def do_receive(self, request: Fields, body: bytes) -> None:
+        service = self.services[request["target"]]
+        service.waiting = request["id"]
+        self.watch(service)
+
+    def do_stop(self, request: Fields, body: bytes) -> Fields:
+        service = self.services.pop(request["target"], None)
+        if service is not None:
+            for pipe in (service.input, service.output):
+                with contextlib.suppress(KeyError):
+                    self.selector.unregister(pipe)
+            kill_tree(None if service.exited else service.pid, service.cookie)
+            service.close()
+        return {}
+
+    def watch(self, service: Service) -> None:
+        """Its pipes, as long as there is something to write, or somebody to read for."""
+        wanted = (
+            (service.input, selectors.EVENT_WRITE, bool(service.unsent), service.write),
+            (service.output, selectors.EVENT_READ, service.waiting is not None, service.read),
+        )
+        for pipe, event, is_wanted, move in wanted:
+            is_watched = pipe in self.selector.get_map()
+            if is_wanted and not is_watched:
+                self.selector.register(pipe, event, functools.partial(self.on_service, service, move))
+            elif is_watched and not is_wanted:
+                self.selector.unregister(pipe)
+
+    def on_service(self, service: Service, move: Callable[[], None]) -> None:
+        if self.services.get(service.id) is service:  # else it was stopped by a request of the same round
+            move()
+            self.watch(service)
+
     def do_cancel(self, request: Fields, body: bytes) -> Fields:
         for command in list(self.commands.values()):
             if command.id == request["target"]:
-                self.kill_tree(command)
+                self.end(command)
         return {}
 
     def do_kill_all(self, request: Fields, body: bytes) -> Fields:
@@ -407,6 +536,8 @@ class Server:
                 with contextlib.suppress(KeyError):  # its pipe was closed by all before it ended
                     self.selector.unregister(command.pipe)
                 command.end(status)
+            for service in self.services.values():
+                service.exited = service.exited or service.pid == pid
         if self.sweep_wanted and not self.commands:
             self.sweep()
 
@@ -420,14 +551,11 @@ class Server:
             if command.deadline <= now:
                 command.timed_out = True
                 command.deadline = self.ends_at
-                self.kill_tree(command)
+                self.end(command)
 
-    def kill_tree(self, command: Command) -> None:
-        """Group first, then whoever carries the cookie, round after round while they fork; the rest is the sweep's."""
-        kill(command.pid, group=True)
-        for _ in range(KILL_ROUNDS):
-            if not [pid for pid in processes_with(command.cookie) if kill(pid)]:
-                break
+    def end(self, command: Command) -> None:
+        """What escapes even this is the sweep's."""
+        kill_tree(command.pid, command.cookie)
         self.sweep_wanted = True
 
     def sweep(self) -> None:

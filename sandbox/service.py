@@ -1,0 +1,46 @@
+"""The client's end of a service: a process of the sandbox that is talked to (see `Service` in base.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from .channel import MAX_REPLY_BODY_BYTES, Channel
+from .errors import SandboxLost
+
+# A service may think as long as it likes; the sandbox's own timer ends before this.
+PATIENCE_S = 7 * 24 * 3600.0
+START_TIMEOUT_S = 30.0
+# A slice of what is sent: the server holds no more than one of them for a service that does not read.
+MAX_SENT_BYTES = 1024 * 1024
+
+
+class ServiceClient:
+    def __init__(self, channel: Channel, number: int) -> None:
+        self._channel = channel
+        self._number = number
+        self._stopped = False
+
+    @classmethod
+    async def start(cls, channel: Channel, arguments: Mapping[str, Any]) -> Self:
+        header = (await channel.call("start", arguments, timeout_s=START_TIMEOUT_S, max_bytes=0)).header
+        number = header.get("id")
+        if type(number) is not int:
+            raise SandboxLost("The sandbox did not say what it has started.")
+        return cls(channel, number)
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), MAX_SENT_BYTES):
+            part = data[start : start + MAX_SENT_BYTES]
+            await self._channel.call("send", {"target": self._number}, body=part, timeout_s=PATIENCE_S, max_bytes=0)
+
+    async def receive(self) -> bytes:
+        if self._stopped:
+            return b""
+        target = {"target": self._number}
+        return (await self._channel.call("receive", target, timeout_s=PATIENCE_S, max_bytes=MAX_REPLY_BODY_BYTES)).body
+
+    async def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            await self._channel.call("stop", {"target": self._number}, timeout_s=START_TIMEOUT_S, max_bytes=0)
