@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,6 +27,8 @@ from .children import QueuedChildren
 from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
+from .mcp.hub import mcp_tools
+from .mcp.settings import McpServers
 from .models import Models
 from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
@@ -45,6 +47,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    mcp: McpServers
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -64,7 +67,9 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
-        session = await run(session, await self._loop(attempt, session, price, turns))
+        scope, report = attempt.request.auth_scope, attempt.reporter.report
+        async with mcp_tools(self.mcp, scope, attempt.sandbox.opened, report) as foreign:
+            session = await run(session, await self._loop(attempt, session, price, turns, foreign))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
@@ -98,7 +103,9 @@ class AgentTasks:
             attempt.sandbox.earlier_work_diff = await self.transport.blobs.get(session.changes)
         return session
 
-    async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
+    async def _loop(
+        self, attempt: Attempt, session: Session, price: Price | None, turns: Turns, foreign: Sequence[Tool]
+    ) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         context = ToolContext(
@@ -109,7 +116,9 @@ class AgentTasks:
             emit=attempt.reporter.report,
         )
         capabilities = attempt.request.capabilities
-        shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
+        shown = offered(
+            attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model, foreign=foreign
+        )
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)

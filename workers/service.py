@@ -27,6 +27,7 @@ from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.registry import builtin, card
 from .llm.prices import Price
+from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
 from .models import Models
 from .owners import dead_owners, owned
@@ -62,7 +63,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
                     pool=pool,
                     worker=worker,
                     slots=settings.slots,
-                    handle=make_runner(settings, transport, driver, metrics, agents=builtin()).handle,
+                    handle=make_runner(settings, transport, driver, metrics, agents=agents_of(settings)).handle,
                     on_event=metrics.observe,
                     grace_s=settings.drain_grace_s,
                 )
@@ -71,6 +72,11 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
                     log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
                     await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
+
+
+def agents_of(settings: WorkerSettings) -> Mapping[str, Agent]:
+    """All that a worker serves by name, with what the operator's settings grant them."""
+    return with_grants(builtin(), settings.mcp)
 
 
 def make_runner(
@@ -93,7 +99,7 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, settings.mcp)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 
@@ -102,7 +108,7 @@ def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: in
         worker=worker,
         pool=pool,
         slots=settings.slots,
-        agents=tuple(card(agent) for agent in builtin().values()),
+        agents=tuple(card(agent) for agent in agents_of(settings).values()),
         host=socket.gethostname(),
         pid=os.getpid(),
         metrics_port=metrics_port,

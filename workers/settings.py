@@ -19,6 +19,7 @@ from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings
 from .hints import nearest
+from .mcp.settings import McpServers
 
 
 class PriceRow(BaseModel):
@@ -43,6 +44,7 @@ class WorkerSettings(FleetSettings):
     allowed_roots: tuple[Path, ...] = ()
     git_protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    mcp: McpServers = McpServers()
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
     # How long tasks may go on after a stop; then they are given back. Enough for a turn that is nearly over, and short
     # beside the supervisor's patience (20 s), which covers the removal of sandboxes, too.

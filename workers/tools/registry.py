@@ -45,13 +45,20 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
 
 
 def offered(
-    agent: Agent, guard: Guard, capabilities: Iterable[str] | None, catalogue: Mapping[str, str], *, model: str = ""
+    agent: Agent,
+    guard: Guard,
+    capabilities: Iterable[str] | None,
+    catalogue: Mapping[str, str],
+    *,
+    model: str = "",
+    foreign: Iterable[Tool] = (),
 ) -> list[Tool]:
     """The tools that the model is shown, sorted by name so that the prompt's prefix stays the same.
 
     A tool needs a grant, no rule that denies all of it, the agent's switch, and, where the request names
     capabilities, a place among them; `task` needs somebody to start. Who writes patches best edits with `apply_patch`,
-    under the names of `edit` and `write`; others have these two.
+    under the names of `edit` and `write`; others have these two. `foreign`: tools of others, which never take the place
+    of ours.
     """
     named = None if capabilities is None else frozenset(capabilities)
     unused = EDITORS if writes_patches(model) else PATCHERS
@@ -61,9 +68,8 @@ def offered(
         switched_on = any(match(switch, name) for switch in agent.tools for name in names)
         return switched_on and (named is None or bool(names & named)) and not guard.hides(tool.name)
 
-    tools = [
-        tool for name, tool in all_tools(catalogue).items() if name not in unused and (name != "task" or catalogue)
-    ]
+    every = {tool.name: tool for tool in foreign} | all_tools(catalogue)
+    tools = [tool for name, tool in every.items() if name not in unused and (name != "task" or catalogue)]
     return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
 
 
