@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -42,6 +43,8 @@ class McpServers(BaseModel):
     @field_validator("servers")
     @classmethod
     def _named_well(cls, servers: dict[str, McpServer]) -> dict[str, McpServer]:
+        if servers and find_spec("mcp") is None:
+            raise ValueError("MCP servers need the extra `mcp`: pip install 'muster[mcp]'")
         if wrong := [name for name in servers if not NAME.fullmatch(name)]:
             raise ValueError(f"{wrong[0]!r} is no name of a server: letters, digits and '-', at most 32")
         return servers
