@@ -15,6 +15,8 @@ from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
 
+from .after_write.care import FileCare
+from .after_write.settings import AfterWrite
 from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
@@ -48,6 +50,7 @@ class AgentTasks:
     models: Models
     agents: Mapping[str, Agent]
     mcp: McpServers
+    after_write: AfterWrite
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -68,8 +71,11 @@ class AgentTasks:
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
         scope, report = attempt.request.auth_scope, attempt.reporter.report
-        async with mcp_tools(self.mcp, scope, attempt.sandbox.opened, report) as foreign:
-            session = await run(session, await self._loop(attempt, session, price, turns, foreign))
+        async with (
+            mcp_tools(self.mcp, scope, attempt.sandbox.opened, report) as foreign,
+            FileCare(self.after_write, report) as care,
+        ):
+            session = await run(session, await self._loop(attempt, session, price, turns, foreign, care))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
@@ -104,7 +110,13 @@ class AgentTasks:
         return session
 
     async def _loop(
-        self, attempt: Attempt, session: Session, price: Price | None, turns: Turns, foreign: Sequence[Tool]
+        self,
+        attempt: Attempt,
+        session: Session,
+        price: Price | None,
+        turns: Turns,
+        foreign: Sequence[Tool],
+        care: FileCare,
     ) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
@@ -114,6 +126,7 @@ class AgentTasks:
             dict(session.read_digests),
             todos=todos_of(session),
             emit=attempt.reporter.report,
+            after_write=care,
         )
         capabilities = attempt.request.capabilities
         shown = offered(

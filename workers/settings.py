@@ -17,6 +17,7 @@ from envelope.redaction import register_secret
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
+from .after_write.settings import AfterWrite, Formatter, LanguageServer
 from .errors import BadSettings
 from .hints import nearest
 from .mcp.settings import McpServers
@@ -45,6 +46,8 @@ class WorkerSettings(FleetSettings):
     git_protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
     mcp: McpServers = McpServers()
+    formatters: dict[str, Formatter] = Field(default_factory=dict[str, Formatter])
+    language_servers: dict[str, LanguageServer] = Field(default_factory=dict[str, LanguageServer])
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
     # How long tasks may go on after a stop; then they are given back. Enough for a turn that is nearly over, and short
     # beside the supervisor's patience (20 s), which covers the removal of sandboxes, too.
@@ -74,6 +77,10 @@ class WorkerSettings(FleetSettings):
     def _never_shown(cls, key: SecretStr) -> SecretStr:
         register_secret(key.get_secret_value())
         return key
+
+    @property
+    def after_write(self) -> AfterWrite:
+        return AfterWrite(formatters=self.formatters, language_servers=self.language_servers)
 
     @property
     def cache_dir(self) -> Path:

@@ -83,6 +83,15 @@ def nobody_watches(event: Event) -> None:
     """For contexts whose tools are called by no loop."""
 
 
+# Paths that were written → what the model should know of them.
+AfterWrite = Callable[["ToolContext", Sequence[str]], Awaitable[str]]
+
+
+async def nobody_looks(context: ToolContext, paths: Sequence[str]) -> str:
+    """For contexts whose written files nobody looks after."""
+    return ""
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
@@ -98,6 +107,7 @@ class ToolContext:
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
+    after_write: AfterWrite = nobody_looks
 
 
 class Tool(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from envelope.events import CallState, ToolCallChanged
@@ -19,6 +19,7 @@ from ..llm.base import ToolCall
 from ..permissions.guard import Guard
 from .base import Delegated, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
+from .paths import absolute
 from .schema import first_fault
 
 # What people see of an output in the event; the model gets the whole.
@@ -141,11 +142,21 @@ def _shown(value: Any) -> Any:
 
 async def _run(item: _Ready, context: ToolContext) -> ToolResult | Delegated:
     try:
-        return await item.tool.run(context, item.call.id, item.input)
+        result = await item.tool.run(context, item.call.id, item.input)
+        return await _looked_after(item, result, context)
     except (SandboxLost, *OUTAGES):
         raise
     except (ToolError, SandboxError, RepoError) as e:
         return ToolResult(f"Error: {e}", title=item.tool.title(item.input), is_error=True)
+
+
+async def _looked_after(item: _Ready, result: ToolResult | Delegated, context: ToolContext) -> ToolResult | Delegated:
+    """The result, with what was found in the files that the call has written."""
+    written = [absolute(target.pattern) for target in item.targets if target.permission == "edit"]
+    if not written or not isinstance(result, ToolResult) or result.is_error:
+        return result
+    found = await context.after_write(context, written)
+    return replace(result, content=f"{result.content}\n{found}") if found else result
 
 
 def ended_event(

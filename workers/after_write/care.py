@@ -1,0 +1,93 @@
+"""The care for the files of one task: formatted at once, then looked at by language servers that live as long as it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from envelope.events import Event, WarningRaised
+from sandbox.base import Command
+from sandbox.errors import SandboxError, SandboxLost
+
+from ..failures import OUTAGES
+from ..tools.base import ToolContext
+from ..tools.errors import ToolError
+from ..tools.files import digest, load_if_there
+from .diagnostics import errors_text
+from .language_client import LanguageClient, ServerGone
+from .settings import AfterWrite, Chosen, Formatter, LanguageServer
+
+# Tries to start one server in a task: one that dies again is broken, and starting it takes time.
+MAX_STARTS = 3
+
+
+class FileCare:
+    """What goes wrong with a program is a warning; only a lost sandbox is raised."""
+
+    def __init__(self, settings: AfterWrite, emit: Callable[[Event], None]) -> None:
+        self._formatters: Chosen[Formatter] = Chosen(settings.formatters)
+        self._servers: Chosen[LanguageServer] = Chosen(settings.language_servers)
+        self._emit = emit
+        self._clients: dict[str, LanguageClient] = {}
+        self._starts: dict[str, int] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, context: ToolContext, paths: Sequence[str]) -> str:
+        """What the model should know of the files that were written; empty when all is well."""
+        async with self._one_at_a_time:
+            said = [await self._look_after(context, path) for path in paths]
+        return "\n".join(filter(None, said))
+
+    async def _look_after(self, context: ToolContext, path: str) -> str:
+        formatted = await self._format(context, path)
+        return "\n".join(filter(None, [formatted, await self._diagnose(context, path)]))
+
+    async def _format(self, context: ToolContext, path: str) -> str:
+        chosen = self._formatters.of(path)
+        if chosen is None or (before := await load_if_there(await context.sandbox(), path)) is None:
+            return ""
+        name, formatter = chosen
+        sandbox = await context.sandbox()
+        command = [path if word == "$FILE" else word for word in formatter.command]
+        ended = await sandbox.exec(Command(command, timeout_s=formatter.timeout_s))
+        after = await load_if_there(sandbox, path)
+        if after is None or after == before:
+            return ""
+        context.read_digests[path] = digest(after)
+        return f"({path} was formatted by {name}; read it before you edit it again.)" if not ended.exit_code else ""
+
+    async def _diagnose(self, context: ToolContext, path: str) -> str:
+        chosen = self._servers.of(path)
+        if chosen is None or self._starts.get(chosen[0], 0) > MAX_STARTS:
+            return ""
+        name, server = chosen
+        try:
+            content = await load_if_there(await context.sandbox(), path)
+            if content is None:
+                return ""
+            client = await self._client(context, name, server)
+            return errors_text(path, await client.diagnose(path, content.decode("utf-8", "replace")))
+        except (SandboxLost, *OUTAGES):
+            raise
+        except (ServerGone, TimeoutError, SandboxError, ToolError) as error:
+            await self._gone(name)
+            why = str(error) or type(error).__name__
+            self._emit(WarningRaised(message=f"the language server {name} did not look at {path}: {why}"))
+            return ""
+
+    async def _client(self, context: ToolContext, name: str, server: LanguageServer) -> LanguageClient:
+        if name not in self._clients:
+            self._starts[name] = self._starts.get(name, 0) + 1
+            self._clients[name] = await LanguageClient.start(await context.sandbox(), server)
+        return self._clients[name]
+
+    async def _gone(self, name: str) -> None:
+        if client := self._clients.pop(name, None):
+            await client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*map(self._gone, list(self._clients)))
