@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from importlib.metadata import entry_points
 
 from envelope.agents import WorkerCard
 from envelope.errors import MusterError
@@ -118,6 +119,12 @@ async def _model(settings: Settings) -> Check:
     return Check("model", Health.NOTE, "none is configured", hint)
 
 
+async def _hooks(_: Settings) -> Check:
+    """By name only: they are the workers' to load."""
+    found = sorted(f"{point.name} ({point.value})" for point in entry_points(group="muster.hooks"))
+    return works("hooks", ", ".join(found)) if found else Check("hooks", Health.NOTE, "none is installed")
+
+
 async def _workers(settings: Settings) -> Check:
     if not settings.redis_url and not socket_path(settings.state_dir).exists():
         return Check("fleet", Health.NOTE, "does not run; the next `muster run` starts it", "")
@@ -161,5 +168,5 @@ async def _say(*words: str) -> tuple[int | None, str]:
 
 
 CHECKS: tuple[Callable[[Settings], Awaitable[Check]], ...] = (
-    _python, _git, _state, _redis, _docker, _image, _model, _workers,
+    _python, _git, _state, _redis, _docker, _image, _model, _hooks, _workers,
 )  # fmt: skip

@@ -27,6 +27,9 @@ from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
 from .children import QueuedChildren
 from .errors import BadInput
+from .hooks.api import Parameters, TaskView
+from .hooks.chain import Hooks, hooked
+from .hooks.installed import Installed
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .mcp.hub import mcp_tools
@@ -51,6 +54,7 @@ class AgentTasks:
     agents: Mapping[str, Agent]
     mcp: McpServers
     after_write: AfterWrite
+    hooks: Sequence[Installed]
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -120,6 +124,8 @@ class AgentTasks:
     ) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
+        view = TaskView(attempt.request.task_id, attempt.request.trace_id, attempt.agent.name, session.model)
+        hooks = Hooks(self.hooks, view, attempt.reporter.report)
         context = ToolContext(
             attempt.sandbox.opened,
             children,
@@ -127,16 +133,19 @@ class AgentTasks:
             todos=todos_of(session),
             emit=attempt.reporter.report,
             after_write=care,
+            hooks=hooks,
+            shell_environment=await hooks.shell_environment(),
         )
         capabilities = attempt.request.capabilities
         shown = offered(
             attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model, foreign=foreign
         )
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
-        model = self.models.named(session.model, temperature=attempt.agent.temperature)
+        chat = await hooks.parameters(Parameters(attempt.agent.temperature))
+        model = self.models.named(session.model, temperature=chat.temperature)
         time_left_s = await self._time_left(attempt)
         return Loop(
-            model=Retrying(model, attempt.reporter.report, time_left_s=time_left_s),
+            model=hooked(Retrying(model, attempt.reporter.report, time_left_s=time_left_s), hooks),
             tools=tools,
             run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
             context=context,

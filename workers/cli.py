@@ -64,6 +64,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
     from transport.errors import Misconfigured
 
     from . import process
+    from .errors import BadSettings
     from .service import serve
 
     async def run() -> None:
@@ -78,7 +79,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
 
     try:
         process.run(run())
-    except Misconfigured as e:
+    except (Misconfigured, BadSettings) as e:
         _fail(e.message, e.hint, ExitCode.USAGE)
     except (MusterError, SandboxError) as e:
         _fail(str(e), e.hint, ExitCode.INFRASTRUCTURE)

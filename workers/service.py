@@ -26,6 +26,7 @@ from transport.settings import connect
 from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.registry import builtin, card
+from .hooks.installed import installed_hooks
 from .llm.prices import Price
 from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
@@ -99,7 +100,9 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, settings.mcp, settings.after_write)
+    agent_tasks = AgentTasks(
+        transport, Outbox(transport), models, agents, settings.mcp, settings.after_write, installed_hooks()
+    )
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 

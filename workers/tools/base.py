@@ -10,6 +10,7 @@ from envelope.events import Event, Todo
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
 
+from ..llm.base import ToolCall
 from .truncate import truncate as truncate
 
 
@@ -92,6 +93,24 @@ async def nobody_looks(context: ToolContext, paths: Sequence[str]) -> str:
     return ""
 
 
+class ToolHooks(Protocol):
+    """What an operator's own code says of calls."""
+
+    async def before(self, call: ToolCall) -> ToolCall | str:
+        """The call to run in its place, or why none is."""
+        ...
+
+    async def after(self, call: ToolCall, result: ToolResult) -> ToolResult: ...
+
+
+class NoHooks:
+    async def before(self, call: ToolCall) -> ToolCall | str:
+        return call
+
+    async def after(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        return result
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
@@ -108,6 +127,8 @@ class ToolContext:
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
     after_write: AfterWrite = nobody_looks
+    hooks: ToolHooks = field(default_factory=NoHooks)
+    shell_environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Tool(Protocol):

@@ -61,7 +61,9 @@ class Bash:
         timeout_ms = min(arguments.get("timeout", DEFAULT_TIMEOUT_MS), MAX_TIMEOUT_MS)
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
-        ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000))
+        ended = await sandbox.exec(
+            Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=context.shell_environment)
+        )
         return ToolResult(await _output_text(sandbox, call_id, ended, timeout_ms), self.title(arguments))
 
 

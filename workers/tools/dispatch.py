@@ -50,7 +50,10 @@ async def run_calls(
     lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
     calls were stopped.
     """
-    prepared = [_prepare(call, tools, guard) for call in calls]
+    hooked = [await context.hooks.before(call) for call in calls]
+    prepared = [
+        ToolResult(call, is_error=True) if isinstance(call, str) else _prepare(call, tools, guard) for call in hooked
+    ]
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
     running = [
         asyncio.create_task(_answer(call, item, context, locks, on_change))
@@ -143,7 +146,8 @@ def _shown(value: Any) -> Any:
 async def _run(item: _Ready, context: ToolContext) -> ToolResult | Delegated:
     try:
         result = await item.tool.run(context, item.call.id, item.input)
-        return await _looked_after(item, result, context)
+        result = await _looked_after(item, result, context)
+        return await context.hooks.after(item.call, result) if isinstance(result, ToolResult) else result
     except (SandboxLost, *OUTAGES):
         raise
     except (ToolError, SandboxError, RepoError) as e:

@@ -1,0 +1,1 @@
+"""Hooks: an operator's own code around what agents do (see `api.py`)."""
