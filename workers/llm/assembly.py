@@ -16,7 +16,7 @@ CUT = "length"  # the finish reason of a reply that ran into the output limit
 
 
 def mended(text: str) -> str:
-    """Text that can be encoded: JSON lets a provider send half a surrogate pair, which is no character.
+    r"""Text that can be encoded: JSON lets a provider send half a surrogate pair, which is no character.
 
     >>> mended("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
     True

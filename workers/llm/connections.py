@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import cache
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -26,13 +29,25 @@ async def http_session() -> aiohttp.ClientSession:
     return _open[loop][0]
 
 
+@cache
+def proxy_for(url: str) -> str | None:
+    """The environment's proxy for an address, as every client of these providers honours it.
+
+    aiohttp would look it up anew for each request, in a thread, which takes longer than the rest of the request.
+    """
+    address = urlsplit(url)
+    proxies = getproxies()
+    if not address.hostname or proxy_bypass(address.netloc):
+        return None
+    return proxies.get(address.scheme)
+
+
 async def _held(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(limit=0)  # how many calls run at once is the limiter's to say
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
     try:
-        # The environment's proxies are honoured, as by every client of these providers. Cookies are not kept.
         async with aiohttp.ClientSession(
-            connector=connector, timeout=timeout, trust_env=True, cookie_jar=aiohttp.DummyCookieJar()
+            connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
         ) as session:
             yield session
     finally:

@@ -15,8 +15,10 @@ from typing import cast
 
 import aiohttp
 
+from envelope.redaction import redact
+
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
-from .connections import CONNECT_TIMEOUT_S, http_session
+from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .failures import ProviderError, failed
 from .providers import Endpoint, endpoint
 from .sse import MAX_EVENT_BYTES, EventParser, TooLong
@@ -65,7 +67,7 @@ class DirectModel:
         except TimeoutError:
             yield Failed(Failure.UNAVAILABLE, f"the model sent nothing for {self.chunk_timeout_s:g} s")
         except aiohttp.InvalidURL:
-            yield Failed(Failure.BAD_REQUEST, f"{where.url!r} is no address of a model server")
+            yield Failed(Failure.BAD_REQUEST, redact(f"{where.url!r} is no address of a model server"))
         except (aiohttp.ClientError, OSError) as e:
             yield failed(ProviderError(message=f"the connection broke: {e}"))
         except ODD as e:
@@ -83,6 +85,7 @@ class DirectModel:
             data=json.dumps(where.wire.body(question), separators=(",", ":")).encode(),
             headers={**HEADERS, **where.headers},
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=self.chunk_timeout_s),
+            proxy=proxy_for(where.url),
             allow_redirects=False,  # the key is for this address
         ) as response:
             if response.status != OK:
@@ -125,7 +128,9 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
 
 async def _refused(response: aiohttp.ClientResponse, where: Endpoint, *, time_s: float) -> Failed:
     if 300 <= response.status < 400:
-        return Failed(Failure.BAD_REQUEST, f"the model's server at {where.url} sends us elsewhere; set its new address")
+        return Failed(
+            Failure.BAD_REQUEST, redact(f"the model's server at {where.url} sends us elsewhere; set its new address")
+        )
     async with asyncio.timeout(time_s):
         body = await _body(response, MAX_ERROR_BYTES)
     try:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from workers.llm.anthropic_format import EMPTY, MARK
 from workers.llm.base import ChatMessage, Completed, Failed, Failure, Thought, ToolCall, ToolSpec
+from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
 from workers.llm.providers import ANTHROPIC, OPENAI, endpoint
 from workers.llm.wire import Question
@@ -336,3 +337,18 @@ def test_whatever_a_server_sends_raises_only_what_is_caught(wire, events):
     for event in events:
         if isinstance(event, dict):
             wire.error(event)
+
+
+async def test_the_environments_proxy_is_used_but_not_where_it_is_told_not_to(serve, monkeypatch):
+    server = await serve("rules: [{reply: {text: through}}]")
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1,.internal")
+    proxy_for.cache_clear()
+    model = DirectModel("openai/m", "http://models.invalid/v1", "sk-nobody-0123456789")
+
+    completed = [event async for event in model.stream(HISTORY[:2], [])][-1]
+    proxies = [proxy_for("http://127.0.0.1:1/v1"), proxy_for("http://a.internal/v1"), proxy_for("https://b.invalid/v1")]
+    proxy_for.cache_clear()
+
+    assert completed.text == "through"
+    assert proxies == [None, None, None]
