@@ -24,10 +24,11 @@ check: dev ## format, lint, types, architecture
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py
 
-bench: .venv/.bench engine image ## measure queue, sandbox and command line beside named peers
+bench: .venv/.bench engine image ## measure queue, sandbox, command line and model access
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.sandbox
 	@$(BIN)/python -m benchmarks.cli
+	@$(BIN)/python -m benchmarks.model
 
 venv: .venv/.runtime ## the virtual environment, from the hashed lock file
 

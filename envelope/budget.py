@@ -24,12 +24,17 @@ class Budget(Wire):
 
 
 class Usage(Wire):
-    """Tokens of one or many model calls. `input_tokens` counts cached ones, too; `cached_tokens` says how many."""
+    """Tokens of one or many model calls.
+
+    `input_tokens` counts all that was sent; `cached_tokens` says how many of them a provider's cache had already, and
+    `cache_write_tokens` how many it took in. `reasoning_tokens` are among the `output_tokens`.
+    """
 
     input_tokens: Count = 0
     output_tokens: Count = 0
     cached_tokens: Count = 0
     reasoning_tokens: Count = 0
+    cache_write_tokens: Count = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -37,6 +42,7 @@ class Usage(Wire):
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
 
     @property

@@ -183,9 +183,12 @@ class GateVerdict(Tagged):
 
 
 class WarningRaised(Tagged):
+    """`code` is a fixed word for what programs count; empty for everything else."""
+
     kind: Literal["warning"] = "warning"
     message: str
     hint: str = ""
+    code: str = ""
 
 
 class Resynced(Tagged):

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from envelope.budget import MICROUSD_PER_USD
-from envelope.events import Event, TurnFinished, TurnStarted
+from envelope.events import Event, TurnFinished, TurnStarted, WarningRaised
 from envelope.lifecycle import TERMINAL
 from transport.base import Claim, Lease
 from transport.consumer import ConsumerEvent, What
+
+from .llm.arguments import ARGUMENTS_REPAIRED
 
 # A worker that is free starts a task within milliseconds; a batch of thousands waits for an hour.
 QUEUE_WAIT_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800, 3600)
@@ -53,6 +55,10 @@ class WorkerMetrics:
         )
         self._tokens = Counter("muster_llm_tokens_total", "Tokens by kind", ["model", "type"], registry=registry)
         self._cost = Counter("muster_llm_cost_usd_total", "Money spent on models", registry=registry)
+        self._repaired = Counter(
+            "muster_llm_arguments_repaired_total", "Tool calls whose broken JSON was mended", ["model"],
+            registry=registry,
+        )  # fmt: skip
         self._sandboxes = Gauge("muster_sandbox_active", "Open sandboxes", registry=registry)
         self._sandboxes_created = Counter("muster_sandbox_created_total", "Sandboxes opened", registry=registry)
         self._lost = Counter(
@@ -112,6 +118,8 @@ class WorkerMetrics:
                     model = name if name in self._known_models else OTHER
                 case TurnFinished():
                     self._count_turn(model, event)
+                case WarningRaised(code=code) if code == ARGUMENTS_REPAIRED:
+                    self._repaired.labels(model).inc()
                 case _:
                     pass
 
@@ -131,9 +139,10 @@ class WorkerMetrics:
     def _count_turn(self, model: str, turn: TurnFinished) -> None:
         usage = turn.usage
         kinds = {
-            "input": usage.input_tokens - usage.cached_tokens,
+            "input": usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
             "output": usage.output_tokens - usage.reasoning_tokens,
             "cache_read": usage.cached_tokens,
+            "cache_write": usage.cache_write_tokens,
             "reasoning": usage.reasoning_tokens,
         }
         for kind, tokens in kinds.items():

@@ -1,24 +1,36 @@
-"""Which model answers for a task, and what it costs, by the operator's settings."""
+"""Which model answers for a task, through which engine, and what it costs, by the operator's settings."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
+from .agent.compaction import MAX_OUTPUT_TOKENS
 from .errors import NoModel
-from .llm.base import ChatModel
-from .llm.litellm import LiteLlmModel, list_price
+from .llm.direct import DirectModel
+from .llm.listed import Listed, listed
+from .llm.litellm import LiteLlmModel
 from .llm.prices import Price
+from .llm.providers import PROVIDERS
+
+Engine = Literal["auto", "direct", "litellm"]
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """`base_url` and `api_key` belong to the provider of `default`: another provider's model never gets them."""
+    """`base_url` and `api_key` belong to the provider of `default`: another provider's model never gets them.
+
+    `engine`: `auto` asks a provider directly where we speak its format, which costs a tenth of litellm's time, and
+    leaves all others to litellm.
+    """
 
     default: str = ""
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    engine: Engine = "auto"
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -27,14 +39,33 @@ class Models:
             raise NoModel("no model is configured", hint="set MUSTER_MODEL, for example openai/gpt-5, or submit one")
         return name
 
-    def named(self, name: str, *, temperature: float | None = None) -> ChatModel:
+    def named(
+        self, name: str, *, temperature: float | None = None, max_output_tokens: int | None = None
+    ) -> DirectModel | LiteLlmModel:
+        """`max_output_tokens`: as few as that; by default as many as the model can, and a window has kept free."""
         is_ours = _provider(name) == _provider(self.default)
         base_url, api_key = (self.base_url, self.api_key) if is_ours else ("", "")
-        return LiteLlmModel(name, base_url=base_url, api_key=api_key, temperature=temperature)
+        known = listed(name)
+        make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
+        return make(name, base_url, api_key, temperature, max_output_tokens or _output_limit(known))
 
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""
-        return self.prices[name] if name in self.prices else await list_price(name)
+        if name in self.prices:
+            return self.prices[name]
+        known = await asyncio.to_thread(listed, name)
+        return known.price if known else None
+
+    def _is_direct(self, name: str, known: Listed | None, base_url: str) -> bool:
+        if self.engine != "auto":
+            return self.engine == "direct"
+        # A few of OpenAI's own models are behind another API, which litellm translates.
+        is_elsewhere = known is not None and known.mode != "chat" and not base_url
+        return _provider(name) in PROVIDERS and not is_elsewhere
+
+
+def _output_limit(known: Listed | None) -> int | None:
+    return min(known.output, MAX_OUTPUT_TOKENS) if known and known.output else None
 
 
 def _provider(name: str) -> str:

@@ -98,8 +98,16 @@ def make_runner(
         protocols=settings.git_protocols,
         setup_hosts=settings.setup_hosts,
     )
-    prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
-    models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
+    prices = {
+        model: Price(row.input, row.output, row.cached, row.cache_write) for model, row in settings.price_rows.items()
+    }
+    models = Models(
+        settings.model,
+        settings.model_base_url,
+        settings.model_api_key.get_secret_value(),
+        prices,
+        settings.model_engine,
+    )
     agent_tasks = AgentTasks(
         transport, Outbox(transport), models, agents, settings.mcp, settings.after_write, installed_hooks()
     )

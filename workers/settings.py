@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import (
@@ -31,6 +31,7 @@ class PriceRow(BaseModel):
     input: int = Field(ge=0)
     output: int = Field(ge=0)
     cached: int | None = Field(default=None, ge=0)
+    cache_write: int | None = Field(default=None, ge=0)
 
 
 class WorkerSettings(FleetSettings):
@@ -39,6 +40,7 @@ class WorkerSettings(FleetSettings):
     model: str = ""
     model_base_url: str = ""
     model_api_key: SecretStr = SecretStr("")
+    model_engine: Literal["auto", "direct", "litellm"] = "auto"  # see models.py
     prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
     image: str = DEFAULT_IMAGE
     slots: int = Field(default=4, ge=1, le=1000)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
-from envelope.events import CallState, Event, ReasoningDelta, TextDelta, ToolCallChanged, ToolInputDelta
+from envelope.events import (
+    CallState,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallChanged,
+    ToolInputDelta,
+    WarningRaised,
+)
 
+from ..llm.arguments import ARGUMENTS_REPAIRED
 from ..llm.base import (
     CallDelta,
     CallStarted,
@@ -29,10 +38,22 @@ async def ask(
     async with aclosing(model.stream(messages, tools)) as events:
         async for event in events:
             if isinstance(event, Completed | Failed):
+                for warning in _warnings(event):
+                    emit(warning)
                 return event
             if news := _event_of(event):
                 emit(news)
     return Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
+
+
+def _warnings(reply: Completed | Failed) -> list[WarningRaised]:
+    repaired = [call.name for call in reply.tool_calls if call.repaired] if isinstance(reply, Completed) else []
+    return [
+        WarningRaised(
+            message=f"the model's arguments for {name} were broken JSON, and were mended", code=ARGUMENTS_REPAIRED
+        )
+        for name in repaired
+    ]
 
 
 def _event_of(event: ModelEvent) -> Event | None:

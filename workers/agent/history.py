@@ -79,7 +79,13 @@ def _closed(session: Session) -> Session:
 def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_calls: bool) -> Session:
     """The session after a model call. An empty reply leaves no message: providers refuse a history with one in."""
     calls = reply.tool_calls if keep_calls else ()
-    message = ChatMessage(role="assistant", content=reply.text, reasoning=reply.reasoning, tool_calls=calls)
+    message = ChatMessage(
+        role="assistant",
+        content=reply.text,
+        reasoning=reply.reasoning,
+        tool_calls=calls,
+        thoughts=reply.thoughts,
+    )
     grown = _extended(session, [message] if calls or reply.text.strip() else [])
     return grown.model_copy(
         update={"usage": session.usage + reply.usage, "cost_microusd": session.cost_microusd + cost_microusd}

@@ -13,7 +13,10 @@ from envelope.budget import Usage
 
 
 class ToolCall(BaseModel):
-    """What a model asks for: `arguments` is its text as it came, `input` that text parsed (None if it is no object)."""
+    """What a model asks for: `arguments` is its text as it came, `input` that text parsed (None if it is no object).
+
+    `repaired`: the text was broken JSON, and `input` is what was meant (see `arguments.py`).
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -21,6 +24,21 @@ class ToolCall(BaseModel):
     name: str
     arguments: str
     input: dict[str, Any] | None = None
+    repaired: bool = False
+
+
+class Thought(BaseModel):
+    """A piece of reasoning that its provider wants to see again, unchanged. Only `model` can read what it signed.
+
+    `sealed` is text that the provider keeps to itself; then there is nothing else.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    text: str = ""
+    signature: str = ""
+    sealed: str = ""
 
 
 class ChatMessage(BaseModel):
@@ -34,6 +52,7 @@ class ChatMessage(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     reasoning: str = ""
+    thoughts: tuple[Thought, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     name: str = ""
@@ -81,6 +100,7 @@ class Completed:
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str
     usage: Usage
+    thoughts: tuple[Thought, ...] = ()
 
 
 class Failure(StrEnum):

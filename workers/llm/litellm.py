@@ -7,23 +7,27 @@ end here: what goes on are our own plain values.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from envelope.budget import Usage
 
+from .assembly import Assembly
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
 from .failures import ProviderError, failed
-from .openai_format import Assembly, messages_for, tools_for
-from .prices import Price
+from .openai_format import messages_for, tools_for
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
+LIST_FILE = "model_prices_and_context_window_backup.json"
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0
 
@@ -40,6 +44,7 @@ class LiteLlmModel:
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     temperature: float | None = None
+    max_output_tokens: int | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
 
     async def stream(
@@ -84,6 +89,7 @@ class LiteLlmModel:
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
+            "max_tokens": self.max_output_tokens,
             "tools": tools_for(tools) or None,
         }
         return {
@@ -97,16 +103,11 @@ class LiteLlmModel:
         } | {name: value for name, value in optional.items() if value is not None}
 
 
-async def list_price(model: str) -> Price | None:
-    """A model's price by the list inside the litellm wheel; None when it is not there or has no price."""
-    litellm = await asyncio.to_thread(_library)
-    known = cast(dict[str, dict[str, Any]], litellm.model_cost)
-    entry = known.get(model) or known.get(model.partition("/")[2]) or {}
-    paid_in, paid_out = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    if paid_in is None or paid_out is None:
-        return None
-    cached = entry.get("cache_read_input_token_cost")
-    return Price(_microusd(paid_in), _microusd(paid_out), None if cached is None else _microusd(cached))
+def read_list() -> dict[str, dict[str, Any]]:
+    """What the wheel says of prices and windows, by model; read as a file, since an import costs seconds."""
+    spec = find_spec("litellm")
+    folders = spec.submodule_search_locations if spec else None
+    return json.loads((Path((folders or [""])[0]) / LIST_FILE).read_bytes())
 
 
 @cache
@@ -143,6 +144,7 @@ def _usage(chunk: Any) -> Usage | None:
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
         cached_tokens=getattr(prompt, "cached_tokens", None) or 0,
+        cache_write_tokens=getattr(usage, "cache_creation_input_tokens", None) or 0,
         reasoning_tokens=getattr(completion, "reasoning_tokens", None) or 0,
     )
 
@@ -175,7 +177,3 @@ async def _close(response: Any) -> None:
     if response is not None:
         with suppress(Exception):
             await response.aclose()
-
-
-def _microusd(usd_per_token: float) -> int:
-    return round(usd_per_token * 1e12)  # dollars per token → micro-dollars per million tokens

@@ -10,25 +10,44 @@ TOKENS_PER_PRICE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """Micro-dollars per million tokens, which is dollars per million tokens times a million."""
+class Rates:
+    """Micro-dollars per million tokens, which is dollars per million tokens times a million.
+
+    None: those tokens cost as much as other input.
+    """
 
     input_microusd: int
     output_microusd: int
-    cached_microusd: int | None = None  # None: cached tokens cost as much as others
+    cached_microusd: int | None = None
+    cache_write_microusd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price(Rates):
+    """`tiers`: the rates of a call that sends more than so many tokens, for all of its tokens; the smallest first."""
+
+    tiers: tuple[tuple[int, Rates], ...] = ()
+
+    def rates(self, input_tokens: int) -> Rates:
+        reached = [rates for above_tokens, rates in self.tiers if input_tokens > above_tokens]
+        return reached[-1] if reached else self
 
 
 def cost_microusd(price: Price, usage: Usage) -> int:
-    """The cost of a call, rounded up, so that a cap is never undercut by many small calls.
+    """The cost of a call, rounded up, so that a cap is never undercut by many small calls. Reasoning is output.
 
     >>> cost_microusd(Price(3_000_000, 15_000_000), Usage(input_tokens=1_000, output_tokens=100))
     4500
+    >>> cost_microusd(Price(3_000_000, 15_000_000, 300_000, 3_750_000), Usage(input_tokens=10, cached_tokens=8))
+    9
     """
-    cached_price = price.input_microusd if price.cached_microusd is None else price.cached_microusd
+    rates = price.rates(usage.input_tokens)
     cached = min(usage.cached_tokens, usage.input_tokens)
+    written = min(usage.cache_write_tokens, usage.input_tokens - cached)
     parts = (
-        (usage.input_tokens - cached) * price.input_microusd,
-        cached * cached_price,
-        usage.output_tokens * price.output_microusd,
+        (usage.input_tokens - cached - written) * rates.input_microusd,
+        cached * (rates.input_microusd if rates.cached_microusd is None else rates.cached_microusd),
+        written * (rates.input_microusd if rates.cache_write_microusd is None else rates.cache_write_microusd),
+        usage.output_tokens * rates.output_microusd,
     )
     return -(-sum(parts) // TOKENS_PER_PRICE)

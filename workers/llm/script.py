@@ -1,6 +1,6 @@
 r"""Scripts for the scripted model: what to answer, decided by the state of the conversation alone. Pure.
 
-A script is a YAML or JSON file:
+A script is a YAML or JSON file, the same for every wire format that the server speaks (see `dialects.py`):
 
     rules:
       - when: {system_contains: You search, turn: 1}
@@ -60,17 +60,27 @@ class ScriptedCall(_Written):
 
 
 class Reply(_Written):
-    """`finish_reason` defaults to `tool_calls` or `stop`; `usage` to a quarter of the characters in and out."""
+    """`finish_reason` defaults to `tool_calls` or `stop`; `usage` to a quarter of the characters in and out.
+
+    Both are in OpenAI's words, whatever the format that they are sent in. `delta_chars`: the length of a delta; by
+    default words and arguments are split in the middle, as real servers do.
+    """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
     finish_reason: str | None = None
     usage: Usage | None = None
+    delta_chars: int = Field(default=12, ge=1)
 
 
 class Fault(_Written):
-    """What goes wrong: an error status, or a stream that is cut, ended early, broken or stalled after some bytes."""
+    """What goes wrong: an error status, or a stream that is cut, ended early, broken or stalled after some bytes.
+
+    `in_stream`: the error comes as an event of a stream that began well, after the events that fit into `after_bytes`.
+    Wrong contents are no faults but replies: broken arguments (`raw_arguments`), unknown tools, an empty text, a
+    `finish_reason` of `length` or `content_filter`.
+    """
 
     status: int | None = None
     message: str = "scripted fault"
@@ -81,6 +91,7 @@ class Fault(_Written):
     cut: bool = False  # the connection is dropped
     end_early: bool = False  # the response ends as if it were whole
     bad_json: bool = False
+    in_stream: bool = False
     stall_s: float | None = None
 
 

@@ -22,7 +22,8 @@ from typing import Self, cast
 from aiohttp import web
 
 from ..errors import BadScript
-from .dialects import DIALECTS, Dialect, Json
+from .dialect_parts import Json
+from .dialects import DIALECTS, Dialect
 from .script import Fault, Player, Rule, Script, load_script
 
 LOOPBACK = "127.0.0.1"  # a server that answers everybody without a key must not be reachable
@@ -49,7 +50,8 @@ class Log:
 class ScriptedServer:
     """`async with ScriptedServer(script) as server:` listens on a free port of the loopback.
 
-    `url` is the server's root, `base_url` what an OpenAI client wants.
+    `url` is the server's root, which Anthropic's clients want, `base_url` what OpenAI's want. Both formats are spoken
+    at once, by the path that is asked.
     """
 
     def __init__(self, script: Script, *, port: int = 0) -> None:
@@ -116,19 +118,37 @@ class ScriptedServer:
         except BadScript as e:
             return web.json_response(dialect.error(400, f"script: {e.message}", "script"), status=400)
         fault = rule.fault or Fault()
-        if fault.status is not None:
+        if fault.status is not None and not fault.in_stream:
             return web.json_response(
                 dialect.error(fault.status, fault.message, fault.code), status=fault.status, headers=_headers(fault)
             )
         if not body.get("stream"):
             return web.json_response(dialect.whole(rule.reply, now))
-        return await _stream(request, rule, dialect.stream(rule.reply, now, body))
+        pieces = dialect.stream(rule.reply, now, body)
+        if fault.in_stream:
+            pieces = _broken_off(pieces, fault, dialect)
+        return await _stream(request, rule, pieces)
+
+
+def _broken_off(pieces: Iterator[bytes], fault: Fault, dialect: Dialect) -> Iterator[bytes]:
+    """The events that fit into `after_bytes`, then the error as an event of its own."""
+    sent = 0
+    for piece in pieces:
+        sent += len(piece)
+        if sent > fault.after_bytes:
+            break
+        yield piece
+    yield (
+        b"event: error\ndata: "
+        + json.dumps(dialect.error(fault.status or 500, fault.message, fault.code)).encode()
+        + b"\n\n"
+    )
 
 
 async def _stream(request: web.Request, rule: Rule, pieces: Iterator[bytes]) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await response.prepare(request)
-    if rule.fault is None:
+    if rule.fault is None or rule.fault.in_stream:
         for piece in pieces:
             await response.write(piece)
         return response

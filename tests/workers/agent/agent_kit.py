@@ -21,7 +21,7 @@ from workers.agent.history import open_session
 from workers.agent.loop import Loop, run
 from workers.agent.session import Session
 from workers.agents.registry import parse_agent
-from workers.llm.litellm import LiteLlmModel
+from workers.llm.direct import DirectModel
 from workers.llm.prices import Price, cost_microusd
 from workers.llm.retry import Retrying, RetryPolicy
 from workers.permissions.guard import Guard
@@ -106,7 +106,7 @@ class Bench:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
         context = ToolContext(sandbox=no_sandbox, children=NoChildren(), read_digests=dict(digests or {}))
         guard = Guard(self.scope, DEFAULTS)
-        model = LiteLlmModel("openai/scripted", self.url, "a-key-of-nobody", chunk_timeout_s=self.chunk_timeout_s)
+        model = DirectModel("openai/scripted", self.url, "a-key-of-nobody", chunk_timeout_s=self.chunk_timeout_s)
         return Loop(
             model=Retrying(model, self.events.append, QUICK),
             tools=tools,

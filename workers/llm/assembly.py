@@ -1,0 +1,98 @@
+"""A reply put together from its deltas, whatever the provider's format. Pure; knows no library."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from envelope.budget import Usage
+
+from .arguments import is_text, parsed, repaired
+from .base import CallDelta, CallStarted, Completed, ModelEvent, Reasoning, Text, Thought, ToolCall
+
+NOTHING: tuple[ModelEvent, ...] = ()
+CUT = "length"  # the finish reason of a reply that ran into the output limit
+
+
+def mended(text: str) -> str:
+    r"""Text that can be encoded: JSON lets a provider send half a surrogate pair, which is no character.
+
+    >>> mended("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
+    True
+    """
+    return text if is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@dataclass(slots=True)
+class _PartialCall:
+    id: str
+    name: str
+    arguments: list[str] = field(default_factory=list[str])
+
+
+class Assembly:
+    """Deltas in, events out; at the end the whole reply."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[_PartialCall] = []
+        self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
+        self.chars = 0
+
+    def add_text(self, text: str) -> Sequence[ModelEvent]:
+        if not text:
+            return NOTHING
+        text = mended(text)
+        self.chars += len(text)
+        self._text.append(text)
+        return (Text(text),)
+
+    def add_reasoning(self, text: str) -> Sequence[ModelEvent]:
+        if not text:
+            return NOTHING
+        text = mended(text)
+        self.chars += len(text)
+        self._reasoning.append(text)
+        return (Reasoning(text),)
+
+    def add_call(self, index: int, call_id: str, name: str, arguments: str) -> Sequence[ModelEvent]:
+        """A piece of a call. Some providers number every call 0, so a new id at an old index is a new call, too."""
+        call_id, arguments = mended(call_id), mended(arguments)
+        call, events = self._at.get(index), list[ModelEvent]()
+        if call is None or (call_id and call_id != call.id):
+            # Some local servers send no ids; answers must find their calls all the same.
+            call = _PartialCall(call_id or f"call_{uuid.uuid4().hex[:16]}", mended(name))
+            self._at[index] = call
+            self._calls.append(call)
+            events.append(CallStarted(call.id, call.name))
+        if arguments:
+            self.chars += len(arguments)
+            call.arguments.append(arguments)
+            events.append(CallDelta(call.id, arguments))
+        return events
+
+    def completed(self, finish_reason: str, usage: Usage, thoughts: tuple[Thought, ...] = ()) -> Completed:
+        return Completed(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            tool_calls=tuple(_call(call, was_cut=finish_reason == CUT) for call in self._calls),
+            finish_reason=finish_reason,
+            usage=usage,
+            thoughts=thoughts,
+        )
+
+
+def _call(call: _PartialCall, *, was_cut: bool) -> ToolCall:
+    """What a cut reply meant to say is not guessed at."""
+    arguments = "".join(call.arguments)
+    strict = parsed(arguments)
+    meant = repaired(arguments) if strict is None and not was_cut else None
+    return ToolCall(
+        id=call.id,
+        name=call.name,
+        arguments=arguments,
+        input=strict if meant is None else meant,
+        repaired=meant is not None,
+    )

@@ -1,0 +1,153 @@
+"""Models asked over our own HTTP: servers that speak OpenAI's chat completions or Anthropic's messages.
+
+What is sent and read is the wire's (`wire_openai.py`, `wire_anthropic.py`), who is asked is in `providers.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import aiohttp
+
+from envelope.redaction import redact
+
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
+from .failures import ProviderError, failed
+from .providers import Endpoint, endpoint
+from .sse import MAX_EVENT_BYTES, EventParser, TooLong
+from .wire import Json, Question, Reader
+
+# Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
+CHUNK_TIMEOUT_S = 120.0
+# A model's longest reply is about 1 MB of text, and its events many times that; more is a server gone mad.
+MAX_REPLY_BYTES = 128 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+DRAIN_TIMEOUT_S = 0.25
+OK = 200
+# What a server may send that is no reply; `ValueError` holds JSON's and pydantic's.
+ODD = (TypeError, ValueError, LookupError, AttributeError, RecursionError, TooLong)
+# Compressed replies arrive in lumps, and may unpack to anything.
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectModel:
+    """A model by its name with its provider before it (`openai/gpt-5`, `anthropic/…`, see `providers.py`).
+
+    Without `api_key` and `base_url` the provider's own variables of the environment are read.
+    """
+
+    name: str
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    chunk_timeout_s: float = CHUNK_TIMEOUT_S
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        where = endpoint(self.name, self.base_url, self.api_key, os.environ)
+        if isinstance(where, Failed):
+            yield where
+            return
+        try:
+            async with aclosing(self._asked(where, messages, tools)) as events:
+                async for event in events:
+                    yield event
+        except aiohttp.ConnectionTimeoutError:
+            yield Failed(Failure.UNAVAILABLE, f"no connection to the model's server within {CONNECT_TIMEOUT_S:g} s")
+        except TimeoutError:
+            yield Failed(Failure.UNAVAILABLE, f"the model sent nothing for {self.chunk_timeout_s:g} s")
+        except aiohttp.InvalidURL:
+            yield Failed(Failure.BAD_REQUEST, redact(f"{where.url!r} is no address of a model server"))
+        except (aiohttp.ClientError, OSError) as e:
+            yield failed(ProviderError(message=f"the connection broke: {e}"))
+        except ODD as e:
+            yield failed(ProviderError(message=f"the reply cannot be read: {type(e).__name__}: {e}"))
+
+    async def _asked(
+        self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        question = Question(
+            where.model, self.name, messages, tools, self.temperature, self.max_output_tokens, where.reasoning_key
+        )
+        session = await http_session()
+        async with session.post(
+            where.url,
+            data=json.dumps(where.wire.body(question), separators=(",", ":")).encode(),
+            headers={**HEADERS, **where.headers},
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=self.chunk_timeout_s),
+            proxy=proxy_for(where.url),
+            allow_redirects=False,  # the key is for this address
+        ) as response:
+            if response.status != OK:
+                yield await _refused(response, where, time_s=self.chunk_timeout_s)
+                return
+            reader = where.wire.reader(question)
+            async for data in _events(response, reader):
+                for event in reader.read(data):
+                    yield event
+                    if isinstance(event, Failed):
+                        return
+            yield reader.completed() or Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+
+
+async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:
+    """The data of each event, to the reply's end. A server that does not stream sends one event, bare."""
+    if response.content_type == "application/json":
+        yield await _body(response, MAX_EVENT_BYTES)
+        return
+    parser, received = EventParser(), 0
+    async for chunk in response.content.iter_any():
+        received += len(chunk)
+        if received > MAX_REPLY_BYTES:
+            raise TooLong(f"a reply of more than {MAX_REPLY_BYTES} bytes")
+        for data in parser.feed(chunk):
+            yield data
+        if reader.is_over:
+            await _drain(response)
+            return
+    for data in parser.end():
+        yield data
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """All is said, and the connection can be used again once it has ended, too. Who is slow at that is hung up on."""
+    with suppress(TimeoutError, aiohttp.ClientError):
+        async with asyncio.timeout(DRAIN_TIMEOUT_S):
+            await response.content.readany()
+
+
+async def _refused(response: aiohttp.ClientResponse, where: Endpoint, *, time_s: float) -> Failed:
+    if 300 <= response.status < 400:
+        return Failed(
+            Failure.BAD_REQUEST, redact(f"the model's server at {where.url} sends us elsewhere; set its new address")
+        )
+    async with asyncio.timeout(time_s):
+        body = await _body(response, MAX_ERROR_BYTES)
+    try:
+        answer: object = json.loads(body)
+        error = where.wire.error(cast(Json, answer)) if isinstance(answer, dict) else ProviderError(str(answer))
+    except ODD:  # a page of some gateway
+        error = ProviderError(body.decode(errors="replace"))
+    headers = dict(response.headers)
+    provider = where.provider if where.at_home else ""
+    return failed(replace(error, status=response.status, headers=headers, provider=provider))
+
+
+async def _body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """What there is of it, up to the limit."""
+    parts: list[bytes] = []
+    room = max_bytes
+    while room > 0 and (part := await response.content.read(room)):
+        parts.append(part)
+        room -= len(part)
+    return b"".join(parts)

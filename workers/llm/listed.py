@@ -1,0 +1,81 @@
+"""What the list inside the litellm wheel says of a model: its window, its price, and which API it speaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .litellm import read_list
+from .prices import Price, Rates
+
+_TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+# our rate → how the list calls it
+_RATES = {
+    "input_microusd": "input_cost_per_token",
+    "output_microusd": "output_cost_per_token",
+    "cached_microusd": "cache_read_input_token_cost",
+    "cache_write_microusd": "cache_creation_input_token_cost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Limits in tokens; None where the list does not say. `mode` is `chat`, `responses` (another API), …"""
+
+    provider: str = ""
+    mode: str = ""
+    context: int | None = None
+    output: int | None = None
+    price: Price | None = None
+
+
+def listed(model: str) -> Listed | None:
+    """A model by its name with or without its provider; None when the list has neither.
+
+    The first call reads a file of 3 MB (20 ms).
+    """
+    rows = _rows()
+    row = rows.get(model) or rows.get(model.partition("/")[2])
+    return None if row is None else _listed(row)
+
+
+@cache
+def _rows() -> Mapping[str, Mapping[str, Any]]:
+    """Of a thousand fields and languages only what is asked here: 3 MB of text would stay as 20 MB of objects."""
+    kept = {*_RATES.values(), "litellm_provider", "mode", "max_input_tokens", "max_output_tokens", "max_tokens"}
+    return {
+        model: {key: value for key, value in row.items() if key in kept or "_above_" in key}
+        for model, row in read_list().items()
+        if row.get("mode") in ("chat", "responses", "completion")
+    }
+
+
+def _listed(row: Mapping[str, Any]) -> Listed:
+    return Listed(
+        provider=str(row.get("litellm_provider", "")),
+        mode=str(row["mode"]),
+        context=_tokens(row.get("max_input_tokens") or row.get("max_tokens")),
+        output=_tokens(row.get("max_output_tokens")),
+        price=_price(row),
+    )
+
+
+def _price(row: Mapping[str, Any]) -> Price | None:
+    base = _rates(row, "")
+    if base.get("input_microusd") is None or base.get("output_microusd") is None:
+        return None
+    thresholds = sorted(int(found[1]) for key in row if (found := _TIER.fullmatch(key)))
+    tiers = [(kilo * 1000, Rates(**{**base, **_rates(row, f"_above_{kilo}k_tokens")})) for kilo in thresholds]
+    return Price(**base, tiers=tuple(tiers))
+
+
+def _rates(row: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+    found = {ours: row.get(theirs + suffix) for ours, theirs in _RATES.items()}
+    return {ours: round(usd * 1e12) for ours, usd in found.items() if usd is not None}  # per token → per million
+
+
+def _tokens(limit: object) -> int | None:
+    return int(limit) if isinstance(limit, int | float) else None

@@ -1,0 +1,59 @@
+"""What a wire format is: a request's path, headers and body, and a reader that makes our events of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .base import ChatMessage, Completed, ModelEvent, ToolSpec
+from .failures import ProviderError
+
+Json = dict[str, Any]
+
+
+def part(whole: Mapping[str, Any], name: str) -> Json:
+    """An object inside an object; an empty one where there is none."""
+    return whole.get(name) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One model call. `model` is the name as the server knows it, `full_name` with its provider before it."""
+
+    model: str
+    full_name: str
+    messages: Sequence[ChatMessage]
+    tools: Sequence[ToolSpec]
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    reasoning_key: str = ""
+
+
+class Reader(Protocol):
+    """Reads one reply. Events of another shape than the format's raise `TypeError`, `ValueError`, `LookupError` or
+    `AttributeError`: what a server sends is anybody's guess."""
+
+    is_over: bool  # the server has said that nothing more comes
+
+    def read(self, data: bytes) -> Iterable[ModelEvent]:
+        """What an event says; `Failed` for an error that comes in the stream."""
+        ...
+
+    def completed(self) -> Completed | None:
+        """The whole reply; None while the server has not said that it is whole."""
+        ...
+
+
+class Wire(Protocol):
+    path: str
+
+    def headers(self, key: str) -> Mapping[str, str]: ...
+
+    def body(self, question: Question) -> Json: ...
+
+    def reader(self, question: Question) -> Reader: ...
+
+    def error(self, answer: Json) -> ProviderError:
+        """What an error's body says; the caller knows the status."""
+        ...

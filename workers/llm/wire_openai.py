@@ -1,0 +1,134 @@
+"""OpenAI's chat completions, as its own and all compatible servers speak them. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from envelope.budget import Usage
+
+from .assembly import Assembly
+from .base import Completed, Failed, Failure, ModelEvent
+from .failures import ProviderError, failed
+from .openai_format import messages_for, tools_for
+from .overflow import is_overflow
+from .wire import Json, Question, part
+
+DONE = b"[DONE]"
+# These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
+_THINKS = re.compile(r"(.*/)?(o\d|gpt-[5-9])")
+_REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
+# How servers call the text of thoughts.
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+
+
+class OpenAiWire:
+    path = "/chat/completions"
+
+    def headers(self, key: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, question: Question) -> Json:
+        thinks = _THINKS.match(question.model) is not None
+        optional = {
+            "tools": tools_for(question.tools) or None,
+            "temperature": None if thinks else question.temperature,
+            "max_completion_tokens" if thinks else "max_tokens": question.max_output_tokens,
+        }
+        return {
+            "model": question.model,
+            "messages": messages_for(question.messages, reasoning_key=question.reasoning_key),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        } | {name: value for name, value in optional.items() if value is not None}
+
+    def reader(self, question: Question) -> OpenAiReader:
+        return OpenAiReader(question)
+
+    def error(self, answer: Json) -> ProviderError:
+        return _error(answer.get("error", answer))
+
+
+class OpenAiReader:
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._reply = Assembly()
+        self._reason = ""
+        self._usage: Usage | None = None
+        self.is_over = False
+
+    def read(self, data: bytes) -> Iterator[ModelEvent]:
+        if data.strip() == DONE:
+            self.is_over = True
+            return
+        event: Json = json.loads(data)
+        if error := event.get("error"):
+            yield failed(_error(error))
+            return
+        if usage := event.get("usage"):
+            self._usage = _usage(usage)
+        for choice in event.get("choices") or ():
+            # A server that does not stream sends the message in one piece.
+            yield from self._deltas(choice.get("delta") or choice.get("message") or {})
+            if reason := choice.get("finish_reason"):
+                self._reason = _REASONS.get(reason, str(reason))
+                if is_overflow(self._reason):
+                    yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
+            break  # one reply was asked for
+
+    def completed(self) -> Completed | None:
+        if not self._reason:
+            return None
+        usage = self._usage or estimated(self._question, self._reply.chars)
+        return self._reply.completed(self._reason, usage)
+
+    def _deltas(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        if content := delta.get("content"):
+            yield from self._reply.add_text(content)
+        for key in _REASONING_KEYS:
+            if thought := delta.get(key):
+                yield from self._reply.add_reasoning(thought)
+                break  # some send it under both names
+        for place, call in enumerate(delta.get("tool_calls") or ()):
+            function = part(call, "function")
+            yield from self._reply.add_call(
+                call.get("index") or (0 if "index" in call else place),
+                call.get("id") or "",
+                function.get("name") or "",
+                function.get("arguments") or "",
+            )
+
+
+def estimated(question: Question, reply_chars: int) -> Usage:
+    """What a call may have cost when the server does not say: a budget must not stand still for that."""
+    sent = sum(
+        len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in question.messages
+    )
+    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in question.tools)
+    return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    sent, made = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
+    return Usage(
+        input_tokens=usage.get("prompt_tokens") or 0,
+        output_tokens=usage.get("completion_tokens") or 0,
+        cached_tokens=sent.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,  # the latter: DeepSeek
+        cache_write_tokens=sent.get("cache_write_tokens") or 0,  # OpenRouter
+        reasoning_tokens=made.get("reasoning_tokens") or 0,
+    )
+
+
+def _error(error: object) -> ProviderError:
+    """Most send an object; some only its text, and others what their framework makes of an exception."""
+    if not isinstance(error, dict):
+        return ProviderError(message=str(error))
+    said = cast(Json, error)
+    code = said.get("code")
+    return ProviderError(
+        message=str(said.get("message") or said.get("detail") or ""),
+        status=code if isinstance(code, int) and 400 <= code < 600 else None,
+        kind=f"{said.get('type') or ''} {code or ''}",
+    )
