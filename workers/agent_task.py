@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
@@ -15,9 +14,8 @@ from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
 
-from .agent.history import open_session, reopen_session
+from .agent.history import reopen_session
 from .agent.loop import Loop, run
-from .agent.prompt import look_around, system_prompt
 from .agent.session import Session
 from .agent.todos import todos_of
 from .agents.base import Agent
@@ -28,6 +26,9 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
+from .opening import may_read, new_session
+from .project.instructions import NO_GUIDANCE, Guidance
+from .project.nearby import nearby_instructions
 from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
@@ -45,6 +46,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    guidance: Guidance = NO_GUIDANCE
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -80,17 +82,7 @@ class AgentTasks:
             prompt = request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
-        sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
-        environment = await look_around(
-            sandbox,
-            date=datetime.now(UTC).date().isoformat(),
-            base=prepared.spec.base,
-            writable=not prepared.spec.read_only,
-        )
-        system = system_prompt(attempt.agent, environment)
-        return open_session(
-            attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
-        )
+        return await new_session(attempt, self.guidance, model=model)
 
     async def _with_work(self, attempt: Attempt, session: Session) -> Session:
         """The session; its earlier work will be in the sandbox."""
@@ -101,12 +93,20 @@ class AgentTasks:
     async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
+        digests = dict(session.read_digests)
+
+        async def nearby(path: str) -> str:
+            sandbox = await attempt.sandbox.opened()
+            return await nearby_instructions(sandbox, path, digests, lambda file: may_read(attempt.guard, file))
+
         context = ToolContext(
             attempt.sandbox.opened,
             children,
-            dict(session.read_digests),
+            digests,
             todos=todos_of(session),
             emit=attempt.reporter.report,
+            nearby=nearby,
+            user_dir=self.guidance.user_dir,
         )
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)

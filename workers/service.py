@@ -30,6 +30,7 @@ from .llm.prices import Price
 from .metrics import WorkerMetrics
 from .models import Models
 from .owners import dead_owners, owned
+from .project.instructions import Guidance
 from .runner import Runner
 from .settings import WorkerSettings
 from .workspace import Workspaces
@@ -93,7 +94,8 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    guidance = Guidance(settings.user_dir, settings.instructions)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, guidance)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 
