@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
@@ -22,6 +22,7 @@ from .agents.base import Agent
 from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
 from .children import QueuedChildren
+from .commands.prompts import Prompts, is_from_person
 from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
@@ -66,7 +67,11 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
-        session = await run(session, await self._loop(attempt, session, price, turns))
+        loop = await self._loop(attempt, session, price, turns)
+        prompts = Prompts(loop, self.agents, self.guidance.user_dir)
+        if attempt.claim.checkpoint is None and is_from_person(attempt.request):
+            session = await prompts.opened(session)
+        session = await run(session, replace(loop, hear=lambda: prompts.heard(attempt.agent.name)))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))

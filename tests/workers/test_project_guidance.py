@@ -1,4 +1,4 @@
-"""What user and repository tell an agent, as it reaches a model: real worker and sandbox, a scripted model over HTTP."""
+"""What user and repository tell an agent, as it reaches a model: real worker and sandbox, scripted model."""
 
 from __future__ import annotations
 
