@@ -201,6 +201,8 @@ async def test_what_a_command_changed_is_part_of_the_patch(start_agents, with_fi
 
 REVIEWED = """
 rules:
+  # long enough for its caller to be parked meanwhile
+  - {when: {prompt_contains: Review code, turn: 1}, reply: {tool_calls: [{name: bash, arguments: {command: sleep 3}}]}}
   - {when: {prompt_contains: Review code of this project}, reply: {text: "src/greet.py:2 is old-fashioned"}}
   - {when: {prompt_contains: "/review", result_contains: old-fashioned}, reply: {text: "The review says: ${result.0}"}}
 """
