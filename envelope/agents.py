@@ -32,3 +32,17 @@ class WorkerCard(Wire):
     metrics_port: int = 0
     version: str = ""
     model: str = ""  # what answers when a task names none
+
+
+class CommandCard(Wire):
+    """What the orchestrator may know about a command: who runs it. `source` is builtin, repository or user.
+
+    `agent` and `model` are empty, and `subtask` is None, where the command's file says nothing.
+    """
+
+    name: str
+    description: str = ""
+    agent: str = ""
+    model: str = ""
+    subtask: bool | None = None
+    source: str = "builtin"

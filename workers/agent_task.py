@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 
 from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
@@ -16,25 +15,25 @@ from transport.delivery import Pause
 from transport.outbox import Outbox
 
 from .after_write.care import FileCare
-from .after_write.settings import AfterWrite
-from .agent.history import open_session, reopen_session
+from .agent.history import reopen_session
 from .agent.loop import Loop, run
-from .agent.prompt import look_around, system_prompt
 from .agent.session import Session
 from .agent.todos import todos_of
 from .agents.base import Agent
 from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
 from .children import QueuedChildren
+from .commands.prompts import Prompts, is_from_person
+from .equipment import Equipment
 from .errors import BadInput
 from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
-from .hooks.installed import Installed
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .mcp.hub import mcp_tools
-from .mcp.settings import McpServers
 from .models import Models
+from .opening import may_read, new_session
+from .project.nearby import nearby_instructions
 from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
@@ -52,9 +51,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
-    mcp: McpServers
-    after_write: AfterWrite
-    hooks: Sequence[Installed]
+    equipment: Equipment
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -76,10 +73,14 @@ class AgentTasks:
             )
         scope, report = attempt.request.auth_scope, attempt.reporter.report
         async with (
-            mcp_tools(self.mcp, scope, attempt.sandbox.opened, report) as foreign,
-            FileCare(self.after_write, report) as care,
+            mcp_tools(self.equipment.mcp, scope, attempt.sandbox.opened, report) as foreign,
+            FileCare(self.equipment.after_write, report) as care,
         ):
-            session = await run(session, await self._loop(attempt, session, price, turns, foreign, care))
+            loop = await self._loop(attempt, session, price, turns, foreign, care)
+            prompts = Prompts(loop, self.agents, self.equipment.guidance.user_dir)
+            if attempt.claim.checkpoint is None and is_from_person(attempt.request):
+                session = await prompts.opened(session)
+            session = await run(session, replace(loop, hear=lambda: prompts.heard(attempt.agent.name)))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
@@ -95,17 +96,7 @@ class AgentTasks:
             prompt = request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
-        sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
-        environment = await look_around(
-            sandbox,
-            date=datetime.now(UTC).date().isoformat(),
-            base=prepared.spec.base,
-            writable=not prepared.spec.read_only,
-        )
-        system = system_prompt(attempt.agent, environment)
-        return open_session(
-            attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
-        )
+        return await new_session(attempt, self.equipment.guidance, model=model)
 
     async def _with_work(self, attempt: Attempt, session: Session) -> Session:
         """The session; its earlier work will be in the sandbox."""
@@ -125,16 +116,24 @@ class AgentTasks:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         view = TaskView(attempt.request.task_id, attempt.request.trace_id, attempt.agent.name, session.model)
-        hooks = Hooks(self.hooks, view, attempt.reporter.report)
+        hooks = Hooks(self.equipment.hooks, view, attempt.reporter.report)
+        digests = dict(session.read_digests)
+
+        async def nearby(path: str) -> str:
+            sandbox = await attempt.sandbox.opened()
+            return await nearby_instructions(sandbox, path, digests, lambda file: may_read(attempt.guard, file))
+
         context = ToolContext(
             attempt.sandbox.opened,
             children,
-            dict(session.read_digests),
+            digests,
             todos=todos_of(session),
             emit=attempt.reporter.report,
             after_write=care,
             hooks=hooks,
             shell_environment=await hooks.shell_environment(),
+            nearby=nearby,
+            user_dir=self.equipment.guidance.user_dir,
         )
         capabilities = attempt.request.capabilities
         shown = offered(

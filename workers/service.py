@@ -26,12 +26,14 @@ from transport.settings import connect
 from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.registry import builtin, card
+from .equipment import Equipment
 from .hooks.installed import installed_hooks
 from .llm.prices import Price
 from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
 from .models import Models
 from .owners import dead_owners, owned
+from .project.instructions import Guidance
 from .runner import Runner
 from .settings import WorkerSettings
 from .workspace import Workspaces
@@ -108,9 +110,9 @@ def make_runner(
         prices,
         settings.model_engine,
     )
-    agent_tasks = AgentTasks(
-        transport, Outbox(transport), models, agents, settings.mcp, settings.after_write, installed_hooks()
-    )
+    guidance = Guidance(settings.user_dir, settings.instructions)
+    equipment = Equipment(settings.mcp, settings.after_write, installed_hooks(), guidance)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, equipment)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 

@@ -44,6 +44,8 @@ class WorkerSettings(FleetSettings):
     prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
     image: str = DEFAULT_IMAGE
     slots: int = Field(default=4, ge=1, le=1000)
+    # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
+    instructions: tuple[str, ...] = ()
     allowed_roots: tuple[Path, ...] = ()
     git_protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
@@ -91,6 +93,11 @@ class WorkerSettings(FleetSettings):
     @property
     def owners_dir(self) -> Path:
         return self.state_dir / "owners"
+
+    @property
+    def user_dir(self) -> Path:
+        """The user's AGENTS.md, skills/ and commands/ lie beside their configuration."""
+        return user_file().expanduser().absolute().parent
 
     @property
     def price_rows(self) -> dict[str, PriceRow]:

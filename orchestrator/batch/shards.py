@@ -100,7 +100,7 @@ def _recipe_params(steps: Sequence[Step], shard: Shard) -> RecipeParams:
 
 def _scope_of(step: Step, shards: Shards, shard: Shard) -> Scope:
     beside = (f"edit:{pattern}" for pattern in shards.also_edit)
-    return (*RECIPE_SCOPE, *(("task:**",) if step.agent else ()), shard.edits, *beside)
+    return (*RECIPE_SCOPE, *(("task:**", "skill:**") if step.agent else ()), shard.edits, *beside)
 
 
 @lru_cache(maxsize=256)

@@ -86,7 +86,10 @@ def _plugin_help(point: EntryPoint) -> str:
 
 
 # Asking a plugin for its help would import it, and what it needs (Docker's client, say).
-PLUGIN_HELP = {"sandbox": "Build the sandbox image, and clean up what sandboxes left."}
+PLUGIN_HELP = {
+    "sandbox": "Build the sandbox image, and clean up what sandboxes left.",
+    "commands": "See the commands that `muster run /name` knows.",
+}
 
 
 def _listed() -> None:

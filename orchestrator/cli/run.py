@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,6 @@ from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
 
-from ..catalogue import agent_named
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
@@ -31,6 +30,7 @@ from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, 
 from .outcome import exit_code_after
 from .publish import publish_bundle
 from .repository import starting_point
+from .slash import agent_for, command_of, is_help, print_commands
 from .summary import summary_of_run
 
 BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
@@ -57,9 +57,11 @@ class RunOptions:
 
 
 def run(
-    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What is to be done, in plain options.")],
+    goal: Annotated[
+        str, typer.Argument(metavar="GOAL", help="What is to be done, in plain words, or a command: /review.")
+    ],
     repo: Repo = Path(),
-    agent: Annotated[str, typer.Option(metavar="NAME", help="Who does it.")] = "build",
+    agent: Annotated[str, typer.Option(metavar="NAME", help="Who does it (default: build).")] = "",
     gate: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")
     ] = None,
@@ -103,10 +105,16 @@ async def _run(options: RunOptions) -> int:
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
     if options.branch:
         await require_branch_name(options.branch)  # before anything is paid for
+    command = await command_of(options.goal, options.repository)
+    if is_help(command):
+        await print_commands(options.repository)
+        return ExitCode.OK
+    if command is not None and command.model and not options.model:
+        options = replace(options, model=command.model)
     settings = load_settings()
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     async with open_fleet(settings) as muster:
-        card = agent_named(options.agent, await muster.workers())
+        card = agent_for(command, options.agent, await muster.workers())
         request = await _request(muster, options, card, local)
         handle = await muster.submit(request)
         if options.detach:

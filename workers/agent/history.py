@@ -44,6 +44,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
     mended = resumed(_closed(session))
     return Session(
         agent=agent.name,
+        previous_agent=session.agent,
         model=model,
         messages=(*mended.messages, ChatMessage(role="user", content=prompt)),
         read_digests=mended.read_digests,

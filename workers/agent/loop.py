@@ -38,6 +38,7 @@ from .history import (
     with_prompts,
     with_reply,
 )
+from .reminders import with_reminder
 from .repeats import WARNING, circling
 from .session import Session
 
@@ -90,7 +91,9 @@ async def step(session: Session, loop: Loop) -> Session:
     session = _say(session, loop, CLOSING) if closing else session
     session = session.model_copy(update={"turn": session.turn + 1})
     loop.emit(TurnStarted(turn=session.turn, model=loop.model.name))
-    reply = await ask(loop.model, session.messages, [] if closing else offer(loop.tools), loop.emit)
+    reply = await ask(
+        loop.model, with_reminder(session, session.messages), [] if closing else offer(loop.tools), loop.emit
+    )
     if isinstance(reply, Failed):
         loop.emit(TurnFinished(turn=session.turn, finish_reason="error"))
         return _model_failed(session, reply)

@@ -44,11 +44,14 @@ class Session(Stored):
     """`changes` is the blob of the work's diff (see `task_sandbox.py`) after the last turn that may have written; None
     while nothing was.
 
+    `previous_agent`: whose session this one goes on with, before the latest prompt.
+
     `open_turn`: the calls of the last message, while some of them wait for a subagent; they get their answers together,
     in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their end.
     """
 
     agent: str
+    previous_agent: str = ""
     model: str
     messages: tuple[ChatMessage, ...] = ()
     turn: int = 0

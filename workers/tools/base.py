@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from envelope.events import Event, Todo
@@ -111,6 +112,11 @@ class NoHooks:
         return result
 
 
+async def nothing_nearby(path: str) -> str:
+    """For contexts without a project."""
+    return ""
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
@@ -118,6 +124,7 @@ class ToolContext:
     `read_digests` maps a path to the digest of the content that this session last read or wrote; edits of a file that
     is not there, or has another content by now, are refused. It is part of the session and survives a restart.
     `todos` is the session's list as it stands (see `agent/todos.py`). `emit` tells people what a result does not.
+    `nearby` gives what a project says about the folder of a file that is read; `user_dir` has the user's own skills.
     """
 
     sandbox: GetSandbox
@@ -129,6 +136,8 @@ class ToolContext:
     after_write: AfterWrite = nobody_looks
     hooks: ToolHooks = field(default_factory=NoHooks)
     shell_environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    nearby: Callable[[str], Awaitable[str]] = nothing_nearby
+    user_dir: Path | None = None
 
 
 class Tool(Protocol):

@@ -49,7 +49,9 @@ class Read:
             raw.decode("utf-8-sig", "replace"), arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
         )
         context.read_digests[path] = digest(raw)
-        return ToolResult(_framed(path, "file", shown), title=self.title(arguments))
+        reminder = await context.nearby(path)
+        content = _framed(path, "file", shown)
+        return ToolResult(f"{content}\n\n{reminder}" if reminder else content, title=self.title(arguments))
 
 
 async def _kind(sandbox: Sandbox, path: str) -> str:

@@ -16,6 +16,7 @@ from .glob import Glob
 from .grep import Grep
 from .list import ListDirectory
 from .read import Read
+from .skill import SkillTool
 from .task import Task
 from .todo import TodoRead, TodoWrite
 from .write import Write
@@ -36,6 +37,7 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
         Grep(),
         ListDirectory(),
         Read(),
+        SkillTool(),
         task,
         TodoRead(),
         TodoWrite(),

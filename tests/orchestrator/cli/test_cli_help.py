@@ -32,18 +32,19 @@ Options:
   -h, --help            Show this message and exit.
 
 Commands:
-  run      Give an agent a goal in a repository, and prove its change.
-  batch    Change many files or repositories at once.
-  task     See, stop and use tasks.
-  dlq      See, repeat and drop tasks that nobody could do.
-  pool     See the pools, and what tenants get of them.
-  up       Start the fleet of this machine.
-  down     Stop the fleet of this machine.
-  doctor   Check every part that Muster needs.
-  keys     See and change the keys that sign messages.
-  config   See the settings, and where each comes from.
-  schema   Print the JSON Schema of the messages.
-  sandbox  Build the sandbox image, and clean up what sandboxes left.
+  run       Give an agent a goal in a repository, and prove its change.
+  batch     Change many files or repositories at once.
+  task      See, stop and use tasks.
+  dlq       See, repeat and drop tasks that nobody could do.
+  pool      See the pools, and what tenants get of them.
+  up        Start the fleet of this machine.
+  down      Stop the fleet of this machine.
+  doctor    Check every part that Muster needs.
+  keys      See and change the keys that sign messages.
+  config    See the settings, and where each comes from.
+  schema    Print the JSON Schema of the messages.
+  commands  See the commands that `muster run /name` knows.
+  sandbox   Build the sandbox image, and clean up what sandboxes left.
 
   --verbose, anywhere, shows the whole traceback of an error.
 """

@@ -12,9 +12,11 @@ from envelope.budget import Budget
 from envelope.scope import allows
 from workers.agent.history import open_session, reopen_session
 from workers.agent.prompt import Environment, system_prompt
+from workers.agent.surroundings import Git, Tree
 from workers.agents.registry import builtin, card, parse_agent
 from workers.errors import BadAgent
 from workers.permissions.rules import DEFAULTS, Action, evaluate
+from workers.project.instructions import Instruction
 
 
 def front(**keys: str) -> str:
@@ -235,16 +237,17 @@ def test_a_file_that_is_wrong_says_what_and_how_to_mend_it(text, message, hint):
     assert hint in refused.value.hint
 
 
-HERE = Environment("2026-11-21", "abc123", True, ("a.py", "b.py"), True, ("AGENTS.md", "Use tabs."))
+HERE = Environment("2026-11-21", True, "qwen3", git=Git("abc123"), tree=Tree(("a.py", "b.py"), True))
+TABS = [Instruction("/workspace/AGENTS.md", "Use tabs.")]
 
 
 def test_a_system_prompt_says_who_and_where_and_what_the_project_wants():
-    text = system_prompt(builtin()["build"], HERE)
+    text = system_prompt(builtin()["plan"], HERE, instructions=TABS)
 
-    assert text.startswith(builtin()["build"].prompt)
-    for part in ("/workspace (writable)", "2026-11-21", "abc123", "a.py\nb.py\n(only the first 2)", "Use tabs."):
+    assert text.startswith(builtin()["plan"].prompt)
+    for part in ("/workspace (writable)", "2026-11-21", "abc123", "a.py\nb.py\n(the first 2", "Use tabs."):
         assert part in text
-    assert text == system_prompt(builtin()["build"], HERE)  # a prefix that providers can cache
+    assert text == system_prompt(builtin()["plan"], HERE, instructions=TABS)  # a prefix that providers can cache
 
 
 def test_a_session_has_a_limit_of_turns_even_when_nobody_set_one():

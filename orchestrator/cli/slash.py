@@ -1,0 +1,92 @@
+"""Goals that begin with `/name`: which agent and model do them. Workers read and expand commands; here they are only
+routed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import cast
+
+from envelope.agents import AgentCard, CommandCard, WorkerCard
+from envelope.errors import ScopeExceeded
+from envelope.scope import Scope, narrow
+from repo.local import locate
+
+from ..catalogue import PEOPLE_START, agent_named, agents_of
+from ..errors import UnknownName, near_miss
+from ..submit import BUILD, scope_of
+from .console import data, note, plain
+
+# Packages that the orchestrator must not import tell their commands under this name (`pyproject.toml`).
+PROMPTS = "muster.prompts"
+HELP = "help"
+_TYPED = re.compile(r"/(\S+)(?:\s.*)?", re.DOTALL)
+
+
+async def command_of(goal: str, path: Path) -> CommandCard | None:
+    """The command that the goal names, for the repository around `path`; None for plain words, and where no worker's
+    package is there to ask.
+
+    `UnknownName` with the nearest for one that is not there.
+    """
+    typed = _TYPED.fullmatch(goal)
+    if typed is None or not (known := {card.name: card for card in await _cards(path)}):
+        return None
+    if typed[1] not in known:
+        near = near_miss(typed[1], known)
+        raise UnknownName(
+            f"there is no command /{typed[1]}",
+            hint=f"{near} (see `muster commands list`; put a space before words that are no command)",
+        )
+    return known[typed[1]]
+
+
+def is_help(command: CommandCard | None) -> bool:
+    """Ours lists the commands, which needs no model."""
+    return command is not None and command.name == HELP and command.source == "builtin"
+
+
+async def print_commands(path: Path) -> None:
+    for card in await _cards(path):
+        data(plain(f"/{card.name}  {card.description}"))
+
+
+def agent_for(command: CommandCard | None, wanted: str, workers: Iterable[WorkerCard]) -> AgentCard:
+    """Who does the goal: whom the person named, else whom the command names, else `build`.
+
+    A subagent does a command as a subtask, which the worker sees to. A repository is not trusted to choose an agent
+    that may do more than `build`.
+    """
+    known = [*workers]
+    default = agent_named(wanted or BUILD, known)
+    if wanted or command is None or not command.agent:
+        return default
+    agents = agents_of(known)
+    card = agents.get(command.agent)
+    if card is None:
+        raise UnknownName(
+            f"the command /{command.name} is for the agent {command.agent!r}, which is not there",
+            hint=f"{near_miss(command.agent, agents)}; or name another with --agent",
+        )
+    if card.mode not in PEOPLE_START or card.hidden:
+        return default
+    if command.source == "repository" and not _is_within(scope_of(card), scope_of(default)):
+        note(f"the repository wants /{command.name} done by {card.name!r}, which may do more than {BUILD!r}: refused")
+        return default
+    return card
+
+
+def _is_within(scope: Scope, ceiling: Scope) -> bool:
+    try:
+        narrow(ceiling, scope)
+    except ScopeExceeded:
+        return False
+    return True
+
+
+async def _cards(path: Path) -> list[CommandCard]:
+    root = (await locate(path)).root
+    tellers = (cast("Callable[[Path], list[CommandCard]]", point.load()) for point in entry_points(group=PROMPTS))
+    return [card for tell in tellers for card in tell(root)]

@@ -1,0 +1,133 @@
+"""`muster run /name` and `muster commands`, with a scripted model over real HTTP and real sandboxes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from envelope.agents import AgentCard, CommandCard, WorkerCard
+from orchestrator.cli.slash import agent_for
+from orchestrator.errors import UnknownName
+
+pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
+
+FILES = {
+    "greet.py": "def greet():\n    return 'hello'\n",
+    ".muster/commands/think.md": "---\ndescription: A look\nagent: plan\nmodel: openai/other\n---\nThink of $1.",
+    ".claude/commands/broken.md": "---\ndescription: x\n",
+}
+RULES: list[dict[str, Any]] = [
+    {
+        "when": {"prompt_contains": "Review code of this project", "turn": 1},
+        "reply": {"tool_calls": [{"name": "read", "arguments": {"filePath": "greet.py"}}]},
+    },
+    {"when": {"prompt_contains": "Review code of this project"}, "reply": {"text": "greet.py:2 greets nobody."}},
+    {"when": {"prompt_contains": "/review"}, "reply": {"text": "It says: ${result.0}"}},
+    {
+        "when": {"prompt_contains": "Think of parsers.", "system_contains": "You plan a change"},
+        "reply": {"text": "Hm."},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    path = tmp_path_factory.mktemp("model") / "model.yaml"
+    path.write_text(json.dumps({"rules": RULES}))
+    words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        price = {"input": 1_000_000, "output": 5_000_000}
+        yield {
+            "MUSTER_MODEL": "openai/scripted",
+            "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
+            "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
+            "MUSTER_PRICES": json.dumps({"openai/scripted": price, "openai/other": price}),
+        }
+        server.terminate()
+
+
+@pytest.fixture
+def desk(fleet_desk):
+    fleet_desk.repository("project", FILES)
+    return fleet_desk
+
+
+def test_review_is_done_by_a_subagent_and_told(desk):
+    done = desk.muster("run", "/review greet.py", "--repo", "project")
+
+    assert done.exit_code == 0, done.stderr
+    assert "It says: <task id=" in done.stdout and "greet.py:2 greets nobody." in done.stdout
+    [root] = map(json.loads, desk.muster("task", "list", "--json").stdout.splitlines())
+    tasks = desk.muster("task", "list", "--trace", root["task_id"], "--json").stdout.splitlines()
+    assert {json.loads(task)["agent"] for task in tasks} == {"run", "build", "general"}
+
+
+def test_a_commands_agent_and_model_are_taken_unless_others_are_named(desk):
+    planned = desk.muster("run", "/think parsers", "--repo", "project", "--json")
+    named = desk.muster("run", "/think parsers", "--repo", "project", "--agent", "build")
+
+    assert planned.exit_code == 0, planned.stderr
+    assert '"model":"openai/other"' in planned.stdout.replace(" ", "")
+    assert named.exit_code != 0 and "no rule fits" in named.stderr, "the script answers to nobody but plan"
+
+
+def test_commands_are_listed_with_their_sources_and_faults(desk):
+    listed = desk.muster("commands", "list", "--repo", "project")
+    as_json = desk.muster("commands", "list", "--repo", "project", "--json")
+    helped = desk.muster("run", "/help", "--repo", "project")
+
+    assert "/think  [repository]  A look" in listed.stdout and "/init  [builtin]" in listed.stdout
+    assert "broken.md: command 'broken': the front matter has no end" in listed.stderr
+    cards = {card["name"]: card for card in map(json.loads, as_json.stdout.splitlines())}
+    assert (cards["think"]["agent"], cards["review"]["subtask"]) == ("plan", True)
+    assert (helped.exit_code, "/think  A look" in helped.stdout.splitlines()) == (0, True)
+
+
+def test_an_unknown_command_is_refused_before_anything_is_submitted(desk):
+    before = desk.muster("task", "list", "--json").stdout
+
+    done = desk.muster("run", "/reveiw", "--repo", "project")
+
+    assert (done.exit_code, desk.muster("task", "list", "--json").stdout) == (2, before)
+    error, hint = done.stderr.splitlines()[-2:]
+    assert error == "error: there is no command /reveiw"
+    assert hint.startswith("hint: did you mean 'review'?")
+
+
+AGENTS = (
+    AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**")),
+    AgentCard(name="plan", mode="primary", pool="general", auth_scope=("read:**",)),
+    AgentCard(name="surfer", mode="primary", pool="build", auth_scope=("read:**", "webfetch:**")),
+    AgentCard(name="explore", mode="subagent", pool="explore", auth_scope=("read:**",)),
+)
+WORKERS = [WorkerCard(worker="w", pool="build", slots=1, agents=AGENTS)]
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "agent"),
+    [
+        (None, "", "build"),
+        (None, "plan", "plan"),
+        (CommandCard(name="x"), "", "build"),
+        (CommandCard(name="x", agent="plan", source="repository"), "", "plan"),
+        (CommandCard(name="x", agent="plan"), "build", "build"),
+        (CommandCard(name="x", agent="explore"), "", "build"),
+        (CommandCard(name="x", agent="surfer", source="user"), "", "surfer"),
+        (CommandCard(name="x", agent="surfer", source="repository"), "", "build"),  # it may only narrow
+    ],
+)
+def test_who_does_a_command(command, wanted, agent):
+    assert agent_for(command, wanted, WORKERS).name == agent
+
+
+def test_a_command_for_an_agent_that_is_not_there_says_so():
+    with pytest.raises(UnknownName, match="is for the agent 'paln'") as refused:
+        agent_for(CommandCard(name="x", agent="paln"), "", WORKERS)
+
+    assert "did you mean 'plan'?" in refused.value.hint

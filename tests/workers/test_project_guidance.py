@@ -1,0 +1,196 @@
+"""What user and repository tell an agent, as it reaches a model: real worker and sandbox, scripted model."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envelope.messages import TaskInput, TaskProgress, Workspace
+from repo.bundle import bundle
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+MODEL = "openai/scripted"
+SCOPE = ("read:**", "edit:**", "bash:**", "task:**", "skill:**")
+SKILL = "---\nname: {name}\ndescription: How to {name}.\n---\nAlways {name} twice.\n"
+
+SAYS_DONE = "rules: [{reply: {text: done}}]"
+
+
+@pytest.fixture
+def user_dir(tmp_path, monkeypatch) -> Path:
+    """Where the worker's user has configuration, instructions and skills."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    monkeypatch.setenv("MUSTER_CONFIG", str(folder / "config.toml"))
+    return folder
+
+
+@pytest.fixture
+def start_agents(start_hands, serve, user_dir):
+    async def start(script: str, **settings):
+        server = await serve(script)
+        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
+        return await start_hands(**told, prices={MODEL: {"input": 1, "output": 1}}, **settings), server
+
+    return start
+
+
+@pytest.fixture
+def pack(repository, transport, tmp_path):
+    """`await pack(files)`: the repository with these files committed, as it travels."""
+
+    async def packed(files: dict[str, str]) -> Workspace:
+        for name, content in files.items():
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            (repository / name).write_text(content)
+        identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
+        for words in (("add", "--all", "--force"), (*identity, "commit", "--quiet", "-m", "more")):
+            subprocess.run(["git", "-C", str(repository), *words], check=True)
+        head = subprocess.run(
+            ["git", "-C", str(repository), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        file = tmp_path / f"{head}.bundle"
+        await bundle(repository, head, file)
+        return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
+
+    return packed
+
+
+def ask(hands, workspace, prompt: str = "do it", **fields):
+    told = {"agent": "build", "auth_scope": SCOPE, "workspace": workspace, "input": TaskInput(prompt=prompt)}
+    return hands.request(**{**told, **fields})
+
+
+def systems(server) -> list[str]:
+    return [body["messages"][0]["content"] for body in server.log.bodies]
+
+
+async def warnings_of(hands, trace_id: str) -> list[str]:
+    entries = [entry.message async for entry in hands.transport.follow(trace_id)]
+    events = [event for message in entries if isinstance(message, TaskProgress) for event in message.events]
+    return [event.message for event in events if event.kind == "warning"]
+
+
+async def test_the_layers_stand_in_their_order_and_are_the_same_to_the_byte(start_agents, pack, user_dir):
+    (user_dir / "AGENTS.md").write_text("Mine: be brief.")
+    skill = {".claude/skills/sing/SKILL.md": SKILL.format(name="sing")}
+    workspace = await pack({"AGENTS.md": "Theirs: use tabs.", "docs/more.md": "More of theirs.", **skill})
+    hands, server = await start_agents(SAYS_DONE, instructions=("docs/*.md",))
+
+    for _ in range(2):
+        await hands.result(ask(hands, workspace))
+
+    first, second = systems(server)
+    parts = (
+        "You are the engineer", "Habits that serve you", "Model: openai/scripted", "Work tree: /workspace",
+        f"no branch, at commit {workspace.base}", "clean", "Platform: linux", "Date: ", "src/greet.py",
+        "Mine: be brief.", "Theirs: use tabs.", "More of theirs.", "- sing: How to sing.",
+    )  # fmt: skip
+    places = [first.find(part) for part in parts]
+    assert -1 not in places and places == sorted(places)
+    assert first == second
+
+
+READS_TWICE = """
+rules:
+  - when: {turn: 1}
+    reply:
+      tool_calls:
+        - {name: read, arguments: {filePath: src/deep/x.py}}
+        - {name: read, arguments: {filePath: src/deep/y.py}}
+  - when: {turn: 2}
+    reply: {tool_calls: [{name: read, arguments: {filePath: src/deep/x.py}}]}
+  - reply: {text: "${result.0} ${result.1} ${result.2}"}
+"""
+
+
+async def test_reading_deeper_brings_the_instructions_of_the_folder_once(start_agents, pack):
+    deep = {"src/deep/x.py": "x", "src/deep/y.py": "y", "src/deep/AGENTS.md": "Of the deep."}
+    workspace = await pack({"AGENTS.md": "Of the root.", **deep})
+    hands, server = await start_agents(READS_TWICE)
+
+    result = await hands.result(ask(hands, workspace))
+
+    assert result.output.text.count("Of the deep.") == 1
+    assert "Of the root." not in result.output.text and "Of the root." in systems(server)[0]
+
+
+async def test_what_the_scope_keeps_from_a_task_is_not_told_by_the_back_door(start_agents, pack):
+    secret = {"AGENTS.md": "Of the root.", "src/deep/AGENTS.md": "Of the deep.", "src/deep/x.py": "x"}
+    workspace = await pack({**secret, "src/deep/y.py": "y"})
+    hands, server = await start_agents(READS_TWICE)
+
+    result = await hands.result(ask(hands, workspace, auth_scope=("read:src/deep/?.py",)))
+
+    assert "1: x" in result.output.text
+    assert "Of the" not in result.output.text and "Of the" not in systems(server)[0]
+
+
+USES_SKILLS = """
+rules:
+  - when: {turn: 1}
+    reply:
+      tool_calls:
+        - {name: skill, arguments: {name: sing}}
+        - {name: skill, arguments: {name: hum}}
+        - {name: skill, arguments: {name: sign}}
+        - {name: skill, arguments: {name: dance}}
+  - when: {turn: 2}
+    reply: {tool_calls: [{name: bash, arguments: {command: sh /tmp/skills/hum/hum.sh}}]}
+  - reply: {text: "${result.0}|${result.1}|${result.2}|${result.3}|${result.4}"}
+"""
+NO_DANCING = """---
+description: has a rule against one skill
+mode: primary
+permission:
+  skill: {"*": allow, dance: deny}
+---
+You sing."""
+
+
+async def test_skills_of_repository_and_user_are_read_with_their_files(start_agents, pack, user_dir):
+    hum = user_dir / "skills" / "hum"
+    hum.mkdir(parents=True)
+    (hum / "SKILL.md").write_text(SKILL.format(name="hum"))
+    (hum / "hum.sh").write_text("echo hummed")
+    (hum / "passwd").symlink_to("/etc/passwd")
+    many = {f".muster/skills/sing/notes/{number:02}.txt": "la" for number in range(12)}
+    sing = {".muster/skills/sing/SKILL.md": SKILL.format(name="sing")}
+    dance = {".muster/skills/dance/SKILL.md": SKILL.format(name="dance"), ".muster/skills/mute/SKILL.md": "nothing"}
+    hands, server = await start_agents(USES_SKILLS, agents={"singer": NO_DANCING})
+
+    request = ask(hands, await pack({**many, **sing, **dance}), agent="singer")
+    result = await hands.result(request)
+
+    sung, hummed, unknown, denied, ran = result.output.text.split("|")
+    assert "Always sing twice." in sung and "/workspace/.muster/skills/sing" in sung
+    assert sung.count(".txt") == 10 and "…" in sung
+    assert "Always hum twice." in hummed and "Files: hum.sh" in hummed and "passwd" not in hummed
+    assert "did you mean 'sing'?" in unknown
+    assert "denied by the rule `skill: dance`" in denied
+    assert ran == "hummed"
+    assert "- sing: " in systems(server)[0] and "- dance: " not in systems(server)[0]
+    assert [w for w in await warnings_of(hands, request.trace_id) if "mute/SKILL.md cannot be used" in w]
+
+
+async def test_plan_is_reminded_every_turn_and_build_is_told_that_it_may_begin(start_agents, workspace):
+    hands, server = await start_agents(
+        """
+rules:
+  - when: {user_contains: think, turn: 1}
+    reply: {tool_calls: [{name: read, arguments: {filePath: src/other.py}}]}
+  - reply: {text: done}
+"""
+    )
+    planned = await hands.result(ask(hands, workspace, "think", agent="plan", recipient="general"))
+    await hands.result(ask(hands, workspace, "now do it", resume_token=planned.resume_token))
+    await hands.result(ask(hands, workspace, "once more", resume_token=planned.resume_token))
+
+    prompts = [[m["content"] for m in body["messages"] if m["role"] == "user"] for body in server.log.bodies]
+    first, second, switched, after = prompts
+    assert "You are planning" in first[-1] and first == second
+    assert switched[0] == "think" and "The planning is over" in switched[-1]
+    assert after == ["think", "now do it", "once more"]

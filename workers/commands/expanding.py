@@ -1,0 +1,96 @@
+"""What a command asks for besides words, fetched with the tools of the session and by its rules: shell output, files,
+agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+
+from sandbox.errors import PathError
+
+from ..agent.loop import Loop
+from ..llm.base import ToolCall
+from ..project.framing import framed
+from ..tools.base import Delegated, ToolResult
+from ..tools.paths import absolute
+from .template import Mentions, inlined, mentions, shell_commands, told_apart
+
+MAX_SHELL_COMMANDS = 20
+MAX_FILES = 20
+MAX_PART_CHARS = 16_000  # of one output or file: 4,000 tokens
+MAX_PROMPT_CHARS = 200_000  # fits an event, which watchers see
+
+
+async def expanded(template: str, arguments: str, loop: Loop, *, label: str) -> str:
+    """The prompt that the command makes. `label` tells its calls from those of others in the same session."""
+    # what a command prints mentions nobody: the mentions are those of the text without outputs
+    named = mentions(inlined(template, arguments, []))
+    shell = shell_commands(template, arguments)
+    outputs, attached = await asyncio.gather(_outputs(shell, loop, label), _attached(named, loop, label))
+    return _cut("\n\n".join([inlined(template, arguments, outputs), *attached]), MAX_PROMPT_CHARS)
+
+
+def subagents(loop: Loop) -> Collection[str]:
+    """Those that this session may start."""
+    return loop.context.children.catalogue() if "task" in loop.tools else ()
+
+
+async def _outputs(commands: Sequence[str], loop: Loop, label: str) -> list[str]:
+    """In the place of each command what it printed, or why it did not run."""
+    calls = [_call(f"{label}-shell-{number}", "bash", command=text) for number, text in enumerate(commands)]
+    results = await _answers(calls[:MAX_SHELL_COMMANDS], loop)
+    told = [
+        f"(not run: {_reason(result)})" if result.is_error else _cut(result.content, MAX_PART_CHARS)
+        for result in results
+    ]
+    return told + ["(not run: the command has too many of these)" for _ in calls[MAX_SHELL_COMMANDS:]]
+
+
+async def _attached(names: Sequence[str], loop: Loop, label: str) -> list[str]:
+    """What is added below the prompt: the files that it mentions, and whom it wants to be asked."""
+    found = await _told_apart(names, loop)
+    calls = [_call(f"{label}-file-{number}", "read", filePath=name) for number, name in enumerate(found.files)]
+    results = await _answers(calls[:MAX_FILES], loop)
+    files = [
+        f"(@{name} is not attached: {_reason(result)})"
+        if result.is_error
+        else framed("attached-file", name, _cut(result.content, MAX_PART_CHARS))
+        for name, result in zip(found.files, results, strict=False)
+    ]
+    left_out = [f"(@{name} is not attached: too many files are mentioned)" for name in found.files[MAX_FILES:]]
+    hints = [f"(@{name} is a subagent: call `task` with subagent_type {name!r} for this.)" for name in found.agents]
+    return [*files, *left_out, *hints]
+
+
+async def _told_apart(names: Sequence[str], loop: Loop) -> Mentions:
+    sandbox = await loop.context.sandbox()
+
+    async def is_there(name: str) -> bool:
+        try:
+            await sandbox.stat(absolute(name))
+        except PathError:
+            return False
+        return True
+
+    there = dict(zip(names, await asyncio.gather(*map(is_there, names)), strict=True))
+    return told_apart(names, is_file=there.__getitem__, agents=subagents(loop))
+
+
+async def _answers(calls: Sequence[ToolCall], loop: Loop) -> list[ToolResult]:
+    """As if a model had called: the same tools, judged by the same scope and rules, seen by the same watchers."""
+    results = await loop.run_calls(calls, loop.emit) if calls else []
+    return [result for result in results if not isinstance(result, Delegated)]
+
+
+def _reason(result: ToolResult) -> str:
+    return _cut(result.content.removeprefix("Error: "), MAX_PART_CHARS)
+
+
+def _call(call_id: str, tool: str, **arguments: str) -> ToolCall:
+    return ToolCall(id=call_id, name=tool, arguments=json.dumps(arguments), input=dict(arguments))
+
+
+def _cut(text: str, max_chars: int) -> str:
+    more = len(text) - max_chars
+    return text if more <= 0 else f"{text[:max_chars]}\n({more} more characters were cut)"

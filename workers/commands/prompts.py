@@ -1,0 +1,139 @@
+"""Prompts of people on their way into a session: those that begin with `/name` are commands, and are expanded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envelope.messages import TaskRequest
+
+from ..agent.calls import answer
+from ..agent.history import with_open_turn
+from ..agent.loop import Loop
+from ..agent.session import Session
+from ..agents.base import Agent
+from ..errors import BadInput
+from ..llm.base import ChatMessage, ToolCall
+from .catalogue import Catalogue, Known, catalogue, texts_in_sandbox, texts_of_user
+from .expanding import expanded, subagents
+
+_TYPED = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
+# Who does a command's work as a subtask when its file names nobody, or somebody who is no subagent.
+SUBTASK_AGENT = "general"
+SUBTASK = (
+    "The command above is carried out by a subagent. When its answer is there, pass it on: whole if it is short, else"
+    " what matters in it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A command as the model gets it; `subagent` does it, when one is named."""
+
+    name: str
+    text: str
+    subagent: str = ""
+
+
+def is_from_person(request: TaskRequest) -> bool:
+    """Words of another agent are no command: `/workspace/a.py` may well be their first one. Agents sign as
+    `pool/agent`, drivers of people's goals by their name alone (see `children.py`)."""
+    return request.parent_task_id is None or "/" not in request.sender
+
+
+def is_command(prompt: str) -> bool:
+    """
+    >>> [is_command(text) for text in ("/review now", " /review", "/ a", "a/b")]
+    [True, False, False, False]
+    """
+    return _TYPED.fullmatch(prompt) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """`agents` are all that the worker knows; commands run with the loop's own tools, by its rules."""
+
+    loop: Loop
+    agents: Mapping[str, Agent]
+    user_dir: Path | None = None
+
+    async def opened(self, session: Session) -> Session:
+        """The session with its last prompt expanded, and stored: what its commands did is not done again.
+
+        `BadInput` when there is no such command.
+        """
+        typed = session.messages[-1].content
+        if not is_command(typed):
+            return session
+        found = await self._expand(typed, session.agent, label=f"command-{len(session.messages)}")
+        digests = dict(self.loop.context.read_digests)
+        session = session.model_copy(update={"read_digests": digests})
+        if found.subagent:
+            return await self._delegated(session, typed, found)
+        return await self.loop.save(_said(session, found.text))
+
+    async def heard(self, agent: str) -> Sequence[str]:
+        """What people said, commands expanded; one that cannot be is told to the model as it was typed, with why."""
+        return [await self._heard(prompt, agent) for prompt in await self.loop.hear()]
+
+    async def _heard(self, prompt: str, agent: str) -> str:
+        if not is_command(prompt):
+            return prompt
+        try:
+            # a session may hear the same command twice, and a long output is kept under its call's id
+            found = await self._expand(prompt, agent, label=f"command-{secrets.token_hex(4)}")
+        except BadInput as e:
+            return f"{prompt}\n\n(This is taken as it stands: {e}; {e.hint}.)"
+        if not found.subagent:
+            return found.text
+        return f"Let the subagent {found.subagent!r} do this, with one call of `task`:\n\n{found.text}"
+
+    async def _expand(self, prompt: str, agent: str, *, label: str) -> Expansion:
+        name, arguments = _typed(prompt)
+        sandbox = await self.loop.context.sandbox()
+        mine, theirs = await asyncio.gather(asyncio.to_thread(texts_of_user, self.user_dir), texts_in_sandbox(sandbox))
+        commands = catalogue(repository=theirs, users=mine)
+        known = commands.named(name)
+        text = await expanded(
+            known.command.template, _arguments(name, known, commands, arguments), self.loop, label=label
+        )
+        return Expansion(name, text, self._subagent(known, agent))
+
+    def _subagent(self, known: Known, agent: str) -> str:
+        """Who does it as a subtask; nobody, when it is none or this session may start nobody."""
+        runs_it = self.agents.get(known.command.agent or agent)
+        if runs_it is None or not known.command.is_subtask(runs_it.mode):
+            return ""
+        startable = subagents(self.loop)
+        return next((name for name in (known.command.agent, SUBTASK_AGENT) if name in startable), "")
+
+    async def _delegated(self, session: Session, typed: str, found: Expansion) -> Session:
+        """The session with the work handed on, as if its model had called `task`: parked, resumed and told as ever."""
+        wanted = {"description": f"/{found.name}", "prompt": found.text, "subagent_type": found.subagent}
+        call = ToolCall(id="command-subtask", name="task", arguments=json.dumps(wanted), input=wanted)
+        asked = ChatMessage(role="assistant", tool_calls=(call,))
+        session = _said(session, f"{typed}\n\n{SUBTASK}")
+        session = session.model_copy(update={"messages": (*session.messages, asked)})
+        answers = await answer([call], self.loop.run_calls, self.loop.emit, left=None)
+        return await self.loop.save(with_open_turn(session, answers, session.read_digests))
+
+
+def _typed(prompt: str) -> tuple[str, str]:
+    found = _TYPED.fullmatch(prompt)
+    return (found[1], found[2] or "") if found else ("", prompt)
+
+
+def _arguments(name: str, known: Known, commands: Catalogue, typed: str) -> str:
+    """What fills the template's places: in our `/help` the list, which is never looked at again there."""
+    return commands.listing() if name == "help" and known.source == "builtin" else typed
+
+
+def _said(session: Session, text: str) -> Session:
+    """The session with its last prompt in other words."""
+    *before, last = session.messages
+    return session.model_copy(update={"messages": (*before, last.model_copy(update={"content": text}))})

@@ -1,0 +1,18 @@
+"""What the operator has given all agents of a worker, beside a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .after_write.settings import AfterWrite
+from .hooks.installed import Installed
+from .mcp.settings import McpServers
+from .project.instructions import Guidance
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    mcp: McpServers
+    after_write: AfterWrite
+    hooks: tuple[Installed, ...]
+    guidance: Guidance

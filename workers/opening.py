@@ -1,0 +1,61 @@
+"""How a new session begins: the worker looks around once, and what it saw is the system prompt from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from datetime import UTC, datetime
+
+from envelope.events import WarningRaised
+from sandbox.base import WORKSPACE
+
+from .agent.history import open_session
+from .agent.prompt import Environment, system_prompt
+from .agent.session import Session
+from .agent.surroundings import git_of, tree_of
+from .attempt import Attempt
+from .permissions.guard import Guard
+from .project.instructions import Guidance, find_instructions
+from .project.skills import Skills, find_skills
+from .tools.base import Target
+
+
+async def new_session(attempt: Attempt, guidance: Guidance, *, model: str) -> Session:
+    """A session before its first turn. What of user and project cannot be used is a warning."""
+    request, agent = attempt.request, attempt.agent
+    sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
+    directory = posixpath.join(WORKSPACE, request.workspace.subpath if request.workspace else "").rstrip("/")
+    knows_skills = not attempt.guard.hides("skill")
+    tree, git, instructions, skills = await asyncio.gather(
+        tree_of(sandbox),
+        git_of(sandbox),
+        find_instructions(sandbox, guidance, directory=directory),
+        find_skills(sandbox, guidance.user_dir) if knows_skills else _none(),
+    )
+    for warning in (*instructions.warnings, *skills.warnings):
+        attempt.reporter.report(WarningRaised(message=warning))
+    environment = Environment(
+        date=datetime.now(UTC).date().isoformat(),
+        writable=not prepared.spec.read_only,
+        model=model,
+        directory=directory,
+        git=git,
+        tree=tree,
+    )
+    readable = [file for file in instructions.files if file.is_users or may_read(attempt.guard, file.source)]
+    usable = [skill for skill in skills.found if attempt.guard.check([Target("skill", skill.name)]) is None]
+    system = system_prompt(
+        agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
+    )
+    session = open_session(agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget)
+    # what stands in the prompt is not attached to a read again; to be edited it must be read
+    return session.model_copy(update={"read_digests": {file.source: "" for file in readable if not file.is_users}})
+
+
+def may_read(guard: Guard, path: str) -> bool:
+    """Do scope and rules let this task read the file? Its path in the workspace, absolute or not."""
+    return guard.check([Target("read", path.removeprefix(f"{WORKSPACE}/"))]) is None
+
+
+async def _none() -> Skills:
+    return Skills()
