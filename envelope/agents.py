@@ -18,6 +18,16 @@ class AgentCard(Wire):
     description: str = ""
     hidden: bool = False
     auth_scope: Scope = ()  # what the agent gets when its caller names no scope
+    model: str = ""  # the agent's own; empty: the worker's
+    origin: str = ""  # the file that it comes from; empty: built-in
+    rules: tuple[tuple[str, str, str], ...] = ()  # permission, pattern, action; the last match wins
+
+
+class ProjectCards(Wire):
+    """The agents that a repository brings at a commit, as they are for whoever does not trust it."""
+
+    commit: str
+    agents: tuple[AgentCard, ...] = ()
 
 
 class WorkerCard(Wire):
@@ -27,6 +37,7 @@ class WorkerCard(Wire):
     pool: str
     slots: int
     agents: tuple[AgentCard, ...] = ()
+    projects: tuple[ProjectCards, ...] = ()  # of repositories that it has worked on lately
     host: str = ""
     pid: int = 0
     metrics_port: int = 0

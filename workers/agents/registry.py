@@ -132,6 +132,9 @@ def card(agent: Agent) -> AgentCard:
         description=agent.description,
         hidden=agent.hidden,
         auth_scope=agent.auth_scope or (),
+        model=agent.model,
+        origin=agent.origin,
+        rules=tuple((rule.permission, rule.pattern, rule.action.value) for rule in (*agent.rules, *agent.fixed)),
     )
 
 
