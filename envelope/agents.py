@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from .scope import Scope
 from .wire import Wire
 
@@ -19,7 +21,8 @@ class AgentCard(Wire):
     hidden: bool = False
     auth_scope: Scope = ()  # what the agent gets when its caller names no scope
     model: str = ""  # the agent's own; empty: the worker's
-    origin: str = ""  # the file that it comes from; empty: built-in
+    # The file that it comes from: a user's by its whole path, a repository's relative to its root; empty: built-in.
+    origin: str = ""
     rules: tuple[tuple[str, str, str], ...] = ()  # permission, pattern, action; the last match wins
 
 
@@ -43,3 +46,39 @@ class WorkerCard(Wire):
     metrics_port: int = 0
     version: str = ""
     model: str = ""  # what answers when a task names none
+
+
+class AgentFault(Wire):
+    """What is wrong with an agent's file, and what to do about it."""
+
+    path: str
+    name: str
+    message: str
+    hint: str = ""
+    key: str = ""
+
+
+class AgentDetail(AgentCard):
+    """All that its file says."""
+
+    prompt: str = ""
+    tools: tuple[str, ...] = ()
+    max_turns: int | None = None
+    temperature: float | None = None
+
+
+class AgentCatalogue(Wire):
+    """The agents that somebody has. `unusable`: names that a file takes, and why nobody may start them."""
+
+    agents: tuple[AgentDetail, ...] = ()
+    faults: tuple[AgentFault, ...] = ()
+    unusable: dict[str, AgentFault] = Field(default_factory=dict[str, "AgentFault"])
+
+
+class ToolOffer(Wire):
+    """`layer` decided whether an agent is offered a tool, `why` in its words."""
+
+    tool: str
+    offered: bool
+    layer: str
+    why: str

@@ -38,6 +38,7 @@ class Fault:
     name: str
     message: str
     hint: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Kn
         try:
             agent = read_agent(file)
         except BadAgent as e:
-            faults.append(Fault(file.path, file.name, e.message, e.hint))
+            faults.append(Fault(file.path, file.name, e.message, e.hint, e.key))
             if file.name not in _reserved():
                 unusable[file.name] = faults[-1]
             continue

@@ -41,7 +41,7 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
         fixed=(*kind.fixed, *agent.fixed),
         auth_scope=scope,
         model="",
-        pool=agent.pool if agent.pool in pools else kind.pool,
+        pool=kind.pool if agent.name == kind.name or agent.pool not in pools else agent.pool,
     )
     return stranger, tuple(lost)
 
