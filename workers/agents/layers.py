@@ -65,27 +65,26 @@ def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Kn
     """The agents with another layer on top; one broken file is no reason to miss the others."""
     agents, unusable, faults = dict(below.agents), dict(below.unusable), [*below.faults]
     for file in files:
+        name = file.name
         try:
-            agent = read_agent(file)
+            name = (written := read_agent(file)).name
+            if not trusted and _is_users(name, below):
+                faults.append(Fault(file.path, name, "is not trusted, and you have said yourself who that is", TRUST))
+                continue
+            agent, lost = _admitted(written, below, trusted=trusted)
         except BadAgent as e:
-            faults.append(Fault(file.path, file.name, e.message, e.hint, e.key))
-            if file.name not in _reserved():
-                unusable[file.name] = faults[-1]
+            faults.append(Fault(file.path, name, e.message, e.hint, e.key))
+            if name not in _reserved():
+                unusable[name] = faults[-1]
             continue
-        if not trusted and _is_users(agent.name, below):
-            faults.append(
-                Fault(file.path, agent.name, f"{agent.name!r} is yours to say, and this is not trusted", TRUST)
-            )
-            continue
-        agent, lost = _admitted(agent, below, trusted=trusted)
         if lost:
-            faults.append(Fault(file.path, agent.name, f"is not trusted: {'; '.join(lost)}", TRUST))
-        unusable.pop(agent.name, None)
+            faults.append(Fault(file.path, name, f"is not trusted: {'; '.join(lost)}", TRUST))
+        unusable.pop(name, None)
         if agent.disabled:
-            agents.pop(agent.name, None)
-            unusable[agent.name] = Fault(file.path, agent.name, f"the agent {agent.name!r} is disabled", "name another")
+            agents.pop(name, None)
+            unusable[name] = Fault(file.path, name, f"the agent {name!r} is disabled", "name another")
         else:
-            agents[agent.name] = agent
+            agents[name] = agent
     return Known(agents, tuple(faults), unusable)
 
 
