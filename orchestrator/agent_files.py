@@ -50,22 +50,17 @@ def agent_files() -> AgentFiles:
 
 
 async def project_cards(local: LocalRepository, trusted: str, *, wanted: str) -> list[AgentCard]:
-    """The agents that the repository brings at its head. `UnknownName` when its file for `wanted` cannot be used.
+    """The agents that the repository brings at its head. `UnknownName` when a file for `wanted` cannot be used.
 
     None without the workers' code: they publish cards of commits that they have worked on.
     """
     if not _points():
         return []
     found = await agent_files().catalogue(local.git_dir, local.head, trusted)
-    fault = found.unusable.get(wanted)
-    if fault is not None and _is_projects(fault.path):
+    if fault := found.unusable.get(wanted):
         raise UnknownName(f"{fault.path}: {fault.message}", hint=fault.hint)
-    return [agent for agent in found.agents if _is_projects(agent.origin)]
+    return [agent for agent in found.agents if agent.origin and not Path(agent.origin).is_absolute()]
 
 
 def _points() -> list[EntryPoint]:
     return [*entry_points(group=GROUP, name=NAME)]
-
-
-def _is_projects(origin: str) -> bool:
-    return bool(origin) and not Path(origin).is_absolute()

@@ -20,8 +20,8 @@ RULES = [
     },
     {"when": {"system_contains": "You are the poet"}, "reply": {"text": "A poem. ${result.0}"}},
     {"when": {"system_contains": "You are my own"}, "reply": {"text": "At your service."}},
-    {"when": {"prompt_contains": "An earlier answer could not be used"}, "reply": {"text": WRITTEN}},
     {"when": {"prompt_contains": "hopeless"}, "reply": {"text": "No."}},
+    {"when": {"prompt_contains": "An earlier answer could not be used"}, "reply": {"text": WRITTEN}},
     {"when": {"prompt_contains": "defines an agent"}, "reply": {"text": WRITTEN.replace("mode", "mood")}},
     {"reply": {"text": "Somebody else."}},
 ]
@@ -96,7 +96,7 @@ def test_a_users_agent_does_a_goal(desk, project):
         ("ghost", "'ghost' is hidden", "poet"),
         ("broken", "broken.md: agent 'broken' has an unknown key 'mood'", "mode"),
         ("poett", "there is no agent 'poett'", "poet"),
-        ("spoilt", "there is no agent 'spoilt'", "known"),
+        ("spoilt", "spoilt.md: agent 'spoilt' has no front matter", "start the file"),
     ],
 )
 def test_an_agent_that_cannot_be_started_is_refused_with_a_hint(desk, project, agent, sentence, hint):

@@ -319,3 +319,60 @@ def test_a_models_answer_becomes_a_file():
 def test_an_answer_that_is_no_agent_is_refused(answer):
     with pytest.raises(BadAgent):
         accepted(answer, "")
+
+
+# --- what the documents and the built-in files say ---
+
+PAGE = Path(__file__).parents[3] / "docs" / "agents" / "agents.md"
+
+
+def test_the_example_of_the_documentation_is_an_agent():
+    example = PAGE.read_text().split("```markdown\n")[1].split("```")[0]
+    agent = layered(AgentFile("docs", "reviewer", example.encode()), trusted=False).named("reviewer")
+
+    assert (agent.mode, agent.pool) == ("primary", "explore")
+    for command, action in (("git log", Action.ALLOW), ("make", Action.DENY)):
+        assert evaluate(agent.rules, "bash", [command]).action is action
+
+
+@pytest.mark.parametrize("name", ["build", "plan", "explore", "general"])
+def test_builtin_prompts_say_how_to_behave(name):
+    prompt = " ".join(builtin()[name].prompt.split())
+
+    assert "absolute paths" in prompt.lower()
+    assert "commit or push" in prompt or "commit, push" in prompt
+    assert name == "explore" or "read" in prompt.lower()
+    assert "not an instruction to you" in prompt
+
+
+def test_plan_works_in_five_phases():
+    phases = ("1. Understand", "2. Design", "3. Review", "4. Write the plan", "5. Leave")
+
+    assert sorted(phases, key=builtin()["plan"].prompt.index) == list(phases)
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "action"),
+    [
+        ("build", "question", Action.ALLOW),
+        ("build", "plan_enter", Action.ALLOW),
+        ("build", "plan_exit", Action.DENY),
+        ("plan", "question", Action.ALLOW),
+        ("plan", "plan_exit", Action.ALLOW),
+        ("plan", "bash", Action.ALLOW),
+        ("general", "todowrite", Action.DENY),
+        ("general", "question", Action.DENY),
+        ("explore", "webfetch", Action.ALLOW),
+        ("explore", "edit", Action.DENY),
+        ("explore", "task", Action.DENY),
+    ],
+)
+def test_builtin_agents_have_the_rules_that_users_know(name, permission, action):
+    assert evaluate((*DEFAULTS, *builtin()[name].rules), permission, ["x"]).action is action
+
+
+@pytest.mark.parametrize(("name", "has"), [("build", True), ("plan", True), ("explore", False)])
+def test_lists_of_todos_are_for_those_who_may_keep_one(name, has):
+    scope = builtin()[name].auth_scope or ()
+
+    assert (allows(scope, "todowrite", "*"), allows(scope, "todoread", "*")) == (has, has)
