@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from .scope import Scope
 from .wire import Wire
 
@@ -18,6 +20,17 @@ class AgentCard(Wire):
     description: str = ""
     hidden: bool = False
     auth_scope: Scope = ()  # what the agent gets when its caller names no scope
+    model: str = ""  # the agent's own; empty: the worker's
+    # The file that it comes from: a user's by its whole path, a repository's relative to its root; empty: built-in.
+    origin: str = ""
+    rules: tuple[tuple[str, str, str], ...] = ()  # permission, pattern, action; the last match wins
+
+
+class ProjectCards(Wire):
+    """The agents that a repository brings at a commit, as they are for whoever does not trust it."""
+
+    commit: str
+    agents: tuple[AgentCard, ...] = ()
 
 
 class WorkerCard(Wire):
@@ -27,6 +40,7 @@ class WorkerCard(Wire):
     pool: str
     slots: int
     agents: tuple[AgentCard, ...] = ()
+    projects: tuple[ProjectCards, ...] = ()  # of repositories that it has worked on lately
     host: str = ""
     pid: int = 0
     metrics_port: int = 0
@@ -46,3 +60,39 @@ class CommandCard(Wire):
     model: str = ""
     subtask: bool | None = None
     source: str = "builtin"
+
+
+class AgentFault(Wire):
+    """What is wrong with an agent's file, and what to do about it."""
+
+    path: str
+    name: str
+    message: str
+    hint: str = ""
+    key: str = ""
+
+
+class AgentDetail(AgentCard):
+    """All that its file says."""
+
+    prompt: str = ""
+    tools: tuple[str, ...] = ()
+    max_turns: int | None = None
+    temperature: float | None = None
+
+
+class AgentCatalogue(Wire):
+    """The agents that somebody has. `unusable`: names that a file takes, and why nobody may start them."""
+
+    agents: tuple[AgentDetail, ...] = ()
+    faults: tuple[AgentFault, ...] = ()
+    unusable: dict[str, AgentFault] = Field(default_factory=dict[str, "AgentFault"])
+
+
+class ToolOffer(Wire):
+    """`layer` decided whether an agent is offered a tool, `why` in its words."""
+
+    tool: str
+    offered: bool
+    layer: str
+    why: str

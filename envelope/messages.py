@@ -52,7 +52,8 @@ class Workspace(Wire):
     """Where the code is: exactly one of `url`, `bundle` and `path`, and the commit that work starts from.
 
     `credentials` is a name that the operator configured, never a secret. `changes` is a diff that goes onto the base
-    first. `setup` are the commands that make the project's dependencies available.
+    first. `setup` are the commands that make the project's dependencies available. `trusted` is the digest of the
+    settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow.
     """
 
     url: str | None = None
@@ -63,6 +64,7 @@ class Workspace(Wire):
     subpath: str = ""
     changes: BlobRef | None = None
     setup: tuple[str, ...] = ()
+    trusted: str = ""
 
     @field_validator("url")
     @classmethod

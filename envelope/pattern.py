@@ -22,11 +22,18 @@ _OTHER = "\0other"  # stands for every character that no pattern at hand names
 
 @lru_cache(maxsize=4096)
 def _regex(pattern: str) -> re.Pattern[str]:
-    table = {"*": ".*", "?": "."}
-    body = "".join(table.get(char) or re.escape(char) for char in pattern)
-    if pattern.endswith(" *"):
-        body = body.removesuffix(re.escape(" ") + ".*") + "(?: .*)?"
-    return re.compile(body, re.DOTALL)
+    """Between two stars the first place that fits is as good as any, so nothing is tried twice: patterns come from
+    repositories, and one with twenty stars must not take for ever."""
+    tail = "(?: .*)?" if pattern.endswith(" *") else ""
+    first, *others = map(_plain, re.split(r"\*+", pattern.removesuffix(" *") if tail else pattern))
+    if others:
+        *inner, last = others
+        first += "".join(f"(?>.*?{part})" for part in inner) + f".*{last}"
+    return re.compile(first + tail, re.DOTALL)
+
+
+def _plain(part: str) -> str:
+    return "".join("." if char == "?" else re.escape(char) for char in part)
 
 
 def match(pattern: str, text: str) -> bool:

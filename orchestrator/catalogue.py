@@ -10,27 +10,60 @@ from envelope.agents import AgentCard, WorkerCard
 from .errors import UnknownName, near_miss
 
 PEOPLE_START = frozenset({"primary", "all"})
+USUAL = "build"
 
 
-def agents_of(workers: Iterable[WorkerCard]) -> dict[str, AgentCard]:
-    """All agents by name. While a fleet is being upgraded two workers may differ: the newest version's card counts."""
+def agents_of(workers: Iterable[WorkerCard], *, commit: str = "") -> dict[str, AgentCard]:
+    """All agents by name, with those of a repository's commit that a worker has seen.
+
+    While a fleet is being upgraded two workers may differ: the newest version's card counts.
+    """
     by_age = sorted(workers, key=lambda worker: _numbers(worker.version))
-    return {agent.name: agent for worker in by_age for agent in worker.agents}
+    everywhere = {agent.name: agent for worker in by_age for agent in worker.agents}
+    projects = (project for worker in by_age for project in worker.projects if project.commit == commit)
+    return everywhere | {agent.name: agent for project in projects for agent in project.agents}
 
 
-def agent_named(name: str, workers: Iterable[WorkerCard], *, by_person: bool = True) -> AgentCard:
-    """The agent's card; `UnknownName` when nobody offers it, or when it is not one that people start."""
-    agents = agents_of(workers)
+def agent_named(
+    name: str,
+    workers: Iterable[WorkerCard],
+    *,
+    by_person: bool = True,
+    commit: str = "",
+    project: Iterable[AgentCard] = (),
+) -> AgentCard:
+    """The agent's card; `UnknownName` when nobody offers it, or when it is not one that people start.
+
+    `project`: what the caller has read in its repository itself; it counts more than what workers tell of `commit`.
+    """
+    agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
     card = agents.get(name)
     startable = {known for known, agent in agents.items() if agent.mode in PEOPLE_START and not agent.hidden}
     if card is None:
         raise UnknownName(f"there is no agent {name!r}", hint=near_miss(name, startable if by_person else agents))
     if by_person and name not in startable:
+        why = "is hidden" if card.mode in PEOPLE_START else f"is a {card.mode}"
         raise UnknownName(
-            f"the agent {name!r} is a {card.mode}: it is started by other agents or by batches, not directly",
+            f"the agent {name!r} {why}: it is started by other agents or by batches, not directly",
             hint=f"start one of: {', '.join(sorted(startable))}",
         )
     return card
+
+
+def default_agent(
+    setting: str, workers: Iterable[WorkerCard], *, commit: str = "", project: Iterable[AgentCard] = ()
+) -> AgentCard:
+    """Who does a goal that names nobody. `UnknownName` when the setting names nobody that people start."""
+    if setting:
+        try:
+            return agent_named(setting, workers, commit=commit, project=project)
+        except UnknownName as e:
+            raise UnknownName(f"the setting default_agent: {e.message}", hint=e.hint) from e
+    agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
+    startable = sorted(name for name, agent in agents.items() if agent.mode in PEOPLE_START and not agent.hidden)
+    if not startable:
+        raise UnknownName("there is no agent that people start", hint="see: muster agents list")
+    return agents[USUAL if USUAL in startable else startable[0]]
 
 
 def require_pools(pools: Iterable[str], workers: Iterable[WorkerCard]) -> None:

@@ -28,6 +28,7 @@ from .prompting import going_on, listener, session_of
 from .requeue import requeued
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
+from .trust import TrustStore, trusted_digest
 
 # As many tasks of a trace, and as many of the latest roots, are looked through.
 MAX_LISTED = 10_000
@@ -89,7 +90,9 @@ class Muster:
     def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard], near: str) -> TaskRequest:
         if not is_resolved(task):
             agent = task.agent if isinstance(task, TaskRequest) else task.get("agent", "")
-            return resolved(task, agent_named(agent, workers, by_person=False), near=near)
+            workspace = task.workspace if isinstance(task, TaskRequest) else task.get("workspace")
+            commit = workspace.base if workspace else ""
+            return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
         return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
@@ -237,6 +240,8 @@ class Muster:
     async def pack(self, repository: Path, *, commit: str | None = None, setup: Sequence[str] = ()) -> Workspace:
         """A local repository as a workspace: the history of `commit` (default: what is checked out) in one blob.
 
+        With the trust that its user has in it (`muster trust`).
+
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
         local = await describe(repository)
@@ -248,4 +253,5 @@ class Muster:
                 bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),
                 base=base,
                 setup=tuple(setup),
+                trusted=await trusted_digest(TrustStore(self.settings.state_dir), local.root, local.git_dir, base),
             )

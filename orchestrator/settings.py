@@ -25,6 +25,7 @@ class Settings(FleetSettings):
 
     image: str = ""  # the sandbox image; empty: the workers' own default
     model: str = ""  # what answers when a task names none; handed on to the workers
+    default_agent: str = ""  # who does a goal that names nobody; empty: build, or else the first that people start
     pools: dict[str, Annotated[int, Field(gt=0)]] = Field(
         # Explorers mostly wait for a model; builders also run tests, so a laptop's cores bound them.
         default_factory=lambda: {"explore": 4, "general": 2, "build": 4}

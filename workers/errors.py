@@ -20,6 +20,10 @@ class WorkerError(MusterError): ...
 class BadAgent(WorkerError):
     code = ErrorCode.BAD_INPUT
 
+    def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key  # of the front matter, as it is written there; empty: it is not about one
+
 
 class BadInput(WorkerError):
     code = ErrorCode.BAD_INPUT

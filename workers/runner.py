@@ -20,8 +20,9 @@ from transport.errors import Fenced, Unreachable
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
+from .agents.layers import Known
+from .agents.project import ProjectAgents
 from .attempt import Attempt, resume_token
-from .errors import BadInput
 from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
 from .permissions.guard import Guard
@@ -50,7 +51,7 @@ class Runner:
     transport: Transport
     driver: SandboxDriver
     workspaces: Workspaces
-    agents: Mapping[str, Agent]
+    agents: ProjectAgents
     agent_tasks: AgentTasks
     metrics: WorkerMetrics
 
@@ -84,7 +85,8 @@ class Runner:
 
     async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause:
         request, claim = delivery.request, delivery.claim
-        agent = self._agent(request)
+        known = await self._known(request)
+        agent = known.named(request.agent)
         refuse_unserved(request, agent)
         await self._check_scope(request)
         guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
@@ -94,8 +96,9 @@ class Runner:
 
         async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
-            is_recipe = agent.mode == "recipe"
-            outcome = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
+            _tell_faults(attempt, known)
+            agent_tasks = replace(self.agent_tasks, agents=known.agents)
+            outcome = await (run_recipe_task(attempt) if agent.mode == "recipe" else agent_tasks.run(attempt))
             return outcome if isinstance(outcome, Pause) else await self._with_patch(attempt, outcome)
 
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
@@ -116,11 +119,11 @@ class Runner:
             attachments=await store_refused(self.transport.blobs, patch),
         )
 
-    def _agent(self, request: TaskRequest) -> Agent:
-        agent = self.agents.get(request.agent)
-        if agent is None:
-            raise BadInput(f"there is no agent {request.agent!r}", hint=f"there are: {', '.join(sorted(self.agents))}")
-        return agent
+    async def _known(self, request: TaskRequest) -> Known:
+        """The agents of this worker and of the repository, which takes no name of a recipe: gates need not look."""
+        own = self.agents.own.agents.get(request.agent)
+        is_recipe = own is not None and own.mode == "recipe"
+        return self.agents.own if is_recipe else await self.agents.of(request.workspace)
 
     async def _check_scope(self, request: TaskRequest) -> None:
         """The queue has checked this at submit; whoever runs the task trusts the signature, and counts again."""
@@ -135,6 +138,16 @@ class Runner:
         read_only = agent.mode != "recipe" and not offers(request.auth_scope, "edit")
         labels = {"task": request.task_id, "trace": request.trace_id, "attempt": str(claim.lease.attempt)}
         return await self.workspaces.prepare(request.workspace, read_only=read_only, limits=limits, labels=labels)
+
+
+def _tell_faults(attempt: Attempt, known: Known) -> None:
+    """What is wrong with agent files, once, to whom it concerns: who runs such an agent or may start one."""
+    if attempt.claim.checkpoint is not None:
+        return
+    may_start = offers(attempt.request.auth_scope, "task")
+    for fault in known.faults:
+        if may_start or fault.name == attempt.agent.name:
+            attempt.reporter.report(WarningRaised(message=f"{fault.path}: {fault.message}", hint=fault.hint))
 
 
 def _stopped(delivery: Delivery, reporter: Reporter) -> TaskResult | None:

@@ -7,8 +7,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -25,7 +26,9 @@ from transport.settings import connect
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
-from .agents.registry import builtin, card
+from .agents.layers import Known
+from .agents.project import ProjectAgents, own_agents
+from .agents.registry import card
 from .equipment import Equipment
 from .hooks.installed import installed_hooks
 from .llm.prices import Price
@@ -56,30 +59,29 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     """
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     metrics = WorkerMetrics(pool, known_models=(settings.model, *settings.price_rows))
+    own = own_agents()
+    for fault in own.faults:
+        log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)
     async with _connected(settings) as transport, _driver(settings, worker) as driver:
         await driver.require_image(settings.image)
         with owned(settings.owners_dir, worker):
             await sweep(driver, settings)
             with metrics.serve(settings.metrics_port, settings.metrics_host) as port:
+                runner = make_runner(settings, transport, driver, metrics, agents=own)
                 consumer = Consumer(
                     transport,
                     pool=pool,
                     worker=worker,
                     slots=settings.slots,
-                    handle=make_runner(settings, transport, driver, metrics, agents=agents_of(settings)).handle,
+                    handle=runner.handle,
                     on_event=metrics.observe,
                     grace_s=settings.drain_grace_s,
                 )
-                announcing = _announce(transport, make_card(settings, worker, pool, port), stop)
+                announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents), stop)
                 async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
                     log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
                     await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
-
-
-def agents_of(settings: WorkerSettings) -> Mapping[str, Agent]:
-    """All that a worker serves by name, with what the operator's settings grant them."""
-    return with_grants(builtin(), settings.mcp)
 
 
 def make_runner(
@@ -88,7 +90,7 @@ def make_runner(
     driver: SandboxDriver,
     metrics: WorkerMetrics,
     *,
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, Agent] | Known,
 ) -> Runner:
     """The runner as a service has it; tests make theirs the same way."""
     workspaces = Workspaces(
@@ -112,16 +114,19 @@ def make_runner(
     )
     guidance = Guidance(settings.user_dir, settings.instructions)
     equipment = Equipment(settings.mcp, settings.after_write, installed_hooks(), guidance)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, equipment)
-    return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
+    own = agents if isinstance(agents, Known) else Known(agents)
+    own = replace(own, agents=with_grants(own.agents, settings.mcp))
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, own.agents, equipment)
+    return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
 
 
-def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int) -> WorkerCard:
+def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int, agents: ProjectAgents) -> WorkerCard:
     return WorkerCard(
         worker=worker,
         pool=pool,
         slots=settings.slots,
-        agents=tuple(card(agent) for agent in agents_of(settings).values()),
+        agents=tuple(card(agent) for agent in agents.own.agents.values()),
+        projects=agents.cards(),
         host=socket.gethostname(),
         pid=os.getpid(),
         metrics_port=metrics_port,
@@ -163,10 +168,10 @@ def _driver(settings: WorkerSettings, worker: str) -> DockerDriver:
     return DockerDriver(settings.state_dir, worker, allow_private_egress=settings.setup_private_hosts)
 
 
-async def _announce(transport: Transport, card: WorkerCard, stop: asyncio.Event) -> None:
+async def _announce(transport: Transport, card: Callable[[], WorkerCard], stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
-            await transport.announce(card, ttl_s=CARD_TTL_S)
+            await transport.announce(card(), ttl_s=CARD_TTL_S)
         except TransportError as e:  # the consumer waits for the store to come back, and so does this
             log.warning("announce_failed", error=str(e))
         await _wait(stop, ANNOUNCE_EVERY_S)

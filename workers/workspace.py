@@ -55,14 +55,18 @@ class Workspaces:
         empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
         if workspace is None:
             return Prepared(empty)
-        mirror = await self._mirror(workspace)
-        commit = await mirror.resolve(workspace.base)
+        mirror, commit = await self.source(workspace)
         folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
         hosts = None if self.setup_hosts is None else frozenset(self.setup_hosts)
         setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, hosts)
         image = await self.driver.prepare_image(setup)
         request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
         return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
+
+    async def source(self, workspace: Workspace) -> tuple[Mirror, str]:
+        """The repository on this machine, and the commit that its work starts from."""
+        mirror = await self._mirror(workspace)
+        return mirror, await mirror.resolve(workspace.base)
 
     async def _mirror(self, workspace: Workspace) -> Mirror:
         if workspace.credentials:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from envelope.agents import AgentCard
+from envelope.agents import AgentCard, CommandCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskRequest, TaskResult
@@ -18,11 +18,14 @@ from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
 
+from ..agent_files import project_cards
+from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
 from ..submit import RUN, goal_request, scope_of
 from ..trace_view import TraceView, new_view
+from ..trust import TrustStore, trusted_digest
 from .console import answer, data, note
 from .fleet import open_fleet
 from .follow import follow
@@ -61,7 +64,9 @@ def run(
         str, typer.Argument(metavar="GOAL", help="What is to be done, in plain words, or a command: /review.")
     ],
     repo: Repo = Path(),
-    agent: Annotated[str, typer.Option(metavar="NAME", help="Who does it (default: build).")] = "",
+    agent: Annotated[
+        str, typer.Option(metavar="NAME", help="Who does it [default: the setting default_agent, or build].")
+    ] = "",
     gate: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")
     ] = None,
@@ -114,7 +119,7 @@ async def _run(options: RunOptions) -> int:
     settings = load_settings()
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     async with open_fleet(settings) as muster:
-        card = agent_for(command, options.agent, await muster.workers())
+        card = await _card(muster, options.agent, command, local)
         request = await _request(muster, options, card, local)
         handle = await muster.submit(request)
         if options.detach:
@@ -126,6 +131,19 @@ async def _run(options: RunOptions) -> int:
         if followed.result is not None:
             await _conclude(muster, options, request, followed.view, followed.result, local)
         return exit_code_after(followed)
+
+
+async def _card(muster: Muster, name: str, command: CommandCard | None, local: LocalRepository) -> AgentCard:
+    """Who does it: whom the person named, else whom the command names: of the workers, or of the repository."""
+    wanted = name or muster.settings.default_agent
+    trusted = await trusted_digest(TrustStore(muster.settings.state_dir), local.root, local.git_dir, local.head)
+    project = await project_cards(local, trusted, wanted=wanted)
+    workers = await muster.workers()
+    if name:
+        return agent_named(name, workers, commit=local.head, project=project)
+    default = default_agent(wanted, workers, commit=local.head, project=project)
+    agents = agents_of(workers, commit=local.head) | {card.name: card for card in project}
+    return agent_for(command, default, agents)
 
 
 async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> TaskRequest:

@@ -4,19 +4,19 @@ routed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from envelope.agents import AgentCard, CommandCard, WorkerCard
+from envelope.agents import AgentCard, CommandCard
 from envelope.errors import ScopeExceeded
 from envelope.scope import Scope, narrow
 from repo.local import locate
 
-from ..catalogue import PEOPLE_START, agent_named, agents_of
+from ..catalogue import PEOPLE_START
 from ..errors import UnknownName, near_miss
-from ..submit import BUILD, scope_of
+from ..submit import scope_of
 from .console import data, note, plain
 
 # Packages that the orchestrator must not import tell their commands under this name (`pyproject.toml`).
@@ -53,17 +53,14 @@ async def print_commands(path: Path) -> None:
         data(plain(f"/{card.name}  {card.description}"))
 
 
-def agent_for(command: CommandCard | None, wanted: str, workers: Iterable[WorkerCard]) -> AgentCard:
-    """Who does the goal: whom the person named, else whom the command names, else `build`.
+def agent_for(command: CommandCard | None, default: AgentCard, agents: Mapping[str, AgentCard]) -> AgentCard:
+    """Who does the goal of somebody who named no agent: whom the command names, else the `default`.
 
     A subagent does a command as a subtask, which the worker sees to. A repository is not trusted to choose an agent
-    that may do more than `build`.
+    that may do more than the default.
     """
-    known = [*workers]
-    default = agent_named(wanted or BUILD, known)
-    if wanted or command is None or not command.agent:
+    if command is None or not command.agent:
         return default
-    agents = agents_of(known)
     card = agents.get(command.agent)
     if card is None:
         raise UnknownName(
@@ -73,7 +70,8 @@ def agent_for(command: CommandCard | None, wanted: str, workers: Iterable[Worker
     if card.mode not in PEOPLE_START or card.hidden:
         return default
     if command.source == "repository" and not _is_within(scope_of(card), scope_of(default)):
-        note(f"the repository wants /{command.name} done by {card.name!r}, which may do more than {BUILD!r}: refused")
+        wish = f"the repository wants /{command.name} done by {card.name!r}"
+        note(f"{wish}, which may do more than {default.name!r}: refused")
         return default
     return card
 

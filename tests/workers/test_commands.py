@@ -185,7 +185,7 @@ def test_values_are_taken_as_they_are_meant(matter, expected):
         ("---\nsubtask: maybe\n---\nGo.", "command 'bad': subtask: "),
         ("---\ndescription: [a, b]\n---\nGo.", "command 'bad': description: "),
         ("---\n- a\n- b\n---\nGo.", "no map of keys"),
-        ("---\ndescription: x\nGo.", "has no end"),
+        ("---\ndescription: x\nGo.", "no front matter that ends"),
         ("---\n\tx\n: [\n---\nGo.", "not YAML"),
         ("---\nx: " + "[" * 3_000 + "\n- [\n---\nGo.", "not YAML"),
         ("---\nx: " + "a" * 70_000 + "\n---\nGo.", "too long"),

@@ -33,4 +33,5 @@ class Agent:
     prompt: str = ""
     returns_patch: bool = True  # False: what it leaves in its workspace is litter
     counts_tests: bool = False  # of a recipe: each command's tests are counted, and the tree they ran on is named
+    origin: str = ""  # the file that it comes from; empty: built-in
     stops_at_failure: bool = True  # of a recipe: False when failures are what it is asked to find out

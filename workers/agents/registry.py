@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from envelope.agents import AgentCard
 from envelope.pattern import match
@@ -132,19 +133,49 @@ def card(agent: Agent) -> AgentCard:
         description=agent.description,
         hidden=agent.hidden,
         auth_scope=agent.auth_scope or (),
+        model=agent.model,
+        origin=agent.origin,
+        rules=tuple((rule.permission, rule.pattern, rule.action.value) for rule in (*agent.rules, *agent.fixed)),
     )
+
+
+def problems(name: str, text: str) -> list[BadAgent]:
+    """All that `parse_agent` would refuse the file for, not only the first."""
+    try:
+        front, _ = split(name, text)
+    except BadAgent as e:
+        return [e]
+    found, written_as = list[BadAgent](), dict[str, str]()
+    for key, value in front.items():
+        try:
+            written_as |= _our_keys(name, {**{written: front[written] for written in written_as.values()}, key: value})
+        except BadAgent as e:
+            found.append(e)
+    try:
+        _matter(front, written_as)
+    except ValidationError as e:
+        found += [_fault(name, front, written_as, error) for error in e.errors()]
+    return found
 
 
 def _validated(name: str, front: Mapping[str, Any]) -> FrontMatter:
     written_as = _our_keys(name, front)
     try:
-        return FrontMatter.model_validate({ours: front[written] for ours, written in written_as.items()})
+        return _matter(front, written_as)
     except ValidationError as e:
         first = e.errors()[0]
-    key = written_as[str(first["loc"][0])] if first["loc"] else ""
-    said = first["msg"].removeprefix("Value error, ")
+    raise _fault(name, front, written_as, first)
+
+
+def _matter(front: Mapping[str, Any], written_as: Mapping[str, str]) -> FrontMatter:
+    return FrontMatter.model_validate({ours: front[written] for ours, written in written_as.items()})
+
+
+def _fault(name: str, front: Mapping[str, Any], written_as: Mapping[str, str], error: ErrorDetails) -> BadAgent:
+    key = written_as[str(error["loc"][0])] if error["loc"] else ""
+    said = error["msg"].removeprefix("Value error, ")
     hint = nearest(str(front[key]), FEW[key], called="known values") if key in FEW else f"known keys: {', '.join(KEYS)}"
-    raise BadAgent(f"agent {name!r}: {f'{key}: ' if key else ''}{said}", hint=hint)
+    return BadAgent(f"agent {name!r}: {f'{key}: ' if key else ''}{said}", hint=hint, key=key)
 
 
 def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
@@ -153,12 +184,15 @@ def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
     for key, value in front.items():
         known = SAME_AS.get(key, key)
         if known not in FrontMatter.model_fields:
-            raise BadAgent(f"agent {name!r} has an unknown key {reprlib.repr(key)}", hint=nearest(key, KEYS))
-        if known in ours:
-            raise BadAgent(f"agent {name!r} says one thing as {ours[known]!r} and as {key!r}", hint="keep one of them")
-        if value is None:
-            raise BadAgent(f"agent {name!r}: {key}: has no value", hint="remove the line, or quote what is in it")
-        ours[known] = key
+            fault, hint = f"agent {name!r} has an unknown key {reprlib.repr(key)}", nearest(key, KEYS)
+        elif known in ours:
+            fault, hint = f"agent {name!r} says one thing as {ours[known]!r} and as {key!r}", "keep one of them"
+        elif value is None:
+            fault, hint = f"agent {name!r}: {key}: has no value", "remove the line, or quote what is in it"
+        else:
+            ours[known] = key
+            continue
+        raise BadAgent(fault, hint=hint, key=key)
     return ours
 
 

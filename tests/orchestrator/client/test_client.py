@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from envelope.agents import AgentCard, WorkerCard
+from envelope.agents import AgentCard, ProjectCards, WorkerCard
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskResult
-from orchestrator.catalogue import agent_named, require_pools
+from orchestrator.catalogue import agent_named, default_agent, require_pools
 from orchestrator.client import Muster
 from orchestrator.errors import BadSettings, UnknownName
 from orchestrator.settings import load_settings
@@ -229,3 +229,43 @@ async def test_a_request_that_was_kept_for_later_is_stamped_when_it_is_handed_ov
     handle = await any_stage.muster.submit(kept)
 
     assert (await any_stage.muster.request(handle.task_id)).created_at_ms > 0
+
+
+POET = AgentCard(name="poet", mode="primary", pool="explore")
+
+
+def test_agents_of_a_commit_are_known_to_those_who_work_on_it():
+    workers = [
+        WorkerCard(worker="w2", pool="x", slots=1, projects=(ProjectCards(commit="c1", agents=(POET,)),)),
+        *CARDS,
+    ]
+
+    assert agent_named("poet", workers, commit="c1") == POET
+    for commit in ("", "c2"):
+        with pytest.raises(UnknownName, match="no agent 'poet'"):
+            agent_named("poet", workers, commit=commit)
+    mine = POET.model_copy(update={"pool": "build"})
+    assert agent_named("poet", workers, commit="c1", project=[mine]) == mine  # who has read the files knows better
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("", "build"), ("poet", "poet")])
+def test_who_does_a_goal_that_names_nobody(setting, expected):
+    assert default_agent(setting, CARDS, project=[POET]).name == expected
+
+
+def test_without_build_the_first_that_people_start_does_it():
+    others = [WorkerCard(worker="w", pool="x", slots=1, agents=(POET, CARDS[0].agents[1]))]
+
+    assert default_agent("", others) == POET
+    with pytest.raises(UnknownName, match="no agent that people start"):
+        default_agent("", [])
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"), [("explore", "is a subagent"), ("ghost", "is hidden"), ("nobody", "there is no agent")]
+)
+def test_a_default_agent_that_people_do_not_start_is_an_error_of_the_setting(setting, why):
+    ghost = AgentCard(name="ghost", mode="primary", pool="build", hidden=True)
+
+    with pytest.raises(UnknownName, match=f"the setting default_agent: .*{why}"):
+        default_agent(setting, CARDS, project=[ghost])

@@ -1,0 +1,177 @@
+"""`muster agents`: who there is, what each may use, what is wrong with their files, and a new one from a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from envelope.agents import AgentCatalogue, AgentDetail, AgentFault, ToolOffer
+from envelope.errors import ExitCode
+from repo.errors import CommitMissing, RepositoryMissing
+from repo.local import describe
+
+from ..agent_files import agent_files
+from ..errors import UnknownName, near_miss
+from ..settings import load_settings
+from ..submit import FULL_SCOPE
+from ..trust import TrustStore, trusted_digest
+from .console import answer, data, note, people, plain, warn
+from .generate import generate_agent
+from .options import Budget, Json, Repo, microusd
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where agents are looked for. Without `git_dir` there is no repository, or it has no commit."""
+
+    git_dir: Path | None = None
+    commit: str = ""
+    trusted: str = ""
+
+
+@app.command("list")
+def list_agents(repo: Repo = Path(), as_json: Json = False) -> None:
+    """List the agents of this machine and of the repository: name, mode, pool, model, where from."""
+    found = asyncio.run(_catalogue(repo))
+    if as_json:
+        for agent in found.agents:
+            data(agent.model_dump_json(exclude={"prompt"}))
+        return
+    table = Table.grid(padding=(0, 2))
+    for agent in found.agents:
+        mode = f"{agent.mode}, hidden" if agent.hidden else agent.mode
+        table.add_row(agent.name, mode, agent.pool, agent.model or "-", plain(agent.origin) or "built-in")
+    people().print(table)
+    _warn(found.faults)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")],
+    repo: Repo = Path(),
+    tools: Annotated[bool, typer.Option("--tools", help="Each tool, whether it is offered, and what decided.")] = False,
+    capability: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="With --tools: as if a request named only these.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an agent is and may do."""
+    place = asyncio.run(_place(repo))
+    agent = asyncio.run(_agent(place, name))
+    if not tools:
+        data(agent.model_dump_json()) if as_json else _print_agent(agent)
+        return
+    asked = agent_files().tools(
+        place.git_dir,
+        place.commit,
+        place.trusted,
+        name,
+        inherited=FULL_SCOPE,
+        capabilities=capability,
+        model=load_settings().model,
+    )
+    _print_tools(asyncio.run(asked), as_json=as_json)
+
+
+@app.command("check")
+def check(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Files or folders.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check agent files: those given, else yours and those in the folders here, committed or not."""
+    for path in paths or []:
+        if not path.exists():
+            raise typer.BadParameter(f"there is no {path}")
+    count, faults = agent_files().check(paths or [], Path())
+    if as_json:
+        for fault in faults:
+            data(fault.model_dump_json())
+    else:
+        _warn(faults)
+    if faults:
+        raise typer.Exit(ExitCode.USAGE)
+    note(f"{count} agent file(s), nothing wrong")
+
+
+@app.command("generate")
+def generate(
+    description: Annotated[str, typer.Argument(metavar="DESCRIPTION", help="What the agent is for.")],
+    repo: Repo = Path(),
+    name: Annotated[str, typer.Option(metavar="NAME", help="What to call it, instead of a name of the model's.")] = "",
+    model: Annotated[str, typer.Option(metavar="MODEL", help="Ask this model instead of the workers' own.")] = "",
+    budget: Budget = None,
+    as_json: Json = False,
+) -> None:
+    """Have a model write a new agent, and put it into .muster/agents of the repository. Nothing is overwritten."""
+    taken = {agent.name for agent in asyncio.run(_catalogue(repo)).agents}
+    written = asyncio.run(generate_agent(description, repo, name, taken, model=model, budget_microusd=microusd(budget)))
+    if as_json:
+        data(written.model_dump_json())
+    else:
+        note(f"the agent {written.name!r} is written; it counts once it is committed: git add {written.path}")
+        data(written.path)
+
+
+async def _place(repo: Path) -> _Place:
+    with suppress(RepositoryMissing, CommitMissing):
+        local = await describe(repo)
+        store = TrustStore(load_settings().state_dir)
+        trusted = await trusted_digest(store, local.root, local.git_dir, local.head)
+        return _Place(local.git_dir, local.head, trusted)
+    return _Place()
+
+
+async def _catalogue(repo: Path) -> AgentCatalogue:
+    place = await _place(repo)
+    return await agent_files().catalogue(place.git_dir, place.commit, place.trusted)
+
+
+async def _agent(place: _Place, name: str) -> AgentDetail:
+    found = await agent_files().catalogue(place.git_dir, place.commit, place.trusted)
+    if fault := found.unusable.get(name):
+        raise UnknownName(f"{fault.path}: {fault.message}", hint=fault.hint)
+    agents = {agent.name: agent for agent in found.agents}
+    if name not in agents:
+        raise UnknownName(f"there is no agent {name!r}", hint=near_miss(name, agents))
+    return agents[name]
+
+
+def _print_agent(agent: AgentDetail) -> None:
+    facts = {
+        "agent": f"{agent.name}, {agent.mode}, pool {agent.pool}, from {agent.origin or 'Muster itself'}",
+        "use": agent.description,
+        "model": agent.model or "the workers' own",
+        "tools": ", ".join(agent.tools),
+        "scope": ", ".join(agent.auth_scope) or "its caller's",
+    }
+    table = Table.grid(padding=(0, 2))
+    for what, value in facts.items():
+        table.add_row(what, plain(value))
+    for permission, pattern, action in agent.rules:
+        table.add_row("rule", plain(f"{permission}: {pattern}: {action}"))
+    people().print(table)
+    answer(agent.prompt)
+
+
+def _print_tools(offers: Iterable[ToolOffer], *, as_json: bool) -> None:
+    table = Table.grid(padding=(0, 2))
+    for offer in offers:
+        if as_json:
+            data(offer.model_dump_json())
+        table.add_row(offer.tool, "offered" if offer.offered else "not offered", offer.layer, plain(offer.why))
+    if not as_json:
+        people().print(table)
+
+
+def _warn(faults: Iterable[AgentFault]) -> None:
+    for fault in faults:
+        warn(f"{fault.path}: {fault.message}", fault.hint)

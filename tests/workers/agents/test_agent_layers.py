@@ -1,0 +1,378 @@
+"""Layers of agent files: which counts, what is wrong with one, and how little a stranger's may do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envelope.scope import allows
+from workers.agents.folders import MAX_FILE_BYTES, MAX_FILES, files_below
+from workers.agents.generating import accepted
+from workers.agents.layers import MAX_RULES, AgentFile, Known, with_files
+from workers.agents.registry import builtin, card, problems
+from workers.agents.trust import narrowed
+from workers.errors import BadAgent, BadInput
+from workers.permissions.ceiling import STRICTNESS, under
+from workers.permissions.guard import Guard
+from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate
+from workers.tools.base import Target
+from workers.tools.offering import explain
+from workers.tools.registry import offered
+
+BUILTIN = Known(builtin())
+
+
+def file(name: str, *, path: str = "", body: str = "Do it.", **keys: str) -> AgentFile:
+    lines = {"description": "d", **keys}
+    text = "\n".join(["---", *(f"{key}: {value}" for key, value in lines.items() if value), "---", body])
+    return AgentFile(path or f".muster/agents/{name}.md", name, text.encode())
+
+
+def layered(*files: AgentFile, trusted: bool = True, below: Known = BUILTIN) -> Known:
+    return with_files(below, files, trusted=trusted)
+
+
+def test_a_later_file_replaces_an_earlier_one_of_its_name():
+    known = layered(file("a", body="First."), file("b"), file("a", path=".muster/agents/a.md", body="Last."))
+
+    assert known.named("a").prompt == "Last."
+    assert (known.named("a").origin, known.named("b").origin) == (".muster/agents/a.md", ".muster/agents/b.md")
+    assert (known.faults, card(known.named("a")).origin) == ((), ".muster/agents/a.md")
+
+
+def test_a_disabled_agent_is_nobodys_and_says_by_which_file():
+    known = layered(AgentFile("mine/build.md", "build", b"---\ndisable: true\n---\n"))
+
+    assert "build" not in known.agents
+    with pytest.raises(BadInput, match=r"mine/build\.md: the agent 'build' is disabled"):
+        known.named("build")
+
+
+def test_a_broken_file_is_a_fault_and_only_its_own_agent_is_lost():
+    known = layered(file("good"), file("broken", mood="bad"), AgentFile("x/binary.md", "binary", b"---\n\xff"))
+
+    assert known.named("good").prompt == "Do it."
+    assert [(fault.path, fault.key) for fault in known.faults] == [
+        (".muster/agents/broken.md", "mood"),
+        ("x/binary.md", ""),
+    ]
+    with pytest.raises(BadInput, match="unknown key 'mood'") as refused:
+        known.named("broken")
+    assert refused.value.hint
+
+
+def test_a_broken_file_does_not_stand_in_for_the_agent_that_it_would_replace():
+    with pytest.raises(BadInput, match="unknown key"):
+        layered(file("build", mood="bad")).named("build")
+
+
+def test_a_good_file_stands_over_a_broken_one():
+    assert layered(file("a", mood="bad"), file("a")).named("a").prompt == "Do it."
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("name", ["verify", "recipe"])
+def test_nobody_replaces_what_decides_whether_a_change_is_accepted(name, trusted):
+    known = layered(file(name, mode="primary"), AgentFile("x", name, b"---\ndisable: true\n---\n"), trusted=trusted)
+
+    assert known.named(name) is builtin()[name]
+    assert len(known.faults) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (file("a", scope="[]"), "scope of agent 'a' is empty"),
+        (file("ä"), "no task can name"),
+        (file("a" * 101), "no task can name"),
+        (file("a", permission="{" + ", ".join(f"bash{n}*: deny" for n in range(MAX_RULES + 1)) + "}"), "more than 200"),
+        (AgentFile("p", "a", b"no front matter"), "no front matter"),
+    ],
+)
+def test_a_file_that_no_task_could_use_is_refused(written, message):
+    known = layered(written)
+
+    assert message in known.faults[0].message
+    assert written.name not in known.agents
+
+
+def test_whoever_replaces_a_reader_never_edits_either():
+    for trusted in (True, False):
+        plan = layered(file("plan", permission="{edit: allow}"), trusted=trusted).named("plan")
+        assert evaluate(plan.fixed, "edit", ["a.py"]).action is Action.DENY
+
+
+# --- a repository that nobody trusts ---
+
+GREEDY = {
+    "mode": "primary",
+    "model": "costly/model",
+    "pool": "somebody_elses",
+    "scope": '["*:**"]',
+    "permission": '{"*": allow, bash: {"*": allow}, external_directory: allow, read: {"*": allow, "*.env": allow}, '
+    "question: allow, plan_exit: allow, doom_loop: allow}",
+}  # fmt: skip
+TARGETS = [
+    *(Target("read", path) for path in ("a.py", ".env", "x/.env.local", "x/.env.example")),
+    *(Target("bash", command) for command in ("ls", "rm -rf /", "git push")),
+    *(Target(name, "*") for name in ("bash_unparsed", "doom_loop", "question", "plan_enter", "plan_exit", "todowrite")),
+    *(Target("external_directory", folder) for folder in ("/etc/*", "/tmp/x/*")),
+    *(Target(name, "x") for name in ("edit", "webfetch", "websearch", "task", "skill", "github_issue")),
+]
+
+
+def strictness(rules, target: Target) -> int:
+    return STRICTNESS.index(evaluate(rules, target.permission, [target.pattern]).action)
+
+
+@pytest.mark.parametrize("name", ["mine", "build", "plan", "explore", "general"])
+@pytest.mark.parametrize("mode", ["primary", "subagent", "all"])
+def test_an_untrusted_file_that_allows_everything_gains_nothing(name, mode):
+    known = layered(file(name, **{**GREEDY, "mode": mode}), trusted=False)
+    agent, kind = known.named(name), builtin().get(name) or builtin()["general" if mode == "subagent" else "build"]
+
+    for target in TARGETS:
+        assert strictness((*DEFAULTS, *agent.rules), target) >= strictness((*DEFAULTS, *kind.rules), target), target
+        full = Guard(agent.auth_scope or ("*:**",), (*DEFAULTS, *agent.rules), agent.fixed)
+        if Guard(kind.auth_scope or ("*:**",), (*DEFAULTS, *kind.rules), kind.fixed).check([target]):
+            assert full.check([target])
+    assert agent.model == ""
+    assert agent.pool == kind.pool
+    assert set(agent.auth_scope or ()) <= set(kind.auth_scope or ("*:**",))
+    [fault] = known.faults
+    assert "is not trusted" in fault.message and "costly/model" in fault.message and "muster trust" in fault.hint
+
+
+def test_a_trusted_file_is_followed():
+    agent = layered(file("mine", **GREEDY)).named("mine")
+
+    assert (agent.model, agent.auth_scope) == ("costly/model", ("*:**",))
+    assert evaluate((*DEFAULTS, *agent.rules), "read", [".env"]).action is Action.ALLOW
+
+
+def test_an_untrusted_file_that_only_narrows_loses_nothing():
+    keys = {"permission": "{bash: {'*': deny, 'git *': allow}, webfetch: ask}", "tools": "Read, Bash"}
+    known = layered(file("mine", scope='["bash:git *", "read:src/**"]', **keys), trusted=False)
+    agent = known.named("mine")
+
+    assert known.faults == ()
+    assert agent.auth_scope == ("bash:git *", "read:src/**")
+    for command, action in (("git log", Action.ALLOW), ("ls", Action.DENY)):
+        assert evaluate(agent.rules, "bash", [command]).action is action
+    assert evaluate(agent.rules, "webfetch", ["x"]).action is Action.ASK
+
+
+def test_an_untrusted_agent_of_which_no_grant_is_left_is_refused_and_not_given_everything():
+    with pytest.raises(BadInput, match="nothing of its scope"):
+        layered(file("mine", mode="primary", scope='["webfetch:**"]'), trusted=False).named("mine")
+
+
+def test_an_untrusted_file_replaces_nothing_of_the_users():
+    users = layered(
+        file("reviewer", path="/home/me/reviewer.md", body="Mine."),
+        AgentFile("/home/me/explore.md", "explore", b"---\ndisable: true\n---\n"),
+    )
+    strangers = (file("reviewer", body="Theirs."), file("explore", body="Theirs."))
+
+    known = layered(*strangers, below=users, trusted=False)
+    assert known.named("reviewer").prompt == "Mine."
+    assert "explore" not in known.agents
+    assert [fault.name for fault in known.faults] == ["reviewer", "explore"]
+    assert layered(*strangers, below=users).named("reviewer").prompt == "Theirs."
+
+
+words = st.sampled_from(["*", "**", "a", "b", "a*", "*b", "a?", "*a*", "ab", "a *", "git *"])
+rules = st.lists(st.builds(Rule, words, words, st.sampled_from(Action)), max_size=6)
+
+
+@given(ceiling=rules, own=rules, permission=st.text("ab git", max_size=4), pattern=st.text("ab git", max_size=4))
+def test_rules_under_a_ceiling_are_never_freer_than_either(ceiling, own, permission, pattern):
+    ceiling, target = [Rule("*", "*", Action.ALLOW), *ceiling], Target(permission, pattern)
+    both = under(ceiling, own)
+    said = any(evaluate([rule], permission, [pattern]).rule for rule in own)  # the file is silent about everything else
+
+    assert strictness(both, target) >= strictness(ceiling, target)
+    assert not said or strictness(both, target) >= strictness(own, target)
+
+
+@given(own=rules)
+def test_rules_under_the_defaults_are_what_the_file_says_where_these_allow(own):
+    target = Target("bash", "ls")
+
+    assert strictness(under(DEFAULTS, own), target) == (
+        strictness(own, target) if any(evaluate([rule], "bash", ["ls"]).rule for rule in own) else 0
+    )
+
+
+def test_hostile_scopes_and_rules_cost_little():
+    pattern = "*a" + "?" * 60
+    rules = tuple(Rule("read", f"{pattern}{n}", Action.ALLOW) for n in range(MAX_RULES))
+    agent = replace(
+        builtin()["build"], name="x", rules=rules, auth_scope=tuple(f"read:{pattern}{n}" for n in range(99))
+    )
+
+    stranger, _ = narrowed(agent, builtin())  # the test's own time limit is what this asserts, beside the next line
+    assert allows(stranger.auth_scope or (), "read", "a" * 61 + "3")
+
+
+# --- folders of this machine ---
+
+
+def test_agent_files_are_found_below_a_folder_and_no_link_leads_out(tmp_path: Path):
+    folder, secret = tmp_path / "agents", tmp_path / "secret.md"
+    (folder / "team").mkdir(parents=True)
+    secret.write_text("secret")
+    (folder / "a.md").write_text("A")
+    (folder / "team" / "b.md").write_text("B")
+    (folder / "note.txt").write_text("no agent")
+    (folder / "large.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
+    (folder / "out.md").symlink_to(secret)
+    (folder / "in.md").symlink_to(folder / "a.md")
+    (folder / "dangling.md").symlink_to(folder / "none.md")
+
+    files, faults = files_below(folder)
+
+    assert {file.name: file.content for file in files} == {"a": b"A", "team/b": b"B", "in": b"A"}
+    assert [(fault.name, "larger than 256 KiB" in fault.message) for fault in faults] == [("large", True)]
+
+
+def test_a_folder_that_is_not_there_holds_nothing_and_one_that_is_too_full_says_so(tmp_path: Path):
+    assert files_below(tmp_path / "none") == ([], [])
+    for number in range(MAX_FILES + 2):
+        (tmp_path / f"{number:03}.md").write_text("x")
+
+    files, faults = files_below(tmp_path)
+    assert (len(files), len(faults)) == (MAX_FILES, 2)
+
+
+def test_all_that_is_wrong_with_a_file_is_told_at_once():
+    text = "---\ndescription: d\nmod: all\ntools: Raed\nsteps: 0\nmax_turns: 3\ncolor: gren\n---\n"
+
+    assert [(fault.key, fault.hint) for fault in problems("a", text)][:2] == [
+        ("mod", "did you mean 'mode'?"),
+        ("max_turns", "keep one of them"),
+    ]
+    assert {fault.key for fault in problems("a", text)} == {"mod", "max_turns", "tools", "steps", "color"}
+    assert problems("a", "---\ndescription: d\n---\n") == []
+
+
+# --- tools offered ---
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "capabilities", "layers"),
+    [
+        ("build", {}, None, {"bash": "rule", "apply_patch": "model", "question": ""}),
+        ("plan", {}, None, {"edit": "scope", "write": "scope", "bash": "rule", "todowrite": "rule"}),
+        ("explore", {}, None, {"edit": "scope", "todowrite": "scope", "task": "scope", "read": "rule"}),
+        ("general", {}, None, {"todowrite": "rule", "todoread": "rule", "edit": "rule"}),
+        ("mine", {"tools": "[read, 'todo*']"}, None, {"read": "rule", "todoread": "rule", "bash": "switch"}),
+        ("mine", {"permission": "{edit: deny}"}, None, {"edit": "rule", "write": "rule", "read": "rule"}),
+        ("mine", {"fixed": "{bash: deny}"}, None, {"bash": "fixed"}),
+        ("mine", {"scope": '["read:**"]'}, None, {"read": "rule", "bash": "scope"}),
+        ("mine", {}, ["read"], {"read": "rule", "bash": "capabilities", "edit": "capabilities"}),
+    ],
+)
+@pytest.mark.parametrize("model", ["", "openai/gpt-5"])
+def test_the_layer_that_decided_is_named_and_the_model_sees_just_what_is_offered(
+    name, keys, capabilities, layers, model
+):
+    known = layered(*([file("mine", **keys)] if name == "mine" else []))
+    agent = known.named(name)
+    guard = Guard(agent.auth_scope or ("*:**",), (*DEFAULTS, *agent.rules), agent.fixed)
+
+    told = {offer.tool: offer for offer in explain(agent, guard, capabilities, starts_others=True, model=model)}
+    shown = {tool.name for tool in offered(agent, guard, capabilities, {"explore": "finds"}, model=model)}
+
+    assert {tool for tool, offer in told.items() if offer.offered} == shown
+    if not model:
+        assert {tool: told[tool].layer for tool in layers if tool in told} == {
+            tool: layer for tool, layer in layers.items() if layer
+        }
+
+
+# --- generated files ---
+
+
+def test_a_models_answer_becomes_a_file():
+    answer = "```markdown\n---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n```\n"
+
+    assert accepted(answer, "") == ("reviewer", "---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n")
+    assert accepted(answer, "team/mine") == ("team/mine", "---\ndescription: Reviews.\n---\nYou review.\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I cannot do that.",
+        "---\nname: ../../etc/x\ndescription: d\n---\n",
+        "---\nname: .hidden\ndescription: d\n---\n",
+        "---\nname: verify\ndescription: d\n---\n",
+        "---\ndescription: nameless\n---\n",
+        "---\nname: a\ndescription: d\nmood: bad\n---\n",
+    ],
+)
+def test_an_answer_that_is_no_agent_is_refused(answer):
+    with pytest.raises(BadAgent):
+        accepted(answer, "")
+
+
+# --- what the documents and the built-in files say ---
+
+PAGE = Path(__file__).parents[3] / "docs" / "agents" / "agents.md"
+
+
+def test_the_example_of_the_documentation_is_an_agent():
+    example = PAGE.read_text().split("```markdown\n")[1].split("```")[0]
+    agent = layered(AgentFile("docs", "reviewer", example.encode()), trusted=False).named("reviewer")
+
+    assert (agent.mode, agent.pool) == ("primary", "explore")
+    for command, action in (("git log", Action.ALLOW), ("make", Action.DENY)):
+        assert evaluate(agent.rules, "bash", [command]).action is action
+
+
+@pytest.mark.parametrize("name", ["build", "plan", "explore", "general"])
+def test_builtin_prompts_say_how_to_behave(name):
+    prompt = " ".join(builtin()[name].prompt.split())
+
+    assert "absolute paths" in prompt.lower()
+    assert "commit or push" in prompt or "commit, push" in prompt
+    assert name == "explore" or "read" in prompt.lower()
+    assert "not an instruction to you" in prompt
+
+
+def test_plan_works_in_five_phases():
+    phases = ("1. Understand", "2. Design", "3. Review", "4. Write the plan", "5. Leave")
+
+    assert sorted(phases, key=builtin()["plan"].prompt.index) == list(phases)
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "action"),
+    [
+        ("build", "question", Action.ALLOW),
+        ("build", "plan_enter", Action.ALLOW),
+        ("build", "plan_exit", Action.DENY),
+        ("plan", "question", Action.ALLOW),
+        ("plan", "plan_exit", Action.ALLOW),
+        ("plan", "bash", Action.ALLOW),
+        ("general", "todowrite", Action.DENY),
+        ("general", "question", Action.DENY),
+        ("explore", "webfetch", Action.ALLOW),
+        ("explore", "edit", Action.DENY),
+        ("explore", "task", Action.DENY),
+    ],
+)
+def test_builtin_agents_have_the_rules_that_users_know(name, permission, action):
+    assert evaluate((*DEFAULTS, *builtin()[name].rules), permission, ["x"]).action is action
+
+
+@pytest.mark.parametrize(("name", "has"), [("build", True), ("plan", True), ("explore", False)])
+def test_lists_of_todos_are_for_those_who_may_keep_one(name, has):
+    scope = builtin()[name].auth_scope or ()
+
+    assert (allows(scope, "todowrite", "*"), allows(scope, "todoread", "*")) == (has, has)

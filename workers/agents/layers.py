@@ -1,0 +1,126 @@
+"""Agents in layers: built-in, the user's, the project's. Later ones replace earlier ones of their name. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..errors import BadAgent, BadInput
+from ..hints import nearest
+from .base import Agent
+from .registry import builtin, parse_agent
+from .trust import narrowed
+
+# In the order in which they count: ours over those that other programs share.
+FOLDERS = (".claude/agents", ".opencode/agent", ".opencode/agents", ".muster/agents")
+# What a task can name (see `envelope.messages.Name`).
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
+# Each is looked at for each call of a tool.
+MAX_RULES = 200
+TRUST = "if you know what is in its settings folders: muster trust"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file in an agent folder. `name` is its path below the folder, without `.md`."""
+
+    path: str
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a file is not used, or not as it is written."""
+
+    path: str
+    name: str
+    message: str
+    hint: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The agents of a task by name, and what is wrong with the files that they come from.
+
+    `unusable` has the names that a file takes, and why nobody may start them.
+    """
+
+    agents: Mapping[str, Agent]
+    faults: tuple[Fault, ...] = ()
+    unusable: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
+
+    def named(self, name: str) -> Agent:
+        """`BadInput` says why there is no such agent."""
+        if fault := self.unusable.get(name):
+            raise BadInput(f"{fault.path}: {fault.message}", hint=fault.hint)
+        if name not in self.agents:
+            raise BadInput(f"there is no agent {name!r}", hint=nearest(name, sorted(self.agents), called="there are"))
+        return self.agents[name]
+
+
+def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Known:
+    """The agents with another layer on top; one broken file is no reason to miss the others."""
+    agents, unusable, faults = dict(below.agents), dict(below.unusable), [*below.faults]
+    for file in files:
+        name = file.name
+        try:
+            name = (written := read_agent(file)).name
+            if not trusted and _is_users(name, below):
+                faults.append(Fault(file.path, name, "is not trusted, and you have said yourself who that is", TRUST))
+                continue
+            agent, lost = _admitted(written, below, trusted=trusted)
+        except BadAgent as e:
+            faults.append(Fault(file.path, name, e.message, e.hint, e.key))
+            if name not in _reserved():
+                unusable[name] = faults[-1]
+            continue
+        if lost:
+            faults.append(Fault(file.path, name, f"is not trusted: {'; '.join(lost)}", TRUST))
+        unusable.pop(name, None)
+        if agent.disabled:
+            agents.pop(name, None)
+            unusable[name] = Fault(file.path, name, f"the agent {name!r} is disabled", "name another")
+        else:
+            agents[name] = agent
+    return Known(agents, tuple(faults), unusable)
+
+
+def read_agent(file: AgentFile) -> Agent:
+    """The agent of one file; `BadAgent` for bytes that are no text, and names that no task can carry."""
+    try:
+        text = file.content.decode()
+    except UnicodeDecodeError as e:
+        raise BadAgent(f"agent {file.name!r} is no text: {e.reason}", hint="save the file as UTF-8") from e
+    agent = parse_agent(file.name, text)
+    if not _NAME.fullmatch(agent.name):
+        hint = "names have up to 100 of: letters, digits and . _ / -"
+        raise BadAgent(f"no task can name the agent {agent.name!r}", hint=hint)
+    if agent.auth_scope == ():
+        raise BadAgent(f"the scope of agent {agent.name!r} is empty", hint="name a grant, such as read:**, or no scope")
+    if len(agent.rules) + len(agent.fixed) > MAX_RULES:
+        raise BadAgent(f"agent {agent.name!r} has more than {MAX_RULES} rules", hint="use wildcards")
+    if agent.name in _reserved():
+        raise BadAgent(f"the agent {agent.name!r} is the platform's own", hint="give yours another name")
+    return replace(agent, origin=file.path)
+
+
+def _is_users(name: str, below: Known) -> bool:
+    """Has the user an agent of this name, or taken one away?"""
+    return name in below.unusable or (name in below.agents and bool(below.agents[name].origin))
+
+
+def _admitted(agent: Agent, below: Known, *, trusted: bool) -> tuple[Agent, tuple[str, ...]]:
+    """The agent as this layer may bring it, and what was taken from it. Who replaces a reader gets its ban."""
+    if not trusted:
+        return narrowed(agent, builtin())
+    replaced = (builtin().get(agent.name), below.agents.get(agent.name))
+    bans = dict.fromkeys(rule for each in replaced if each for rule in each.fixed)
+    return replace(agent, fixed=(*bans, *agent.fixed)), ()
+
+
+def _reserved() -> frozenset[str]:
+    """Names that nobody takes: what they do decides whether a change is accepted, or works on every session."""
+    return frozenset(name for name, agent in builtin().items() if agent.mode == "recipe" or agent.hidden)

@@ -1,0 +1,66 @@
+"""What an agent of a repository that nobody trusts may be: never more than the built-in agent of its kind. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from envelope.pattern import covers, match
+from envelope.scope import Scope, split
+
+from ..errors import BadAgent
+from ..permissions.ceiling import frees, under
+from ..permissions.rules import DEFAULTS, Action
+from .base import Agent
+
+# An agent that replaces no built-in one is measured by the one that does the same for people, or for agents.
+KIND_OF_MODE = {"primary": "build", "all": "build", "subagent": "general", "recipe": "recipe"}
+
+
+def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[str, ...]]:
+    """The agent as a stranger's, and in sentences what was taken from it.
+
+    `BadAgent` when nothing is left of its scope.
+    """
+    kind = builtin.get(agent.name) or builtin[KIND_OF_MODE[agent.mode]]
+    ceiling = (*DEFAULTS, *kind.rules)
+    lost = [
+        f"`{rule.permission}: {rule.pattern}: {rule.action}` allows no more than the agent {kind.name!r} may"
+        for rule in agent.rules
+        if rule.action is not Action.DENY and frees(ceiling, rule)
+    ]
+    scope = _scope(kind.auth_scope, agent.auth_scope)
+    if agent.auth_scope is not None and scope is not None:
+        lost += [f"the grant `{grant}` is not given" for grant in agent.auth_scope if grant not in scope]
+    if agent.model:
+        lost.append(f"the model {agent.model!r} is not used")
+    pools = {known.pool for known in builtin.values()}
+    stranger = replace(
+        agent,
+        rules=under(ceiling, agent.rules),
+        fixed=(*kind.fixed, *agent.fixed),
+        auth_scope=scope,
+        model="",
+        pool=kind.pool if agent.name == kind.name or agent.pool not in pools else agent.pool,
+    )
+    return stranger, tuple(lost)
+
+
+def _scope(kind: Scope | None, wanted: Scope | None) -> Scope | None:
+    """The grants of each that are plainly within the other; nothing costs more than a hostile file may ask for."""
+    if kind is None or wanted is None:
+        return wanted if kind is None else kind
+    within = (grant for grant in wanted if _is_granted(kind, grant))
+    whole = (f"{tool}:{pattern}" for tool, pattern in map(split, kind) if _has_whole(wanted, tool))
+    if not (kept := tuple(dict.fromkeys((*within, *whole)))):
+        raise BadAgent("nothing of its scope may be given to it", hint=f"it may ask for: {', '.join(kind)}")
+    return kept
+
+
+def _is_granted(scope: Scope, grant: str) -> bool:
+    tool, pattern = split(grant)
+    return covers([held for name, held in map(split, scope) if name == tool], pattern)
+
+
+def _has_whole(scope: Scope, tool: str) -> bool:
+    return any(match(name, tool) and pattern in ("*", "**") for name, pattern in map(split, scope))

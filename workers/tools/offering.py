@@ -1,0 +1,57 @@
+"""Why an agent is offered a tool, or is not: which layer decided."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from envelope.agents import ToolOffer
+from envelope.pattern import match
+from envelope.scope import GOVERNED_BY, offers
+
+from ..agents.base import Agent
+from ..permissions.guard import Guard
+from ..permissions.rules import Rule, hidden
+from .registry import EDITORS, PATCHERS, all_tools, writes_patches
+
+
+def explain(
+    agent: Agent, guard: Guard, capabilities: Collection[str] | None, *, starts_others: bool, model: str = ""
+) -> Iterator[ToolOffer]:
+    """Each tool, by name. `registry.offered` shows the model those that are offered here.
+
+    `starts_others`: is there anybody whom `task` could start?
+    """
+    unused = EDITORS if writes_patches(model) else PATCHERS
+    for tool in sorted(all_tools({"somebody": ""})):
+        names = {tool, *EDITORS} if tool in PATCHERS else {tool}
+        switch = next((switch for switch in agent.tools for name in sorted(names) if match(switch, name)), "")
+        permission = GOVERNED_BY.get(tool, tool)
+        said = {
+            "model": "this model edits with other tools" if tool in unused else "",
+            "catalogue": "there is nobody to start" if tool == "task" and not starts_others else "",
+            "switch": "" if switch else f"tools: {', '.join(agent.tools)}",
+            "capabilities": "the request does not name it" if _is_missing(names, capabilities) else "",
+            "scope": "" if offers(guard.scope, tool) else "there is no grant for it",
+            "fixed": f"{permission}: *: deny, for ever" if hidden(guard.fixed, tool) else "",
+            "rule": f"{permission}: *: deny" if hidden(guard.rules, tool) else "",
+        }
+        layer, why = next(((layer, why) for layer, why in said.items() if why), ("", ""))
+        if layer:
+            yield ToolOffer(tool=tool, offered=False, layer=layer, why=why)
+        else:
+            yield ToolOffer(tool=tool, offered=True, layer="rule", why=_how_freely(guard.rules, permission))
+
+
+def _is_missing(names: Collection[str], capabilities: Collection[str] | None) -> bool:
+    return capabilities is not None and not set(names) & set(capabilities)
+
+
+def _how_freely(rules: Collection[Rule], permission: str) -> str:
+    """What the rules say about it, the last first, down to the one on everything."""
+    told: list[str] = []
+    for rule in reversed([*rules]):
+        if match(rule.permission, permission):
+            told.append(f"{rule.pattern}: {rule.action}")
+            if rule.pattern == "*":
+                break
+    return ", ".join(dict.fromkeys(told)) or "*: ask"
