@@ -104,9 +104,11 @@ def test_a_task_never_outlives_its_parent_and_time_left_is_never_negative(accept
 
 
 def test_usage_adds_up():
-    one = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, reasoning_tokens=4)
+    one = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
 
-    assert one + one == Usage(input_tokens=2, output_tokens=4, cached_tokens=6, reasoning_tokens=8)
+    assert one + one == Usage(
+        input_tokens=2, output_tokens=4, cached_tokens=6, reasoning_tokens=8, cache_write_tokens=10
+    )
     assert (one + one).total_tokens == 6
 
 

@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -352,3 +352,28 @@ async def test_the_environments_proxy_is_used_but_not_where_it_is_told_not_to(se
 
     assert completed.text == "through"
     assert proxies == [None, None, None]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_calls_one_after_another_share_a_connection(serve, provider):
+    server = await serve("rules: [{reply: {text: hi}}]")
+    connections = set()
+
+    async def pass_on(request):
+        connections.add(request.transport)
+        async with (
+            ClientSession() as client,
+            client.post(server.url + request.path, json=await request.json()) as reply,
+        ):
+            response = web.StreamResponse(headers={"content-type": reply.content_type})
+            await response.prepare(request)
+            async for chunk in reply.content.iter_any():
+                await response.write(chunk)
+            return response
+
+    async with server_that(pass_on) as url:
+        model = DirectModel(f"{provider}/m", f"{url}/v1", "sk-nobody-0123456789")
+        for _ in range(4):
+            assert [event async for event in model.stream(HISTORY[:2], [])][-1].text == "hi"
+
+    assert (len(connections), server.log.requests) == (1, 4)
