@@ -115,7 +115,10 @@ class Prompts:
     async def _delegated(self, session: Session, typed: str, found: Expansion) -> Session:
         """The session with the work handed on, as if its model had called `task`: parked, resumed and told as ever."""
         wanted = {"description": f"/{found.name}", "prompt": found.text, "subagent_type": found.subagent}
-        call = ToolCall(id="command-subtask", name="task", arguments=json.dumps(wanted), input=wanted)
+        # another in one session has another id; after a crash it is the same, which leads to the same child
+        call = ToolCall(
+            id=f"command-{len(session.messages)}-subtask", name="task", arguments=json.dumps(wanted), input=wanted
+        )
         asked = ChatMessage(role="assistant", tool_calls=(call,))
         session = _said(session, f"{typed}\n\n{SUBTASK}")
         session = session.model_copy(update={"messages": (*session.messages, asked)})
