@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from envelope.budget import Metrics, Usage
@@ -15,6 +15,7 @@ from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
 
+from .agent.compacting import is_request, only_compacted
 from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
@@ -25,6 +26,7 @@ from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
 from .children import QueuedChildren
 from .errors import BadInput
+from .habits import Habits
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
@@ -45,6 +47,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    habits: Habits = field(default_factory=Habits)
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -77,8 +80,10 @@ class AgentTasks:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if attempt.claim.session:
             earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
-            prompt = request.input.prompt or "Go on."
+            only_compact = is_request(request.input.prompt)
+            prompt = "" if only_compact else request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
+            session = only_compacted(session) if only_compact else session
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
         sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
         environment = await look_around(
@@ -123,6 +128,7 @@ class AgentTasks:
             hear=turns.hear,
             price=lambda usage: _cost(price, usage),
             exhausted=lambda: attempt.reporter.ledger.exhausted,
+            policy=self.habits.policy(await self.models.limits(session.model), self.agents),
         )
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:

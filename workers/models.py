@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from .errors import NoModel
 from .llm.base import ChatModel
-from .llm.litellm import LiteLlmModel, list_price
+from .llm.limits import ModelLimits
+from .llm.litellm import LiteLlmModel, list_limits, list_price
 from .llm.prices import Price
 
 
@@ -19,6 +20,7 @@ class Models:
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    known_limits: Mapping[str, ModelLimits] = field(default_factory=dict[str, ModelLimits])
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -35,6 +37,10 @@ class Models:
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""
         return self.prices[name] if name in self.prices else await list_price(name)
+
+    async def limits(self, name: str) -> ModelLimits:
+        """The operator's, else the public list's; zeros when nobody knows them."""
+        return self.known_limits[name] if name in self.known_limits else await list_limits(name)
 
 
 def _provider(name: str) -> str:

@@ -26,6 +26,8 @@ from transport.settings import connect
 from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.registry import builtin, card
+from .habits import Habits
+from .llm.limits import ModelLimits
 from .llm.prices import Price
 from .metrics import WorkerMetrics
 from .models import Models
@@ -92,8 +94,12 @@ def make_runner(
         setup_hosts=settings.setup_hosts,
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
-    models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    limits = {model: ModelLimits(row.context, row.output, row.input) for model, row in settings.model_limits.items()}
+    models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices, limits)
+    habits = Habits(
+        settings.compaction, settings.compaction_reserved, settings.pruning, settings.titles, settings.small_model
+    )
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, habits)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 

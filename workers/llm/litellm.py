@@ -19,6 +19,7 @@ from envelope.budget import Usage
 
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
 from .failures import ProviderError, failed
+from .limits import ModelLimits
 from .openai_format import Assembly, messages_for, tools_for
 from .prices import Price
 
@@ -99,14 +100,24 @@ class LiteLlmModel:
 
 async def list_price(model: str) -> Price | None:
     """A model's price by the list inside the litellm wheel; None when it is not there or has no price."""
-    litellm = await asyncio.to_thread(_library)
-    known = cast(dict[str, dict[str, Any]], litellm.model_cost)
-    entry = known.get(model) or known.get(model.partition("/")[2]) or {}
+    entry = await _entry(model)
     paid_in, paid_out = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if paid_in is None or paid_out is None:
         return None
     cached = entry.get("cache_read_input_token_cost")
     return Price(_microusd(paid_in), _microusd(paid_out), None if cached is None else _microusd(cached))
+
+
+async def list_limits(model: str) -> ModelLimits:
+    """A model's window by the same list."""
+    entry = await _entry(model)
+    return ModelLimits(context=entry.get("max_input_tokens") or 0, output=entry.get("max_output_tokens") or 0)
+
+
+async def _entry(model: str) -> dict[str, Any]:
+    litellm = await asyncio.to_thread(_library)
+    known = cast(dict[str, dict[str, Any]], litellm.model_cost)
+    return known.get(model) or known.get(model.partition("/")[2]) or {}
 
 
 @cache

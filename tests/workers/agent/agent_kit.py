@@ -17,6 +17,7 @@ from envelope.budget import Budget
 from envelope.events import Event
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
+from workers.agent.compacting import WindowPolicy
 from workers.agent.history import open_session
 from workers.agent.loop import Loop, run
 from workers.agent.session import Session
@@ -101,6 +102,7 @@ class Bench:
     note: Note = field(default_factory=Note)
     exhausted: bool = False
     said: list[str] = field(default_factory=list)  # by people; heard before the next turn
+    policy: WindowPolicy = field(default_factory=WindowPolicy)
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -117,6 +119,7 @@ class Bench:
             hear=self._hear,
             price=lambda usage: cost_microusd(PRICE, usage),
             exhausted=lambda: self.exhausted,
+            policy=self.policy,
         )
 
     async def run(self, session: Session) -> Session:
