@@ -31,6 +31,7 @@ from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
 from .results import TaskOutcome
+from .till import TraceTill
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
@@ -116,7 +117,10 @@ class AgentTasks:
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
-        model = self.models.named(session.model, temperature=attempt.agent.temperature)
+        limits = await self.models.limits(session.model)
+        till = TraceTill(attempt.reporter, price, limits)
+        temperature = attempt.agent.temperature
+        model = self.models.named(session.model, temperature=temperature, output_limit=lambda: till.output_tokens)
         time_left_s = await self._time_left(attempt)
         return Loop(
             model=Retrying(model, attempt.reporter.report, time_left_s=time_left_s),
@@ -128,7 +132,8 @@ class AgentTasks:
             hear=turns.hear,
             price=lambda usage: _cost(price, usage),
             exhausted=lambda: attempt.reporter.ledger.exhausted,
-            policy=self.habits.policy(await self.models.limits(session.model), self.agents),
+            policy=self.habits.policy(limits, self.agents),
+            till=till,
         )
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from .errors import NoModel
@@ -29,10 +29,14 @@ class Models:
             raise NoModel("no model is configured", hint="set MUSTER_MODEL, for example openai/gpt-5, or submit one")
         return name
 
-    def named(self, name: str, *, temperature: float | None = None) -> ChatModel:
+    def named(
+        self, name: str, *, temperature: float | None = None, output_limit: Callable[[], int | None] = lambda: None
+    ) -> ChatModel:
         is_ours = _provider(name) == _provider(self.default)
         base_url, api_key = (self.base_url, self.api_key) if is_ours else ("", "")
-        return LiteLlmModel(name, base_url=base_url, api_key=api_key, temperature=temperature)
+        return LiteLlmModel(
+            name, base_url=base_url, api_key=api_key, temperature=temperature, output_limit=output_limit
+        )
 
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""

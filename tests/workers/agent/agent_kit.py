@@ -20,6 +20,7 @@ from sandbox.base import Sandbox
 from workers.agent.compacting import WindowPolicy
 from workers.agent.history import open_session
 from workers.agent.loop import Loop, run
+from workers.agent.paying import NO_TILL, Till
 from workers.agent.session import Session
 from workers.agents.registry import parse_agent
 from workers.llm.litellm import LiteLlmModel
@@ -103,6 +104,8 @@ class Bench:
     exhausted: bool = False
     said: list[str] = field(default_factory=list)  # by people; heard before the next turn
     policy: WindowPolicy = field(default_factory=WindowPolicy)
+    till: Till = NO_TILL
+    price: Price = PRICE
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -117,9 +120,10 @@ class Bench:
             emit=self.events.append,
             save=self._save,
             hear=self._hear,
-            price=lambda usage: cost_microusd(PRICE, usage),
+            price=lambda usage: cost_microusd(self.price, usage),
             exhausted=lambda: self.exhausted,
             policy=self.policy,
+            till=self.till,
         )
 
     async def run(self, session: Session) -> Session:
