@@ -32,6 +32,7 @@ from .llm.retry import Retrying
 from .models import Models
 from .results import TaskOutcome
 from .till import TraceTill
+from .titles import Titling
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
@@ -68,7 +69,10 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
-        session = await run(session, await self._loop(attempt, session, price, turns))
+        titling = Titling(self.models, self.agents, self.habits, attempt)
+        loop = await self._loop(attempt, session, price, turns, titling)
+        async with titling.beside(session):
+            session = await run(session, loop)
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
@@ -104,7 +108,9 @@ class AgentTasks:
             attempt.sandbox.earlier_work_diff = await self.transport.blobs.get(session.changes)
         return session
 
-    async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
+    async def _loop(
+        self, attempt: Attempt, session: Session, price: Price | None, turns: Turns, titling: Titling
+    ) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         context = ToolContext(
@@ -128,7 +134,7 @@ class AgentTasks:
             run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
             context=context,
             emit=attempt.reporter.report,
-            save=lambda current: turns.save(current, context),
+            save=lambda current: turns.save(titling.counted(current), context),
             hear=turns.hear,
             price=lambda usage: _cost(price, usage),
             exhausted=lambda: attempt.reporter.ledger.exhausted,
