@@ -11,9 +11,10 @@ from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
 from envelope.messages import ErrorInfo, Output, TaskRequest
-from transport.base import Transport, Wait
+from transport.base import Ledger, Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
+from transport.raising import ask_for_more
 
 from .agent.compacting import is_request, only_compacted
 from .agent.history import open_session, reopen_session
@@ -69,12 +70,15 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
+        session = _with_its_traces_cap(session, ledger)
         titling = Titling(self.models, self.agents, self.habits, attempt)
         loop = await self._loop(attempt, session, price, turns, titling)
         async with titling.beside(session):
             session = await run(session, loop)
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
+        if session.waits_at_microusd is not None:
+            return Pause(Wait(asks=frozenset({ask_for_more(session.waits_at_microusd)})))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
 
     async def _session(self, attempt: Attempt, turns: Turns) -> Session:
@@ -124,7 +128,7 @@ class AgentTasks:
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
         limits = await self.models.limits(session.model)
-        till = TraceTill(attempt.reporter, price, limits)
+        till = TraceTill(attempt.reporter, price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         temperature = attempt.agent.temperature
         model = self.models.named(session.model, temperature=temperature, output_limit=lambda: till.output_tokens)
         time_left_s = await self._time_left(attempt)
@@ -137,7 +141,8 @@ class AgentTasks:
             save=lambda current: turns.save(titling.counted(current), context),
             hear=turns.hear,
             price=lambda usage: _cost(price, usage),
-            exhausted=lambda: attempt.reporter.ledger.exhausted,
+            # who may wait for more is told by the till, before each call
+            exhausted=lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap,
             policy=self.habits.policy(limits, self.agents),
             till=till,
         )
@@ -148,6 +153,14 @@ class AgentTasks:
         clock = asyncio.get_running_loop().time
         ends_at_s = clock() + left_ms / 1000
         return lambda: ends_at_s - clock()
+
+
+def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
+    """A task that may spend all its trace's money has no smaller limit when somebody raises the trace's."""
+    budget = session.budget
+    if not budget.waits_at_cap or budget.max_cost_microusd != ledger.cap_microusd:
+        return session
+    return session.model_copy(update={"budget": budget.model_copy(update={"max_cost_microusd": None})})
 
 
 def _spent(session: Session) -> Metrics:

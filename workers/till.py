@@ -30,9 +30,12 @@ class TraceTill:
     None: as much as it likes. It shrinks when the money comes to its end.
     """
 
-    def __init__(self, reporter: Reporter, price: Price | None, limits: ModelLimits) -> None:
+    def __init__(
+        self, reporter: Reporter, price: Price | None, limits: ModelLimits, *, waits_at_cap: bool = False
+    ) -> None:
         self._reporter = reporter
         self._price = None if price is None else _worst(price)
+        self._waits_at_cap = waits_at_cap
         self._limit = min(limits.output, MAX_OUTPUT_TOKENS) or None
         self.output_tokens = self._limit
 
@@ -53,7 +56,7 @@ class TraceTill:
             if ledger is not None and ledger.spent_microusd == known.spent_microusd:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        return _spent(ledger or self._reporter.ledger)
+        return _spent(ledger or self._reporter.ledger, waits=self._waits_at_cap)
 
     def release(self, microusd: int) -> None:
         self._reporter.release(microusd)
@@ -83,11 +86,12 @@ def _worst(price: Price) -> Price:
     return Price(max(price.input_microusd, price.cached_microusd or 0), price.output_microusd)
 
 
-def _spent(ledger: Ledger) -> Stop:
+def _spent(ledger: Ledger, *, waits: bool) -> Stop:
     spent, cap = ledger.spent_microusd, ledger.cap_microusd or 0
     return Stop(
         BudgetReached(limit="cost", spent=spent, allowed=cap),
         ErrorCode.BUDGET,
         f"${spent / 1e6:.4f} of the trace's ${cap / 1e6:.4f} are spent; what is left pays for no other model call",
         "raise the trace's budget and resume",
+        waits_at_microusd=ledger.cap_microusd if waits else None,
     )

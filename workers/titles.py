@@ -85,9 +85,7 @@ class Titling:
     async def _set(self, sessions_own: str) -> None:
         try:
             await self._ask(self._habits.small_model or self._agent.model or sessions_own)
-        except (
-            Exception
-        ) as e:  # a task without a title is as good a task; a lost lease or store the loop finds out, too
+        except Exception as e:  # a task without a title is as good; a lost lease or store the loop finds, too
             log.warning("title_failed", task_id=self._attempt.request.task_id, error=str(e))
 
     async def _ask(self, model_name: str) -> None:
@@ -96,9 +94,8 @@ class Titling:
             log.warning("title_without_price", model=model_name)
             return
         limits = await self._models.limits(model_name)
-        till = TraceTill(
-            reporter, price, ModelLimits(limits.context, min(limits.output or OUTPUT_TOKENS, OUTPUT_TOKENS))
-        )
+        output_tokens = min(limits.output or OUTPUT_TOKENS, OUTPUT_TOKENS)
+        till = TraceTill(reporter, price, ModelLimits(limits.context, output_tokens))
         model = self._models.named(
             model_name, temperature=self._agent.temperature, output_limit=lambda: till.output_tokens
         )

@@ -70,11 +70,12 @@ class Loop:
 
 
 async def run(session: Session, loop: Loop) -> Session:
-    """From wherever the session stands to its outcome, or to where it waits for subagents; saved after every turn."""
-    session = await _heard(resumed(session), loop)
+    """From wherever the session stands to its outcome, or to where it waits (for subagents, for money); saved after
+    every turn."""
+    session = await _heard(resumed(session.model_copy(update={"waits_at_microusd": None})), loop)
     while not is_over(session):
         session = await loop.save(await _advance(session, loop))
-        if session.open_turn:
+        if session.open_turn or session.waits_at_microusd is not None:
             break
         session = await _heard(session, loop)
     return session

@@ -86,3 +86,4 @@ class Session(Stored):
     due: Due | None = None
     cleared: tuple[int, ...] = ()
     counted: Counted | None = None
+    waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call
