@@ -15,12 +15,16 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class Budget(Wire):
-    """Limits of one task, also drawn from the trace's. None: no limit of its own. Money is integer micro-dollars."""
+    """Limits of one task, also drawn from the trace's. None: no limit of its own. Money is integer micro-dollars.
+
+    `waits_at_cap`: when the trace's money is spent the task waits for somebody to raise its cap, and does not end.
+    """
 
     max_cost_microusd: Count | None = None
     max_tokens: Count | None = None
     max_turns: Count | None = None
     max_tool_calls: Count | None = None
+    waits_at_cap: bool = False
 
 
 class Usage(Wire):

@@ -16,7 +16,7 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import describe
-from transport.base import Allotment, DeadLetter, Entry, Handle, PoolStats, TaskRecord, Transport
+from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
 from transport.settings import connect
@@ -208,6 +208,10 @@ class Muster:
     async def allotments(self) -> Mapping[str, Allotment]:
         """By tenant; who is not named gets the weight 1, and has no cap."""
         return await self.transport.allotments()
+
+    async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
+        """Let a trace spend up to this much; its money now. A higher cap, or none, stays. Who waits for it goes on."""
+        return await self.transport.raise_cap(trace_id, cap_microusd, by=by)
 
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""

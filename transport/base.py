@@ -346,6 +346,13 @@ class Transport(Protocol):
 
     async def allotments(self) -> Mapping[str, Allotment]: ...
 
+    async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
+        """Let a trace spend up to this; its money as it is then. A cap that is higher, or none at all, stays.
+
+        Who waits for it (an ask by the name of `raising.ask_for_more`) goes on. `NotFound` for an unknown trace.
+        """
+        ...
+
     # -- for whoever is alive
 
     async def reap(self) -> int:

@@ -10,11 +10,13 @@ from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
 from envelope.messages import ErrorInfo, Output, TaskRequest
-from transport.base import Transport, Wait
+from transport.base import Ledger, Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
+from transport.raising import ask_for_more
 
 from .after_write.care import FileCare
+from .agent.compacting import is_request, only_compacted
 from .agent.history import reopen_session
 from .agent.loop import Loop, run
 from .agent.session import Session
@@ -35,6 +37,8 @@ from .models import Models
 from .opening import may_read, new_session
 from .project.nearby import nearby_instructions
 from .results import TaskOutcome
+from .till import TraceTill
+from .titles import Titling
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
@@ -71,18 +75,23 @@ class AgentTasks:
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
+        session = _with_its_traces_cap(session, ledger)
+        titling = Titling(self.models, self.agents, self.equipment.habits, attempt)
         scope, report = attempt.request.auth_scope, attempt.reporter.report
         async with (
+            titling.beside(session),
             mcp_tools(self.equipment.mcp, scope, attempt.sandbox.opened, report) as foreign,
             FileCare(self.equipment.after_write, report) as care,
         ):
-            loop = await self._loop(attempt, session, price, turns, foreign, care)
+            loop = await self._loop(attempt, session, price, turns, titling, foreign, care)
             prompts = Prompts(loop, self.agents, self.equipment.guidance.user_dir)
             if attempt.claim.checkpoint is None and is_from_person(attempt.request):
                 session = await prompts.opened(session)
             session = await run(session, replace(loop, hear=lambda: prompts.heard(attempt.agent.name)))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
+        if session.waits_at_microusd is not None:
+            return Pause(Wait(asks=frozenset({ask_for_more(session.waits_at_microusd)})))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
 
     async def _session(self, attempt: Attempt, turns: Turns) -> Session:
@@ -93,8 +102,10 @@ class AgentTasks:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if attempt.claim.session:
             earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
-            prompt = request.input.prompt or "Go on."
+            only_compact = is_request(request.input.prompt)
+            prompt = "" if only_compact else request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
+            session = only_compacted(session) if only_compact else session
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
         return await new_session(attempt, self.equipment.guidance, model=model)
 
@@ -110,6 +121,7 @@ class AgentTasks:
         session: Session,
         price: Price | None,
         turns: Turns,
+        titling: Titling,
         foreign: Sequence[Tool],
         care: FileCare,
     ) -> Loop:
@@ -140,8 +152,11 @@ class AgentTasks:
             attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model, foreign=foreign
         )
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
+        limits = await self.models.limits(session.model)
+        till = TraceTill(attempt.reporter, price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         chat = await hooks.parameters(Parameters(attempt.agent.temperature))
-        model = self.models.named(session.model, temperature=chat.temperature)
+        temperature, output_limit = chat.temperature, lambda: till.output_tokens
+        model = self.models.named(session.model, temperature=temperature, output_limit=output_limit)
         time_left_s = await self._time_left(attempt)
         return Loop(
             model=hooked(Retrying(model, attempt.reporter.report, time_left_s=time_left_s), hooks),
@@ -149,10 +164,13 @@ class AgentTasks:
             run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
             context=context,
             emit=attempt.reporter.report,
-            save=lambda current: turns.save(current, context),
+            save=lambda current: turns.save(titling.counted(current), context),
             hear=turns.hear,
             price=lambda usage: _cost(price, usage),
-            exhausted=lambda: attempt.reporter.ledger.exhausted,
+            # who may wait for more is told by the till, before each call
+            exhausted=lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap,
+            policy=self.equipment.habits.policy(limits, self.agents),
+            till=till,
         )
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:
@@ -161,6 +179,14 @@ class AgentTasks:
         clock = asyncio.get_running_loop().time
         ends_at_s = clock() + left_ms / 1000
         return lambda: ends_at_s - clock()
+
+
+def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
+    """A task that may spend all its trace's money has no smaller limit when somebody raises the trace's."""
+    budget = session.budget
+    if not budget.waits_at_cap or budget.max_cost_microusd != ledger.cap_microusd:
+        return session
+    return session.model_copy(update={"budget": budget.model_copy(update={"max_cost_microusd": None})})
 
 
 def _spent(session: Session) -> Metrics:

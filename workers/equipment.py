@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .after_write.settings import AfterWrite
+from .habits import Habits
 from .hooks.installed import Installed
 from .mcp.settings import McpServers
 from .project.instructions import Guidance
@@ -16,3 +17,4 @@ class Equipment:
     after_write: AfterWrite
     hooks: tuple[Installed, ...]
     guidance: Guidance
+    habits: Habits

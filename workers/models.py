@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .agent.compaction import MAX_OUTPUT_TOKENS
 from .errors import NoModel
 from .llm.direct import DirectModel
+from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed
 from .llm.litellm import LiteLlmModel
 from .llm.prices import Price
@@ -31,6 +32,7 @@ class Models:
     api_key: str = field(default="", repr=False)
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     engine: Engine = "auto"
+    known_limits: Mapping[str, ModelLimits] = field(default_factory=dict[str, ModelLimits])
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -40,14 +42,16 @@ class Models:
         return name
 
     def named(
-        self, name: str, *, temperature: float | None = None, max_output_tokens: int | None = None
+        self, name: str, *, temperature: float | None = None, output_limit: Callable[[], int | None] = lambda: None
     ) -> DirectModel | LiteLlmModel:
-        """`max_output_tokens`: as few as that; by default as many as the model can, and a window has kept free."""
+        """`output_limit`: tokens of the next reply at most; by default as many as the model can, and a window has kept
+        free."""
         is_ours = _provider(name) == _provider(self.default)
         base_url, api_key = (self.base_url, self.api_key) if is_ours else ("", "")
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
-        return make(name, base_url, api_key, temperature, max_output_tokens or _output_limit(known))
+        own_limit = _output_limit(known)
+        return make(name, base_url, api_key, temperature, output_limit=lambda: output_limit() or own_limit)
 
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""
@@ -55,6 +59,13 @@ class Models:
             return self.prices[name]
         known = await asyncio.to_thread(listed, name)
         return known.price if known else None
+
+    async def limits(self, name: str) -> ModelLimits:
+        """The operator's, else the public list's; zeros when nobody knows them."""
+        if name in self.known_limits:
+            return self.known_limits[name]
+        known = await asyncio.to_thread(listed, name)
+        return ModelLimits(known.context or 0, known.output or 0) if known else UNKNOWN
 
     def _is_direct(self, name: str, known: Listed | None, base_url: str) -> bool:
         if self.engine != "auto":

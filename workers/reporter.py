@@ -48,6 +48,7 @@ class Reporter:
         self.totals = TaskTotals()
         self.ledger = Ledger(spent_microusd=0, cap_microusd=None)
         self.last_checkpoint = ""
+        self._released_microusd = 0  # free again with the next sending
 
     async def __aenter__(self) -> Self:
         self._sender = asyncio.create_task(self._send_as_it_comes())
@@ -85,6 +86,16 @@ class Reporter:
         await self._send(whole=True, even_nothing=True)
         return self.ledger
 
+    async def reserve(self, microusd: int) -> Ledger | None:
+        """Set money of the trace aside; None when its cap does not allow it. Sends nothing to watchers."""
+        ledger = await self._transport.reserve(self._lease, microusd)
+        self.ledger = ledger or self.ledger
+        return ledger
+
+    def release(self, microusd: int) -> None:
+        """What was set aside is free again, in the same step in which what is reported next is charged."""
+        self._released_microusd += microusd
+
     async def checkpoint(self, blob: str, *, heard: int = 0) -> None:
         """First what was reported and charged, then the session that knows of it. `heard`: prompts that it holds."""
         await self.flush()
@@ -109,12 +120,15 @@ class Reporter:
             self._settle_growing(whole=whole)
             events, self._settled, self._unsent_chars = tuple(self._settled), [], 0
             charge = self.totals.take_charge()
+            release, self._released_microusd = self._released_microusd, 0
             self._wake.clear()
             self._hurry.clear()
-            if not (events or charge or even_nothing):
+            if not (events or charge or release or even_nothing):
                 return
             try:
-                self.ledger = await self._transport.emit(self._lease, self._progress(events), charge_microusd=charge)
+                self.ledger = await self._transport.emit(
+                    self._lease, self._progress(events), charge_microusd=charge, release_microusd=release
+                )
             except Exception as e:  # whatever it is: what was taken is not sent, and every later flush must say so
                 self._failure = e
                 raise

@@ -30,7 +30,9 @@ from .agents.layers import Known
 from .agents.project import ProjectAgents, own_agents
 from .agents.registry import card
 from .equipment import Equipment
+from .habits import Habits
 from .hooks.installed import installed_hooks
+from .llm.limits import ModelLimits
 from .llm.prices import Price
 from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
@@ -111,9 +113,13 @@ def make_runner(
         settings.model_api_key.get_secret_value(),
         prices,
         settings.model_engine,
+        {model: ModelLimits(row.context, row.output, row.input) for model, row in settings.model_limits.items()},
     )
     guidance = Guidance(settings.user_dir, settings.instructions)
-    equipment = Equipment(settings.mcp, settings.after_write, installed_hooks(), guidance)
+    habits = Habits(
+        settings.compaction, settings.compaction_reserved, settings.pruning, settings.titles, settings.small_model
+    )
+    equipment = Equipment(settings.mcp, settings.after_write, installed_hooks(), guidance, habits)
     own = agents if isinstance(agents, Known) else Known(agents)
     own = replace(own, agents=with_grants(own.agents, settings.mcp))
     agent_tasks = AgentTasks(transport, Outbox(transport), models, own.agents, equipment)

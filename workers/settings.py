@@ -34,6 +34,16 @@ class PriceRow(BaseModel):
     cache_write: int | None = Field(default=None, ge=0)
 
 
+class LimitsRow(BaseModel):
+    """A model's window in tokens; `input` where what is sent has a limit of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    context: int = Field(ge=0)
+    output: int = Field(ge=0)
+    input: int | None = Field(default=None, ge=0)
+
+
 class WorkerSettings(FleetSettings):
     """`prices` is a table by model name: JSON in `MUSTER_PRICES`, or the name of a TOML file."""
 
@@ -42,6 +52,12 @@ class WorkerSettings(FleetSettings):
     model_api_key: SecretStr = SecretStr("")
     model_engine: Literal["auto", "direct", "litellm"] = "auto"  # see models.py
     prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
+    model_limits: dict[str, LimitsRow] = Field(default_factory=dict[str, LimitsRow])
+    small_model: str = ""  # for titles; empty: the session's own
+    titles: bool = True
+    compaction: bool = True  # when the window is full; people may ask for one in any case
+    compaction_reserved: int | None = Field(default=None, ge=0)  # tokens below a model's own limit for its input
+    pruning: bool = False  # clear old outputs: cheaper turns, but providers cache the start of a request less often
     image: str = DEFAULT_IMAGE
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.

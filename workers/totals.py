@@ -34,6 +34,11 @@ class TaskTotals:
             case _:
                 pass
 
+    def add_aside(self, usage: Usage, *, cost_microusd: int) -> None:
+        """A model call that is no turn of the session."""
+        self.uncharged_microusd += cost_microusd
+        self._spend(usage, cost_microusd=cost_microusd)
+
     def take_charge(self) -> int:
         """What is to be charged now; the next call says what came after."""
         charge, self.uncharged_microusd = self.uncharged_microusd, 0

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Command] = {
     "task": Command(".task:app", "See, stop and use tasks."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
+    "budget": Command(".budget:app", "Let a goal or a batch spend more."),
     "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
     "up": Command(".up:up", "Start the fleet of this machine."),

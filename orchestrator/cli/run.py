@@ -155,7 +155,7 @@ async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: 
         workspace=await muster.pack(local.root, commit=local.head, setup=options.setup),
         gate=options.gate,
         auth_scope=(*scope_of(card), *options.allow),
-        budget=TaskBudget(max_cost_microusd=cap),
+        budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
         model=options.model,
     )

@@ -70,6 +70,12 @@ def prompt(task: TaskId, text: Annotated[str, typer.Argument(help="What to say."
     asyncio.run(_prompt(task, text))
 
 
+@app.command("compact")
+def compact(task: TaskId) -> None:
+    """Have a task's history told in a summary, from which its agent goes on."""
+    asyncio.run(_prompt(task, "/compact"))
+
+
 @app.command("diff")
 def diff(task: TaskId) -> None:
     """Print a task's change, as git reads it."""

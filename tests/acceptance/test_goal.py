@@ -31,7 +31,7 @@ def scripted_model(script: Path) -> Iterator[dict[str, str]]:
         prices = json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}})
         yield {
             "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": f"{url}/v1",
-            "MUSTER_MODEL_API_KEY": CANARY, "MUSTER_PRICES": prices,
+            "MUSTER_MODEL_API_KEY": CANARY, "MUSTER_PRICES": prices, "MUSTER_TITLES": "false",
         }  # fmt: skip
     finally:
         server.terminate()

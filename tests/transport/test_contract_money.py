@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from envelope.ids import new_trace_id
 from envelope.lifecycle import State
 from transport.base import Ledger, Wait
-from transport.errors import Fenced
+from transport.errors import Fenced, NotFound, Refused
+from transport.raising import ask_for_more
 
 CAP = 100
 
@@ -152,3 +154,46 @@ async def test_a_race_for_the_last_cent_never_overruns_the_cap(fleet):
 
     assert max(highest) <= CAP
     assert (await ledger(fleet, claims[0])) == Ledger(99, CAP, 0)
+
+
+async def test_a_cap_is_raised_and_never_lowered(fleet):
+    (claim,) = await capped(fleet)
+    await fleet.transport.emit(claim.lease, fleet.progress(claim), charge_microusd=CAP)
+    assert await fleet.transport.reserve(claim.lease, 1) is None
+
+    raised = await fleet.transport.raise_cap(claim.lease.trace_id, CAP + 50, by="me")
+
+    assert raised == Ledger(CAP, CAP + 50)
+    assert await fleet.transport.raise_cap(claim.lease.trace_id, 1, by="me") == raised
+    assert await fleet.transport.reserve(claim.lease, 51) is None
+    assert await fleet.transport.reserve(claim.lease, 50) == Ledger(CAP, CAP + 50, 50)
+
+
+async def test_a_trace_without_a_cap_gets_none_by_raising_it(fleet):
+    request = await fleet.submit()
+
+    assert await fleet.transport.raise_cap(request.trace_id, 5, by="me") == Ledger(0, None)
+
+
+async def test_the_cap_of_an_unknown_trace_cannot_be_raised(fleet):
+    with pytest.raises(NotFound):
+        await fleet.transport.raise_cap(new_trace_id(), 5, by="me")
+
+
+async def test_no_cap_is_raised_to_nonsense(fleet):
+    request = await fleet.submit()
+    with pytest.raises(Refused):
+        await fleet.transport.raise_cap(request.trace_id, -1, by="me")
+
+
+async def test_who_waits_for_a_higher_cap_goes_on_when_it_is_raised(fleet):
+    root, child = await capped(fleet, children=1)
+    waits = Wait(asks=frozenset({ask_for_more(CAP)}))
+    assert await fleet.transport.park(child.lease, waits)
+
+    await fleet.transport.raise_cap(root.lease.trace_id, CAP + 1, by="me")
+
+    assert (await fleet.transport.record(child.lease.task_id)).state is State.PENDING
+    assert not await fleet.transport.park(root.lease, waits)  # it is too late to begin to wait
+    assert (await fleet.transport.answers(child.lease.task_id))[ask_for_more(CAP)].by == "me"
+    assert await fleet.transport.park(root.lease, Wait(asks=frozenset({ask_for_more(CAP + 1)})))

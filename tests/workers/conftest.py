@@ -192,7 +192,8 @@ async def start_hands(
     async with AsyncExitStack() as stack:
 
         async def start(*, slots: int = 4, agents: Mapping[str, str] | None = None, **settings: Any) -> Hands:
-            told = WorkerSettings(state_dir=tmp_path / "state", image=image, **settings)
+            # a title is a request more, which no script of these tests foresees
+            told = WorkerSettings(state_dir=tmp_path / "state", image=image, **{"titles": False, **settings})
             metrics = WorkerMetrics("build", known_models=(told.model,))
             known = {**builtin(), **{name: parse_agent(name, text) for name, text in (agents or {}).items()}}
             runner = make_runner(told, transport, driver, metrics, agents=known)

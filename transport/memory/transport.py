@@ -17,7 +17,7 @@ from envelope.errors import DecodeError
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission, bounds
+from .. import admission, bounds, raising
 from ..base import (
     Allotment,
     Answer,
@@ -192,6 +192,13 @@ class MemoryTransport:
 
     async def allotments(self) -> Mapping[str, Allotment]:
         return dict(self._fleet.allotments)
+
+    async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
+        cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
+        before, ledger = writing.raise_cap(self._fleet, trace_id, cap_microusd)
+        if before is not None and before < cap_microusd:
+            await raising.tell(self, trace_id, before_microusd=before, by=by)
+        return ledger
 
     # -- for whoever is alive
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from envelope.logs import get_logger
 
-from ..base import Allotment, DeadLetter
+from ..base import Allotment, DeadLetter, Ledger
+from ..errors import NotFound
 from .cell import Cell
 
 _log = get_logger("operators")
@@ -47,6 +48,16 @@ async def purge(cell: Cell, task_ids: Iterable[str]) -> int:
 
 async def allot(cell: Cell, tenant: str, allotment: Allotment) -> None:
     await cell.run("allot", repeatable=True, tenant=tenant, weight=str(allotment.weight), cap=allotment.max_running)
+
+
+async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int) -> tuple[int | None, Ledger]:
+    """The cap before, and the money now. Whoever repeats it after a lost answer may find it raised already: then
+    nobody is told, so it is not repeatable."""
+    found: list[int] = await cell.run("raise", trace=trace_id, cap=cap_microusd)
+    if not found:
+        raise NotFound(f"there is no trace {trace_id}")
+    spent, cap, reserved, before = found
+    return (before if before >= 0 else None), Ledger(spent, cap if cap >= 0 else None, reserved)
 
 
 async def allotments(cell: Cell) -> Mapping[str, Allotment]:

@@ -25,6 +25,7 @@ class Stop:
     code: ErrorCode
     detail: str
     hint: str
+    waits_at_microusd: int | None = None  # the trace's cap, where somebody can raise it
 
 
 def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:

@@ -7,13 +7,13 @@ the summary as a pair of messages, the kept tail, and what came after it. Pure; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from envelope.budget import Usage
 
 from ..llm.base import ChatMessage
+from ..llm.limits import ModelLimits as ModelLimits
 from ..llm.overflow import is_overflow as is_overflow
 
 CHARS_PER_TOKEN = 4
@@ -26,22 +26,17 @@ MIN_TAIL_TOKENS, MAX_TAIL_TOKENS = 2_000, 8_000
 TAIL_SHARE = 4  # a quarter of what can be used
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLimits:
-    """A model's window in tokens. `input`: a limit of its own for what is sent, where it has one. 0: not known."""
-
-    context: int
-    output: int
-    input: int | None = None
-
-
 class Compaction(BaseModel):
-    """The latest one of a session: `summary` stands for the messages before `kept_from` (an index)."""
+    """The latest one of a session: `summary` stands for the messages before `kept_from` (an index).
+
+    `made_at`: how many messages there were then.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     summary: str
     kept_from: int
+    made_at: int = 0
 
 
 SUMMARY_ASKED = ChatMessage(role="user", content="What has happened so far?", synthetic=True)

@@ -40,16 +40,20 @@ def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: 
 
 
 def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, budget: Budget) -> Session:
-    """An ended session with a new prompt: its history and workspace go on, what it spends is counted from nothing."""
+    """An ended session with a new prompt (empty: with none): its history and workspace go on, what it spends is counted
+    from nothing."""
     mended = resumed(_closed(session))
     return Session(
         agent=agent.name,
         previous_agent=session.agent,
         model=model,
-        messages=(*mended.messages, ChatMessage(role="user", content=prompt)),
+        messages=(*mended.messages, *([ChatMessage(role="user", content=prompt)] if prompt else [])),
         read_digests=mended.read_digests,
         changes=mended.changes,
         budget=with_turn_limit(budget, agent.max_turns),
+        compaction=mended.compaction,
+        due=mended.due,
+        cleared=mended.cleared,
     )
 
 
@@ -77,7 +81,7 @@ def _closed(session: Session) -> Session:
     return with_answers(session, answers, session.read_digests)
 
 
-def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_calls: bool) -> Session:
+def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Session:
     """The session after a model call. An empty reply leaves no message: providers refuse a history with one in."""
     calls = reply.tool_calls if keep_calls else ()
     message = ChatMessage(
@@ -87,10 +91,7 @@ def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_c
         tool_calls=calls,
         thoughts=reply.thoughts,
     )
-    grown = _extended(session, [message] if calls or reply.text.strip() else [])
-    return grown.model_copy(
-        update={"usage": session.usage + reply.usage, "cost_microusd": session.cost_microusd + cost_microusd}
-    )
+    return _extended(session, [message] if calls or reply.text.strip() else [])
 
 
 def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:

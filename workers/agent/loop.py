@@ -2,9 +2,10 @@
 
 while no reason to stop:
     hear what people said    prompts that came in meanwhile
-    ask the model            streamed; retried by the model's own wrapper; priced
+    ask the model            streamed; retried by the model's own wrapper; paid for
     run its tool calls       in parallel where that is safe
     save                     checkpoint, and send what was reported
+    compact                  when the window fills: a step of its own, stored before it begins
 
 A turn whose subagents take long is left open: the loop ends, and goes on in another attempt (see `session.py`).
 """
@@ -12,18 +13,19 @@ A turn whose subagents take long is left open: the loop ends, and goes on in ano
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
-from envelope.events import Event, MessageAdded, TurnFinished, TurnStarted, WarningRaised
+from envelope.events import Event, MessageAdded, WarningRaised
 
 from ..failures import OF_MODELS
 from ..llm.base import ChatModel, Completed, Failed, Failure
 from ..tools.base import Tool, ToolContext
-from .asking import ask
-from .budget import calls_left, is_last_turn, why_stop
+from .bound import window_tokens
+from .budget import Stop, calls_left, is_last_turn, why_stop
 from .calls import RunCalls, answer, collect, offer
+from .compacting import WindowPolicy, comes_first, compact, is_over, measured, overflowed, with_words
 from .history import (
     CLOSING,
     CUT_OFF,
@@ -35,12 +37,13 @@ from .history import (
     was_told,
     with_answers,
     with_open_turn,
-    with_prompts,
     with_reply,
 )
-from .reminders import with_reminder
+from .paying import NO_TILL, Till, paid_call, stopped
+from .reminders import reminder_of, with_reminder
 from .repeats import WARNING, circling
 from .session import Session
+from .shown import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Loop:
     takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with the
     workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
     said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
+    `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     """
 
     model: ChatModel
@@ -62,14 +66,17 @@ class Loop:
     hear: Callable[[], Awaitable[Sequence[str]]]
     price: Callable[[Usage], int]
     exhausted: Callable[[], bool]
+    policy: WindowPolicy = field(default_factory=WindowPolicy)
+    till: Till = NO_TILL
 
 
 async def run(session: Session, loop: Loop) -> Session:
-    """From wherever the session stands to its outcome, or to where it waits for subagents; saved after every turn."""
-    session = await _heard(resumed(session), loop)
-    while session.outcome is None:
+    """From wherever the session stands to its outcome, or to where it waits (for subagents, for money); saved after
+    every turn."""
+    session = await _heard(resumed(session.model_copy(update={"waits_at_microusd": None})), loop)
+    while not is_over(session):
         session = await loop.save(await _advance(session, loop))
-        if session.open_turn:
+        if session.open_turn or session.waits_at_microusd is not None:
             break
         session = await _heard(session, loop)
     return session
@@ -80,26 +87,25 @@ async def _advance(session: Session, loop: Loop) -> Session:
     if session.open_turn:
         return await _act(session, loop)
     if stop := why_stop(session, trace_exhausted=loop.exhausted()):
-        loop.emit(stop.event)
-        return failed(session, stop.code, stop.detail, stop.hint)
-    return await step(session, loop)
+        return stopped(session, stop, loop)
+    return await (compact if comes_first(session) else step)(session, loop)
 
 
 async def step(session: Session, loop: Loop) -> Session:
     """One model call, and the tool calls that it asks for."""
     closing = is_last_turn(session)
-    session = _say(session, loop, CLOSING) if closing else session
-    session = session.model_copy(update={"turn": session.turn + 1})
-    loop.emit(TurnStarted(turn=session.turn, model=loop.model.name))
-    reply = await ask(
-        loop.model, with_reminder(session, session.messages), [] if closing else offer(loop.tools), loop.emit
-    )
+    session = _say(session, loop, CLOSING) if closing and not was_told(session, CLOSING) else session
+    tools = [] if closing else offer(loop.tools)
+    session = loop.policy.pruned(session)
+    messages = with_reminder(session, shown(session))
+    tokens = window_tokens(session, tools) + len(reminder_of(session).encode())
+    paid = await paid_call(session, messages, tools, loop, input_tokens=tokens, tell=loop.emit)
+    if isinstance(paid, Stop):
+        return stopped(session, paid, loop)
+    session, reply = paid.session, paid.reply
     if isinstance(reply, Failed):
-        loop.emit(TurnFinished(turn=session.turn, finish_reason="error"))
-        return _model_failed(session, reply)
-    cost, reason = loop.price(reply.usage), reply.finish_reason
-    session = with_reply(session, reply, cost_microusd=cost, keep_calls=not closing)
-    loop.emit(TurnFinished(turn=session.turn, finish_reason=reason, usage=reply.usage, cost_microusd=cost))
+        return _model_failed(session, reply, loop)
+    session = measured(with_reply(session, reply, keep_calls=not closing), reply.usage, loop.policy)
     if closing:
         return session  # its turns are used up, and that is what `run` will say
     return await _act(session, loop) if reply.tool_calls else _conclude(session, reply, loop)
@@ -115,7 +121,7 @@ async def _heard(session: Session, loop: Loop) -> Session:
     prompts = await loop.hear()
     for prompt in prompts:
         loop.emit(MessageAdded(role="user", text=prompt))
-    return with_prompts(session, prompts)
+    return with_words(session, prompts)
 
 
 async def _act(session: Session, loop: Loop) -> Session:
@@ -145,7 +151,7 @@ async def _begin_calls(session: Session, loop: Loop) -> Session:
 def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
     """A reply without calls is the answer, unless it is empty or was cut off."""
     if reply.finish_reason == "content_filter":
-        return _model_failed(session, Failed(Failure.CONTENT_FILTER, "the model's reply was filtered"))
+        return _model_failed(session, Failed(Failure.CONTENT_FILTER, "the model's reply was filtered"), loop)
     if not reply.text.strip():
         if was_told(session, EMPTY):
             return failed(session, ErrorCode.MODEL_FAILED, "the model gave two empty replies in a row")
@@ -158,6 +164,8 @@ def _say(session: Session, loop: Loop, text: str) -> Session:
     return say(session, text)
 
 
-def _model_failed(session: Session, failure: Failed) -> Session:
+def _model_failed(session: Session, failure: Failed, loop: Loop) -> Session:
+    if failure.failure is Failure.OVERFLOW and loop.policy.auto:
+        return overflowed(session, failure)
     code, hint = OF_MODELS[failure.failure]
     return failed(session, code, failure.message, hint)

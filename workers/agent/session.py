@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,7 @@ from envelope.redaction import redact_known
 
 from ..llm.base import ChatMessage
 from .calls import Answered
+from .compaction import Compaction
 
 
 class Outcome(BaseModel):
@@ -24,6 +26,23 @@ class Outcome(BaseModel):
     error: ErrorCode | None = None
     detail: str = ""
     hint: str = ""
+
+
+class Due(StrEnum):
+    """Why a compaction is to come before the next turn."""
+
+    FULL = "full"
+    OVERFLOW = "overflow"  # the provider refused the request
+    ASKED = "asked"  # by a person; comes even when there is no next turn
+
+
+class Counted(BaseModel):
+    """What a provider counted: the window with the session's first `messages` had so many tokens, replies included."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: int
+    tokens: int
 
 
 class Stored(BaseModel):
@@ -48,6 +67,9 @@ class Session(Stored):
 
     `open_turn`: the calls of the last message, while some of them wait for a subagent; they get their answers together,
     in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their end.
+
+    What a model is shown of the messages begins with `compaction`; `due`: another one is the next step. The tool
+    messages at the indices `cleared` are shown without their output (see `shown.py`).
     """
 
     agent: str
@@ -63,3 +85,8 @@ class Session(Stored):
     open_turn: tuple[Answered, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None
+    compaction: Compaction | None = None
+    due: Due | None = None
+    cleared: tuple[int, ...] = ()
+    counted: Counted | None = None
+    waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call

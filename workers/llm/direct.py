@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -48,8 +48,8 @@ class DirectModel:
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     temperature: float | None = None
-    max_output_tokens: int | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
+    output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
@@ -77,7 +77,7 @@ class DirectModel:
         self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[ModelEvent, None]:
         question = Question(
-            where.model, self.name, messages, tools, self.temperature, self.max_output_tokens, where.reasoning_key
+            where.model, self.name, messages, tools, self.temperature, self.output_limit(), where.reasoning_key
         )
         session = await http_session()
         async with session.post(

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -44,8 +44,8 @@ class LiteLlmModel:
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     temperature: float | None = None
-    max_output_tokens: int | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
+    output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
@@ -89,7 +89,7 @@ class LiteLlmModel:
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
-            "max_tokens": self.max_output_tokens,
+            "max_tokens": self.output_limit(),
             "tools": tools_for(tools) or None,
         }
         return {

@@ -35,6 +35,9 @@ Commands:
   run       Give an agent a goal in a repository, and prove its change.
   batch     Change many files or repositories at once.
   task      See, stop and use tasks.
+  agents    See, check and write agents.
+  trust     Follow what a repository's own settings say.
+  budget    Let a goal or a batch spend more.
   dlq       See, repeat and drop tasks that nobody could do.
   pool      See the pools, and what tenants get of them.
   up        Start the fleet of this machine.

@@ -46,6 +46,7 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
             "MUSTER_MODEL": "openai/scripted",
             "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
             "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
+            "MUSTER_TITLES": "false",
             "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
         }
         server.terminate()

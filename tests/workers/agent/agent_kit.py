@@ -17,8 +17,10 @@ from envelope.budget import Budget
 from envelope.events import Event
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
+from workers.agent.compacting import WindowPolicy
 from workers.agent.history import open_session
 from workers.agent.loop import Loop, run
+from workers.agent.paying import NO_TILL, Till
 from workers.agent.session import Session
 from workers.agents.registry import parse_agent
 from workers.llm.direct import DirectModel
@@ -101,6 +103,9 @@ class Bench:
     note: Note = field(default_factory=Note)
     exhausted: bool = False
     said: list[str] = field(default_factory=list)  # by people; heard before the next turn
+    policy: WindowPolicy = field(default_factory=WindowPolicy)
+    till: Till = NO_TILL
+    price: Price = PRICE
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -115,8 +120,10 @@ class Bench:
             emit=self.events.append,
             save=self._save,
             hear=self._hear,
-            price=lambda usage: cost_microusd(PRICE, usage),
+            price=lambda usage: cost_microusd(self.price, usage),
             exhausted=lambda: self.exhausted,
+            policy=self.policy,
+            till=self.till,
         )
 
     async def run(self, session: Session) -> Session:

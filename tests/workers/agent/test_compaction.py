@@ -44,6 +44,7 @@ def output(text: str, name: str = "read", **fields) -> ChatMessage:
 
 
 SYSTEM = ChatMessage(role="system", content="You are.")
+NOTES = "You write notes."
 
 
 @pytest.mark.parametrize(
@@ -195,9 +196,10 @@ def test_the_summary_is_asked_for_by_its_headings_and_from_the_whole_record():
         output("it failed", name="bash", is_error=True),
     ]
 
-    system, asked = summary_request(history)
+    system, asked = summary_request(NOTES, history)
 
-    assert (system.role, asked.role, asked.synthetic) == ("system", "user", True)
+    assert (system.role, system.content) == ("system", NOTES)
+    assert (asked.role, asked.synthetic) == ("user", True)
     assert "You are." not in asked.content
     assert asked.content.endswith(TEMPLATE) and UPDATE not in asked.content
     record = asked.content.split("</record>")[0].splitlines()
@@ -219,14 +221,14 @@ def test_the_template_has_a_place_for(heading):
 def test_outputs_and_arguments_are_cut_and_words_are_not():
     history = [user("p" * 3_000), agent("w" * 3_000, call("write", "a" * 3_000)), output("o" * 3_000)]
 
-    text = summary_request(history)[1].content
+    text = summary_request(NOTES, history)[1].content
 
     assert [text.count(letter * 2_001) > 0 for letter in "pwao"] == [True, True, False, False]
     assert "o" * 2_000 in text and text.count("(1000 more characters)") == 2
 
 
 def test_an_earlier_summary_is_given_to_be_brought_up_to_date():
-    text = summary_request([user("more")], earlier="## Objective\nMend it.")[1].content
+    text = summary_request(NOTES, [user("more")], earlier="## Objective\nMend it.")[1].content
 
     assert text.index("Mend it.") < text.index("more") < text.index(UPDATE) < text.index(TEMPLATE)
 

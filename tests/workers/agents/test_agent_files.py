@@ -27,10 +27,12 @@ def front(**keys: str) -> str:
 def test_the_builtin_agents_have_their_modes_and_pools():
     assert {name: (agent.mode, agent.pool) for name, agent in builtin().items()} == {
         "build": ("primary", "build"),
+        "compaction": ("primary", "explore"),
         "explore": ("subagent", "explore"),
         "general": ("subagent", "general"),
         "plan": ("primary", "general"),
         "recipe": ("recipe", "build"),
+        "title": ("primary", "explore"),
         "verify": ("recipe", "build"),
     }
 

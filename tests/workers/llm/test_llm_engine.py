@@ -52,7 +52,7 @@ def test_a_model_behind_an_address_of_ones_own_is_asked_there_whatever_its_name(
     ],
 )
 def test_the_limit_of_a_reply_is_the_models_own_and_never_more_than_the_window_keeps_free(name, asked, limit):
-    assert Models().named(name, max_output_tokens=asked).max_output_tokens == limit
+    assert Models().named(name, output_limit=lambda: asked).output_limit() == limit
 
 
 async def test_prices_come_from_the_list_in_the_wheel():

@@ -174,7 +174,7 @@ async def test_five_thousand_tiny_deltas_lose_nothing(serve, kind):
 async def test_what_the_model_may_say_is_passed_on(serve, kind):
     server = await serve("rules: [{reply: {text: fine}}]")
 
-    await ask(kind.at(server, temperature=0.25, max_output_tokens=77), tools=[READ])
+    await ask(kind.at(server, temperature=0.25, output_limit=lambda: 77), tools=[READ])
 
     (body,) = server.log.bodies
     assert (body["model"], body["stream"], body["temperature"], body["max_tokens"]) == ("scripted", True, 0.25, 77)

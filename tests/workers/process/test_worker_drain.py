@@ -42,6 +42,7 @@ rules:
 
 async def test_long_work_is_given_back_with_its_checkpoint(start_worker, fleet, serve, containers_of_task):
     model = {"MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": (await serve(SLEEPS)).base_url}
+    model |= {"MUSTER_TITLES": "false"}
     worker = await start_worker(MUSTER_DRAIN_GRACE_S="1", MUSTER_MODEL_API_KEY="unused-key", **model)
     request = await fleet.submit(agent="build", input=TaskInput(prompt="sleep"))
     await fleet.until(request, "tool_call", title="sleep 600")

@@ -29,7 +29,7 @@ async def test_a_worker_that_dies_as_its_task_goes_on_costs_one_turn(start_worke
     server = await serve(STALLS_AFTER_THE_SUBAGENT)
     settings = {
         "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": server.base_url, "MUSTER_MODEL_API_KEY": "unused",
-        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2",
+        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2", "MUSTER_TITLES": "false",
     }  # fmt: skip
     await start_worker("explore", **settings)
     first = await start_worker("build", **settings)

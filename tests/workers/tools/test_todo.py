@@ -152,7 +152,7 @@ def opened() -> Session:
 
 def asked(session: Session, *calls: ToolCall) -> Session:
     reply = Completed(text="", reasoning="", tool_calls=calls, finish_reason="tool_calls", usage=Usage())
-    return with_reply(session, reply, cost_microusd=0, keep_calls=True)
+    return with_reply(session, reply, keep_calls=True)
 
 
 def turn(session: Session, *answers: tuple[ToolCall, bool]) -> Session:

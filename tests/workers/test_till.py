@@ -1,0 +1,184 @@
+"""Money is set aside before each model call and settled after it: no trace spends more than its cap."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from envelope.budget import Budget
+from envelope.errors import ErrorCode
+from envelope.ids import new_task_id, new_trace_id
+from envelope.messages import TaskRequest
+from workers.agent.bound import request_tokens, window_tokens
+from workers.agent.budget import Stop
+from workers.agent.session import Counted
+from workers.llm.base import ChatMessage, ToolSpec
+from workers.llm.limits import ModelLimits
+from workers.llm.prices import Price
+from workers.reporter import Reporter
+from workers.till import ASSUMED_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, TraceTill
+
+pytestmark = pytest.mark.redis
+
+PRICE = Price(input_microusd=1_000_000, output_microusd=2_000_000)  # $1 and $2 for a million tokens
+LIMITS = ModelLimits(context=200_000, output=10_000)
+WHOLE_CALL = 1_000 + 2 * 10_000
+
+
+@pytest.fixture
+def claimed(transport):
+    """`await claimed(cap)`: claims of a root with that cap and of its children, all running."""
+
+    async def claim(cap_microusd: int | None, *, children: int = 0):
+        root = request_for(budget=Budget(max_cost_microusd=cap_microusd))
+        below = [request_for(trace_id=root.trace_id, parent_task_id=root.task_id) for _ in range(children)]
+        await transport.submit([root])
+        await transport.submit(below)
+        found = []
+        while len(found) < 1 + children:
+            found += await transport.claim("build", "w", slots=1 + children, wait_s=1)
+        return found
+
+    return claim
+
+
+def request_for(**fields) -> TaskRequest:
+    told = {"task_id": new_task_id(), "trace_id": new_trace_id(), "sender": "test", "recipient": "build"}
+    told |= {"agent": "build", "deadline_ms": 120_000, "created_at_ms": time.time_ns() // 1_000_000}
+    return TaskRequest(**{**told, **fields})
+
+
+async def test_the_most_that_a_call_can_cost_is_set_aside_and_free_again_with_the_charge(transport, claimed):
+    [claim] = await claimed(1_000_000)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+        till = TraceTill(reporter, PRICE, LIMITS)
+
+        held = await till.reserve(1_000)
+
+        assert held == WHOLE_CALL == reporter.ledger.reserved_microusd
+        till.release(held)
+        assert (await reporter.flush()).reserved_microusd == 0
+
+
+async def test_without_a_cap_nothing_is_set_aside(transport, claimed):
+    [claim] = await claimed(None)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+        assert await TraceTill(reporter, PRICE, LIMITS).reserve(10**9) == 0
+        assert (await reporter.ask_ledger()).reserved_microusd == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "cap", "said_at_most"),
+    [
+        (LIMITS, 1_000_000, 10_000),
+        (ModelLimits(200_000, 64_000), 1_000_000, 32_000),  # as much as compaction leaves free for it
+        (ModelLimits(0, 0), 1_000_000, ASSUMED_OUTPUT_TOKENS),
+        (LIMITS, 11_000, 5_000),  # all that is left
+        (LIMITS, 1_000 + 2 * MIN_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS),
+        (ModelLimits(2_000, 500), 2_000, 500),
+    ],
+)
+async def test_a_reply_has_as_much_room_as_can_be_paid(transport, claimed, limits, cap, said_at_most):
+    [claim] = await claimed(cap)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+        till = TraceTill(reporter, PRICE, limits)
+
+        assert await till.reserve(1_000) == 1_000 + 2 * said_at_most
+        assert till.output_tokens == said_at_most
+
+
+async def test_a_call_that_the_cap_does_not_allow_is_refused_with_the_reason(transport, claimed):
+    [claim] = await claimed(1_000 + 2 * MIN_OUTPUT_TOKENS - 1)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+
+        stop = await TraceTill(reporter, PRICE, LIMITS).reserve(1_000)
+
+        assert isinstance(stop, Stop) and stop.code is ErrorCode.BUDGET
+        assert (stop.event.limit, stop.event.spent, stop.event.allowed) == ("cost", 0, 3_047)
+        assert "$0.0030" in stop.detail and "raise" in stop.hint
+
+
+async def test_a_call_waits_for_money_that_another_one_holds(transport, claimed):
+    [claim] = await claimed(WHOLE_CALL + 1)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+        till = TraceTill(reporter, PRICE, LIMITS)
+        held = await till.reserve(1_000)
+        waiting = asyncio.create_task(till.reserve(1_000))
+        while reporter.ledger.reserved_microusd != WHOLE_CALL:
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        till.release(held)
+        await reporter.flush()
+
+        async with asyncio.timeout(10):
+            assert await waiting == WHOLE_CALL
+
+
+RACERS, CAP_MICROUSD = 64, 1_000_000
+RACE_PRICE = Price(input_microusd=10_000_000, output_microusd=20_000_000)
+USAGE = "usage: {input_tokens: 300, output_tokens: 550}"
+SMALL_REPLIES = ModelLimits(context=100_000, output=600)
+LOOKS_ON = f"""
+rules:
+  - {{when: {{tool_results: 0}}, reply: {{tool_calls: [{{name: lookup, arguments: {{word: park}}}}], {USAGE}}}}}
+  - {{when: {{tool_results: 1}}, reply: {{tool_calls: [{{name: lookup, arguments: {{word: fence}}}}], {USAGE}}}}}
+  - {{reply: {{text: Done., {USAGE}}}}}
+"""
+
+
+async def test_64_workers_that_race_for_a_dollar_never_spend_more(transport, claimed, kit, serve):
+    """Each wants three calls at $0.014; there is money for 71 of 192."""
+    server = await serve(LOOKS_ON)
+    highest: list[int] = []
+
+    async def race(claim):
+        async with Reporter(transport, claim.lease) as reporter:
+            await reporter.ask_ledger()
+            till = TraceTill(reporter, RACE_PRICE, SMALL_REPLIES)
+            bench = kit.Bench(server.base_url, till=till, price=RACE_PRICE)
+            bench.events = Forwarded(reporter.report)
+            session = await bench.run(kit.opened())
+            ledger = await reporter.flush()
+            highest.append(ledger.spent_microusd + ledger.reserved_microusd)
+            return session, reporter.ledger
+
+    ended = await asyncio.gather(*map(race, await claimed(CAP_MICROUSD, children=RACERS - 1)))
+
+    spent = max(ledger.spent_microusd for _, ledger in ended)
+    refused = [session for session, _ in ended if session.outcome.error is ErrorCode.BUDGET]
+    assert max(highest) <= CAP_MICROUSD
+    assert CAP_MICROUSD - 40_000 < spent == sum(session.cost_microusd for session, _ in ended) <= CAP_MICROUSD
+    assert refused and spent == server.log.requests * 14_000
+
+
+class Forwarded(list):
+    """A list of events that reports each one, too."""
+
+    def __init__(self, report) -> None:
+        self._report = report
+
+    def append(self, event) -> None:
+        super().append(event)
+        self._report(event)
+
+
+def test_what_a_provider_has_counted_is_known_and_the_rest_is_bounded_by_its_bytes(kit):
+    tool = ToolSpec("look", "Looks.", {"type": "object"})
+    session = kit.opened("é" * 100)
+    grown = session.model_copy(
+        update={
+            "messages": (*session.messages, ChatMessage(role="assistant", content="x" * 50)),
+            "counted": Counted(messages=2, tokens=77),
+        }
+    )
+
+    assert request_tokens(session.messages) >= 200 + len("You look up.")
+    assert window_tokens(session, [tool]) > request_tokens(session.messages) + len('look Looks. {"type": "object"}')
+    assert 77 + 50 <= window_tokens(grown, [tool]) <= 77 + 50 + 16

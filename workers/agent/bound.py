@@ -1,0 +1,43 @@
+"""How many tokens a request can have at most. Pure.
+
+An estimate of four characters a token is right on average and wrong for the text that somebody chose: money needs a
+bound. No tokenizer makes more tokens than there are bytes. What was sent before is known from the provider's own count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..llm.base import ChatMessage, ToolSpec
+from .session import Session
+from .shown import shown
+
+# Roles, separators, names of fields: providers add from 3 to about 10 for each message, and some more for each tool.
+MESSAGE_TOKENS = 16
+TOOL_TOKENS = 32
+
+
+def window_tokens(session: Session, tools: Sequence[ToolSpec]) -> int:
+    """Of the session's next request."""
+    counted = session.counted
+    if counted is None:
+        return request_tokens(shown(session), tools)
+    return counted.tokens + sum(map(_message, session.messages[counted.messages :]))
+
+
+def request_tokens(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec] = ()) -> int:
+    return sum(map(_message, messages)) + sum(map(_tool, tools))
+
+
+def _message(message: ChatMessage) -> int:
+    calls = sum(_bytes(call.name) + _bytes(call.arguments) + MESSAGE_TOKENS for call in message.tool_calls)
+    return _bytes(message.content) + _bytes(message.reasoning) + calls + MESSAGE_TOKENS
+
+
+def _tool(tool: ToolSpec) -> int:
+    return _bytes(tool.name) + _bytes(tool.description) + _bytes(json.dumps(tool.parameters)) + TOOL_TOKENS
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))

@@ -1,0 +1,179 @@
+"""Compaction as a step of a session: noted as due, stored so, then done.
+
+What dies in the middle of it is done by the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from envelope.budget import Usage
+from envelope.errors import ErrorCode
+from envelope.events import Compacted, Event, MessageAdded
+
+from ..agents.registry import builtin
+from ..failures import OF_MODELS
+from ..llm.base import Completed, Failed, Failure
+from ..llm.limits import UNKNOWN, ModelLimits
+from .bound import request_tokens
+from .budget import Stop, is_last_turn
+from .compaction import (
+    Compaction,
+    is_prompt,
+    message_tokens,
+    should_compact,
+    tail_start,
+    usable_tokens,
+)
+from .history import failed, final_text, say, with_prompts
+from .paying import paid_call, stopped
+from .session import Counted, Due, Outcome, Session
+from .shown import pruned, shown
+from .summary import go_on, summary_request
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+# What a person says to a session to have it compacted; it is no word to the model.
+COMMAND = "/compact"
+# A compaction that is due again after a single reply has gained nothing; another one would not, either.
+REPLIES_BETWEEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPolicy:
+    """How a session is kept within its model's window. `prompt` is the system prompt of the agent `compaction`.
+
+    `auto`: False leaves it to people. `reserved`: see `usable_tokens`. `prunes`: old outputs are cleared, too.
+    """
+
+    limits: ModelLimits = UNKNOWN
+    auto: bool = True
+    reserved: int | None = None
+    prunes: bool = False
+    prompt: str = field(default_factory=lambda: builtin()["compaction"].prompt)
+
+    def pruned(self, session: Session) -> Session:
+        return pruned(session) if self.prunes else session
+
+
+def is_request(text: str) -> bool:
+    """Does a person ask for a compaction with these words?"""
+    return text.strip() == COMMAND
+
+
+def compaction_requested(session: Session) -> Session:
+    """The session with a compaction as its next step; one that has its answer keeps that."""
+    return session if session.due is Due.OVERFLOW else session.model_copy(update={"due": Due.ASKED})
+
+
+def only_compacted(session: Session) -> Session:
+    """A session that is opened again for nothing but a compaction."""
+    return compaction_requested(session.model_copy(update={"outcome": Outcome(text=final_text(session))}))
+
+
+def with_words(session: Session, prompts: Sequence[str]) -> Session:
+    """The session with what people said; a `/compact` among it is a request."""
+    words = [prompt for prompt in prompts if not is_request(prompt)]
+    session = with_prompts(session, words)
+    return session if len(words) == len(prompts) else compaction_requested(session)
+
+
+def is_over(session: Session) -> bool:
+    """Is nothing left to do? What a person asked for is done after the answer, too."""
+    outcome = session.outcome
+    return outcome is not None and (outcome.error is not None or session.due is not Due.ASKED)
+
+
+def comes_first(session: Session) -> bool:
+    """Is a compaction the next step? The last turn is kept for the model's closing words."""
+    return session.due is not None and (session.outcome is not None or not is_last_turn(session))
+
+
+def measured(session: Session, usage: Usage, policy: WindowPolicy) -> Session:
+    """The session after a reply: what its window holds now is known, and whether that is too much."""
+    counted = Counted(messages=len(session.messages), tokens=usage.total_tokens) if usage.input_tokens else None
+    is_full = should_compact(usage, policy.limits, auto=policy.auto, reserved=policy.reserved)
+    is_due = is_full and session.due is None and _replies_since(session) >= REPLIES_BETWEEN
+    return session.model_copy(update={"counted": counted} | ({"due": Due.FULL} if is_due else {}))
+
+
+def overflowed(session: Session, failure: Failed) -> Session:
+    """The session after its request was refused for its length; over, when it was compacted just before."""
+    if session.compaction and not any(_moves_on(session)):
+        return _too_long(
+            session, f"the request does not fit the model's window, even after a compaction: {failure.message}"
+        )
+    return session.model_copy(update={"due": Due.OVERFLOW})
+
+
+async def compact(session: Session, loop: Loop) -> Session:
+    """The session with a summary in the place of all but its newest messages: one model call, paid like any other."""
+    earlier = session.compaction
+    begin = earlier.kept_from if earlier else 0
+    usable = usable_tokens(loop.policy.limits, reserved=loop.policy.reserved)
+    kept_from = tail_start(session.messages, usable, begin=begin)
+    if kept_from == begin:  # nothing has come since the last one
+        return session.model_copy(update={"due": None})
+    asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], earlier.summary if earlier else "")
+    paid = await paid_call(session, asked, (), loop, input_tokens=request_tokens(asked), tell=_unheard)
+    if isinstance(paid, Stop):
+        return stopped(session, paid, loop)
+    if not isinstance(paid.reply, Completed) or not paid.reply.text.strip():
+        return _no_summary(paid.session, paid.reply)
+    return _compacted(paid.session, paid.reply.text.strip(), kept_from, loop)
+
+
+def _compacted(session: Session, summary: str, kept_from: int, loop: Loop) -> Session:
+    compaction = Compaction(summary=summary, kept_from=kept_from, made_at=len(session.messages))
+    after = session.model_copy(update={"compaction": compaction, "due": None, "counted": None})
+    if session.outcome is None:
+        word = go_on(session.messages, overflowed=_says_prompt_again(session, kept_from))
+        loop.emit(MessageAdded(role="user", text=word.content, synthetic=True))
+        after = say(after, word.content)
+    loop.emit(Compacted(tokens_before=_tokens(session), tokens_after=_tokens(after)))
+    return after
+
+
+def _says_prompt_again(session: Session, kept_from: int) -> bool:
+    """After an overflow, or when nobody has answered it yet; unless it stands in the tail word by word."""
+    unanswered = session.due is Due.OVERFLOW or is_prompt(session.messages[-1])
+    return unanswered and not any(is_prompt(message) for message in session.messages[kept_from:])
+
+
+def _no_summary(session: Session, reply: Completed | Failed) -> Session:
+    if isinstance(reply, Completed):
+        return failed(session, ErrorCode.MODEL_FAILED, "the model gave no summary of what has happened so far")
+    if reply.failure is Failure.OVERFLOW:
+        return _too_long(
+            session, f"what has happened does not fit the model's window, not even to be summarised: {reply.message}"
+        )
+    code, hint = OF_MODELS[reply.failure]
+    return failed(session, code, f"the history could not be summarised: {reply.message}", hint)
+
+
+def _too_long(session: Session, detail: str) -> Session:
+    code, hint = OF_MODELS[Failure.OVERFLOW]
+    return failed(session, code, detail, hint)
+
+
+def _moves_on(session: Session) -> list[bool]:
+    made_at = session.compaction.made_at if session.compaction else 0
+    return [message.role == "assistant" or is_prompt(message) for message in session.messages[made_at:]]
+
+
+def _replies_since(session: Session) -> int:
+    """The last compaction; more than enough when there was none."""
+    if session.compaction is None:
+        return REPLIES_BETWEEN
+    return sum(message.role == "assistant" for message in session.messages[session.compaction.made_at :])
+
+
+def _tokens(session: Session) -> int:
+    return sum(map(message_tokens, shown(session)))
+
+
+def _unheard(event: Event) -> None:
+    """Notes for a model are no words for people."""

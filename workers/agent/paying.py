@@ -1,0 +1,87 @@
+"""A model call as it is paid: money is set aside before it, and what it cost is charged after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from envelope.budget import Usage
+from envelope.events import Event, TurnFinished, TurnStarted
+
+from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
+from .asking import ask
+from .budget import Stop
+from .history import failed
+from .session import Session
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+
+class Till(Protocol):
+    """The money of a session's trace."""
+
+    async def reserve(self, input_tokens: int) -> int | Stop:
+        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
+        ...
+
+    def release(self, microusd: int) -> None:
+        """What was set aside is free again, in the same step in which the next reported turn is charged."""
+        ...
+
+
+class NoTill:
+    """For a model without a price: it has no cap either."""
+
+    async def reserve(self, input_tokens: int) -> int:
+        return 0
+
+    def release(self, microusd: int) -> None:
+        return None
+
+
+NO_TILL = NoTill()
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What came of a call, and the session with its turn, usage and cost counted."""
+
+    session: Session
+    reply: Completed | Failed
+
+
+async def paid_call(
+    session: Session,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSpec],
+    loop: Loop,
+    *,
+    input_tokens: int,
+    tell: Callable[[Event], None],
+) -> Paid | Stop:
+    """One turn's model call of at most `input_tokens`; `tell` hears it stream.
+
+    A stop: there is no money for it, and nothing has happened.
+    """
+    held = await loop.till.reserve(input_tokens)
+    if isinstance(held, Stop):
+        return held
+    turn = session.turn + 1
+    loop.emit(TurnStarted(turn=turn, model=loop.model.name))
+    reply = await ask(loop.model, messages, tools, tell)
+    usage, reason = (Usage(), "error") if isinstance(reply, Failed) else (reply.usage, reply.finish_reason)
+    cost = loop.price(usage)
+    loop.till.release(held)
+    loop.emit(TurnFinished(turn=turn, finish_reason=reason, usage=usage, cost_microusd=cost))
+    counted = {"turn": turn, "usage": session.usage + usage, "cost_microusd": session.cost_microusd + cost}
+    return Paid(session.model_copy(update=counted), reply)
+
+
+def stopped(session: Session, stop: Stop, loop: Loop) -> Session:
+    """The session at the end of a grant: over, or waiting for a higher one."""
+    loop.emit(stop.event)
+    if stop.waits_at_microusd is not None:
+        return session.model_copy(update={"waits_at_microusd": stop.waits_at_microusd})
+    return failed(session, stop.code, stop.detail, stop.hint)
