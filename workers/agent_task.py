@@ -25,6 +25,7 @@ from .attempt import Attempt, resume_token
 from .checkpoints import Checkpoints
 from .children import QueuedChildren
 from .errors import BadInput
+from .llm.limited import Limited, Limiter
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
@@ -45,6 +46,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    limiter: Limiter
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -111,8 +113,15 @@ class AgentTasks:
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
-        model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
+        model = Limited(
+            self.models.named(session.model, temperature=attempt.agent.temperature),
+            self.limiter,
+            self.models.rate_key(session.model),
+            attempt.claim.lease.trace_id,
+            attempt.reporter.report,
+            time_left_s,
+        )
         return Loop(
             model=Retrying(model, attempt.reporter.report, time_left_s=time_left_s),
             tools=tools,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .errors import NoModel
 from .llm.base import ChatModel
+from .llm.limited import rate_key
 from .llm.litellm import LiteLlmModel, list_price
 from .llm.prices import Price
 
@@ -28,9 +29,16 @@ class Models:
         return name
 
     def named(self, name: str, *, temperature: float | None = None) -> ChatModel:
-        is_ours = _provider(name) == _provider(self.default)
-        base_url, api_key = (self.base_url, self.api_key) if is_ours else ("", "")
+        base_url, api_key = self._access(name)
         return LiteLlmModel(name, base_url=base_url, api_key=api_key, temperature=temperature)
+
+    def rate_key(self, name: str) -> str:
+        """What the limiter knows this model by. Whose key is in the environment, all of a fleet's workers share."""
+        return rate_key(name, *self._access(name))
+
+    def _access(self, name: str) -> tuple[str, str]:
+        is_ours = _provider(name) == _provider(self.default)
+        return (self.base_url, self.api_key) if is_ours else ("", "")
 
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""

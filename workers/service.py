@@ -21,11 +21,13 @@ from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
 from transport.outbox import Outbox
+from transport.rates import Quota
 from transport.settings import connect
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.registry import builtin, card
+from .llm.limited import Limiter
 from .llm.prices import Price
 from .metrics import WorkerMetrics
 from .models import Models
@@ -93,7 +95,9 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    quota = Quota(settings.model_requests_per_minute, settings.model_tokens_per_minute)
+    limiter = Limiter(transport.rates, metrics, quota)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, limiter)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 

@@ -37,6 +37,9 @@ class WorkerSettings(FleetSettings):
     model: str = ""
     model_base_url: str = ""
     model_api_key: SecretStr = SecretStr("")
+    # What the provider allows this key, in the whole fleet; None: the fleet finds out (docs/agents/limiter.md).
+    model_requests_per_minute: int | None = Field(default=None, ge=1)
+    model_tokens_per_minute: int | None = Field(default=None, ge=1)
     prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
     image: str = DEFAULT_IMAGE
     slots: int = Field(default=4, ge=1, le=1000)
