@@ -48,8 +48,8 @@ class Quota:
 class Ask:
     """`key` is 32 hex digits that stand for endpoint, API key and model. `ticket` is new for each call, sorts by time.
 
-    `place` is what the last `Later` gave. `tokens` is an estimate; `owed_tokens` is what calls of this process used beyond
-    theirs (negative: less) since it last asked, and `served` whether the provider accepted any of them.
+    `place` is what the last `Later` gave. `tokens` is an estimate. Of this process since it last asked: `owed_tokens`
+    is what calls used beyond theirs (negative: less), and `served` whether the provider accepted any.
     """
 
     key: str

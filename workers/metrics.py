@@ -63,7 +63,7 @@ class WorkerMetrics:
             registry=registry,
         )
         self._limiter_limit = Gauge(
-            "muster_llm_limiter_limit", "Calls (else tokens) a minute that the fleet may make, as last heard", ["model"],
+            "muster_llm_limiter_limit", "Calls (else tokens) a minute that the fleet may make, last heard", ["model"],
             registry=registry,
         )  # fmt: skip
         self._refused = Counter(
