@@ -4,8 +4,8 @@
 
 The provider is a real HTTP server on the loopback that counts as providers do (a token bucket that holds one second)
 and answers 429 with `Retry-After` in whole seconds. Each process runs 10 agents that call without a pause. Ours go
-through `Retrying` and the limiter in Redis; the peer's are the same without the limiter: exponential backoff alone, at
-the same time against a provider of its own. `before` and `after` the halving are steady: without the first 10 s.
+through `Retrying` and the limiter in Redis; the peer's are the same without the limiter: exponential backoff alone,
+against a provider of its own. `before` and `after` the halving are steady: without the first 10 s.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ async def measure(half_s: float, *, redis_url: str) -> Row:
 
 
 async def measure_all(half_s: float, *, peer: bool) -> dict[str, Row]:
+    report: dict[str, Row] = {}
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         async with embedded_redis(Path(folder)) as server:
             urls = {"the fleet's limiter": server.url} | ({"backoff alone": ""} if peer else {})
-            rows = await asyncio.gather(*(measure(half_s, redis_url=url) for url in urls.values()))
-    report = dict(zip(urls, rows, strict=True))
-    for name, row in report.items():
-        show(name, row)
+            for name, url in urls.items():
+                report[name] = await measure(half_s, redis_url=url)
+                show(name, report[name])
     return report
 
 

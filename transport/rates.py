@@ -11,15 +11,15 @@ time, whichever is later. So a trace with 200 agents and a trace with one take t
 have room for itself *and for all tickets before it*. A ticket whose owner does not come when told stops counting after
 `late_ms`: who died costs the others a call's time at most, and who is only late brings its place in line with it.
 
-**Adapting.** Both rates have one factor, `scale`. With configured limits it begins at, and never exceeds, 1. Without,
-it begins at 1 of `start_per_minute` requests, and doubles with every `doubles_ms` of use until a provider says 429 for
-the first time. A 429 (or "overloaded") begins an episode: the scale is cut a little, once; calls that were let
-through before the cut tell nothing new, nor does whatever comes within `apart_ms`, nor a provider that has served
-nobody since (that is an outage, and no lower limit). A cut soon after another is deeper: then the limit itself has
-changed. Afterwards the scale comes back along a cubic curve: additive increase whose step is smallest at `top`, where
-the last 429 was met, and grows beyond. Its clock runs for calls that had to wait alone: a limit that nobody uses does
-not grow. A call counts for `per_call_ms` at most, so that many calls lie between two 429s of a slow key as well, but
-for a part (`slowest`) of its time at least, so that the slowest key comes back within minutes.
+**Adapting.** Both rates have one factor, `scale`, that never exceeds 1. Without configured limits 1 is a rate that
+holds nobody back, and the first 429 sets it to what the fleet really called within the last second. A 429 (or
+"overloaded") begins an episode: the scale is cut a little, once; calls that were let through before the cut tell
+nothing new, nor does whatever comes within `apart_ms`, nor a provider that has served nobody since (that is an
+outage, and no lower limit). A cut soon after another is deeper: then the limit itself has changed. Afterwards the
+scale comes back along a cubic curve: additive increase whose step is smallest at `top`, where the last 429 was met,
+and grows beyond. Its clock runs for calls that had to wait alone: a limit that nobody uses does not grow. A call
+counts for `per_call_ms` at most, so that many calls lie between two 429s of a slow key as well, but for a part
+(`slowest`) of its time at least, so that the slowest key comes back within minutes.
 
 **Retry-After** (or the provider's reset header) holds for the whole fleet: nobody goes before it is over, and then
 calls go evenly, without the burst that would bring the next 429.
@@ -98,10 +98,11 @@ class Pace:
     """The numbers of the algorithm, for whoever implements it."""
 
     burst_ms: int = 1_000  # a second's calls may go at once; providers that count strictly do so over seconds
-    start_per_minute: int = 600  # generous for most keys, harmless for the rest: their first 429 corrects it
-    most: float = 1_000.0  # scale without configured limits: 600,000 requests per minute
+    unknown_per_minute: int = 60_000  # no limit, until a provider says otherwise
     least: float = 0.02
-    doubles_ms: float = 2_000.0
+    unknown_least: float = 0.0002  # 12 calls a minute
+    measured_ms: float = 1_000.0  # a rate is measured over about so long
+    measured_least: int = 300  # per minute: one 429 on a quiet day must not hold up the fan-out after it
     cut: float = 0.93
     deep_cut: float = 0.7
     apart_ms: int = 1_000  # a provider that refuses everything for two seconds must not stop the fleet for minutes
@@ -120,9 +121,11 @@ PACE = Pace()
 
 
 def base_rates(quota: Quota) -> tuple[float, float, float]:
-    """Requests and tokens per minute at a scale of 1 (0: not metered), and the highest scale."""
+    """Requests and tokens per minute at a scale of 1 (0: not metered), and the lowest scale."""
     requests, tokens = quota.requests_per_minute or 0, quota.tokens_per_minute or 0
-    return (requests, tokens, 1.0) if requests or tokens else (PACE.start_per_minute, 0, PACE.most)
+    if requests or tokens:
+        return requests, tokens, PACE.least
+    return PACE.unknown_per_minute, 0, PACE.unknown_least
 
 
 def cost_ms(per_minute: float) -> float:

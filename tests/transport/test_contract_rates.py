@@ -287,19 +287,28 @@ async def test_the_limit_comes_back_while_it_is_used_and_never_exceeds_what_is_c
 
 
 async def test_a_limit_that_nobody_uses_does_not_grow(limiter: Limiter):
-    limiter.quota = Quota()
-    await limiter.rates.slow_down(KEY, await limiter.call().goes(), limiter.quota, pause_ms=0)
+    limiter.quota = Quota(requests_per_minute=610)
+    await refuse(limiter, await limiter.call().goes())
     for _ in range(100):
         limiter.pass_ms(1_500)
         found = await limiter.call().goes()
-    assert found.per_minute == pytest.approx(PACE.start_per_minute * PACE.cut)
+    assert found.per_minute == pytest.approx(610 * PACE.cut)
 
 
-async def test_without_a_configured_limit_it_doubles_until_the_first_429(limiter: Limiter):
+async def test_without_a_configured_limit_nobody_waits_until_the_first_429(limiter: Limiter):
     limiter.quota = Quota()
-    before, after = await limiter.call().goes(), await use(limiter, 4_000)
-    assert before.per_minute == PACE.start_per_minute
-    assert 3 * PACE.start_per_minute < after.per_minute < 5 * PACE.start_per_minute
+    permits = [await limiter.call().goes() for _ in range(300)]
+    limiter.pass_ms(1)
+    await limiter.rates.slow_down(KEY, permits[-1], limiter.quota, pause_ms=0)
+
+    assert (await limiter.call().goes()).per_minute == pytest.approx(300 * 60 * PACE.cut, rel=0.01)
+    assert await limiter.call().comes_early() == (4, 4)
+
+
+async def test_one_429_on_a_quiet_day_leaves_room_for_a_fan_out(limiter: Limiter):
+    limiter.quota = Quota()
+    await limiter.rates.slow_down(KEY, await limiter.call().goes(), limiter.quota, pause_ms=0)
+    assert (await limiter.call().goes()).per_minute == pytest.approx(PACE.measured_least * PACE.cut)
 
 
 async def test_state_in_memory_is_forgotten_when_it_is_idle():

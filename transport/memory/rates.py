@@ -24,21 +24,33 @@ class Line:
     mean_tokens: float = 0.0
     virtual_ms: float = 0.0
     was_served: bool = False  # since the last cut
+    recent: float = 0.0
+    recent_at_ms: int = 0
     places: list[float] = field(default_factory=list[float])  # of all that wait, in order
     place_of: dict[str, float] = field(default_factory=dict[str, float])
     due_ms: dict[str, int] = field(default_factory=dict[str, int])  # when who waits counts as gone
     ends: dict[str, float] = field(default_factory=dict[str, float])  # trace → where its last call ends
     kept_until_ms: float = 0.0
 
-    def scale(self, most: float) -> float:
-        if self.top:
-            grown = self.top * (1 + (1 - PACE.cut) * (self.used_ms / PACE.regain_ms - 1) ** 3)
-        else:
-            grown = 2.0 ** min(self.used_ms / PACE.doubles_ms, 64)
-        return min(max(grown, PACE.least), most)
+    def scale(self, least: float) -> float:
+        if not self.top:
+            return 1.0
+        return min(max(self.top * (1 + (1 - PACE.cut) * (self.used_ms / PACE.regain_ms - 1) ** 3), least), 1.0)
 
-    def cut(self, most: float, now: int) -> None:
-        scale = self.scale(most)
+    def count(self, now: int) -> None:
+        self.recent = self.recent_at(now) + 1
+        self.recent_at_ms = now
+
+    def recent_at(self, now: int) -> float:
+        """Calls within the last `measured_ms`, about."""
+        return self.recent * math.exp((self.recent_at_ms - now) / PACE.measured_ms)
+
+    def cut(self, quota: Quota, now: int) -> None:
+        requests, _, least = base_rates(quota)
+        scale = self.scale(least)
+        if not self.cut_at_ms and quota == Quota():
+            measured = self.recent_at(now) * 60_000 / PACE.measured_ms
+            scale = min(scale, max(measured, PACE.measured_least) / requests)
         if self.cut_at_ms and self.used_ms < PACE.regain_ms / 4:
             self.top = scale * PACE.deep_cut / PACE.cut
         else:
@@ -73,8 +85,8 @@ class MemoryRates:
         now, line = self._clock(), self._line(ask.key)
         for ticket in [ticket for ticket, due_ms in line.due_ms.items() if due_ms <= now]:
             line.forget(ticket)
-        requests, tokens, most = base_rates(ask.quota)
-        scale = line.scale(most)
+        requests, tokens, least = base_rates(ask.quota)
+        scale = line.scale(least)
         per_request, per_token = cost_ms(requests * scale), cost_ms(tokens * scale)
         line.busy_until_ms = (line.busy_until_ms[0], line.busy_until_ms[1] + ask.owed_tokens * per_token)
         line.was_served = line.was_served or ask.served
@@ -109,7 +121,7 @@ class MemoryRates:
         now, line = self._clock(), self._line(key)
         is_news = permit.at_ms > line.cut_at_ms and now >= line.cut_at_ms + PACE.apart_ms
         if is_news and (line.was_served or not line.cut_at_ms):
-            line.cut(base_rates(quota)[2], now)
+            line.cut(quota, now)
         free_at_ms = now + min(pause_ms, MAX_PAUSE_MS) + PACE.burst_ms
         line.busy_until_ms = (max(line.busy_until_ms[0], free_at_ms), max(line.busy_until_ms[1], free_at_ms))
         _keep(line, now)
@@ -128,6 +140,7 @@ def _wait_ms(line: Line, costs: Costs, now: int) -> float:
 def _take(line: Line, place: float, costs: Costs, now: int) -> None:
     requests, tokens = (max(busy, now) + own for busy, own in zip(line.busy_until_ms, costs.own, strict=True))
     line.busy_until_ms = (requests, tokens)
+    line.count(now)
     line.virtual_ms = max(line.virtual_ms, place)
     line.ends = {trace: end for trace, end in line.ends.items() if end > line.virtual_ms}
 

@@ -31,7 +31,7 @@ class RedisRates:
         await self._run("slow_down", key, quota, permit_at=permit.at_ms, pause_ms=min(pause_ms, MAX_PAUSE_MS))
 
     async def _run(self, what: str, key: str, quota: Quota, **values: Any) -> Any:
-        requests, tokens, most = base_rates(quota)
+        requests, tokens, least = base_rates(quota)
         cell = self._cells.of_trace(key)
-        rates = {"requests": requests, "tokens": tokens, "most": most}
+        rates = {"requests": requests, "tokens": tokens, "least": least, "unknown": quota == Quota()}
         return await cell.run("rate", repeatable=True, what=what, key=key, **{**_PACE, **rates, **values})

@@ -4,7 +4,8 @@
 local RATE, LINE = key('rate', A.key), key('rateline', A.key)
 local DUE, ENDS = key('ratedue', A.key), key('rateends', A.key)
 local TICK = 0.001
-local STATE = {'top', 'used', 'cut_at', 'requests_until', 'tokens_until', 'mean_tokens', 'virtual', 'was_served'}
+local STATE = {'top', 'used', 'cut_at', 'requests_until', 'tokens_until', 'mean_tokens', 'virtual', 'was_served',
+               'recent', 'recent_at'}
 
 local s = {}
 for i, value in ipairs(call('HMGET', RATE, unpack(STATE))) do s[STATE[i]] = tonumber(value) or 0 end
@@ -24,14 +25,12 @@ local function store()
 end
 
 local function scale()
-  local grown
-  if s.top > 0 then
-    grown = s.top * (1 + (1 - A.cut) * (s.used / A.regain_ms - 1) ^ 3)
-  else
-    grown = 2 ^ math.min(s.used / A.doubles_ms, 64)
-  end
-  return math.min(math.max(grown, A.least), A.most)
+  if s.top == 0 then return 1 end
+  return math.min(math.max(s.top * (1 + (1 - A.cut) * (s.used / A.regain_ms - 1) ^ 3), A.least), 1)
 end
+
+-- Calls within the last `measured_ms`, about.
+local function recent() return s.recent * math.exp((s.recent_at - now) / A.measured_ms) end
 
 local function forget(ticket)
   call('ZREM', LINE, ticket)
@@ -86,6 +85,7 @@ local function ask()
   end
   s.requests_until = math.max(s.requests_until, now) + per_request
   s.tokens_until = math.max(s.tokens_until, now) + own_tokens
+  s.recent, s.recent_at = recent() + 1, now
   s.virtual = math.max(s.virtual, place)
   call('ZREMRANGEBYSCORE', ENDS, '-inf', exact(s.virtual))
   store()
@@ -95,6 +95,9 @@ end
 -- Beyond the old top, the limit lies in between.
 local function cut()
   local speed = scale()
+  if s.cut_at == 0 and A.unknown then
+    speed = math.min(speed, math.max(recent() * 60000 / A.measured_ms, A.measured_least) / A.requests)
+  end
   if s.cut_at > 0 and s.used < A.regain_ms / 4 then
     s.top = speed * A.deep_cut / A.cut
   else
