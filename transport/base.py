@@ -16,6 +16,7 @@ from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
 from .limits import Limits
+from .rates import Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ class Transport(Protocol):
     blobs: Blobs
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
     limits: Limits
+    rates: Rates  # of calls to models
 
     # -- for those who want work done
 

@@ -75,6 +75,12 @@ CONTROL = (
     Key("dead", "stream", "claim, reap", "always", "dead letters: task, pool, code and why, about the last 10,000"),
     Key("once:{tenant}:{key}", "string", "submit", "window", "idempotency key → the first task"),
     Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, retries, poisoned"),
+    Key(
+        "rate:{model}", "hash", "rate", "minutes", "how fast one model may be called with one key, and what is used up"
+    ),
+    Key("rateline:{model}", "zset", "rate", "minutes", "calls that wait, by virtual time"),
+    Key("ratedue:{model}", "zset", "rate", "minutes", "the same by the moment at which they count as gone"),
+    Key("rateends:{model}", "zset", "rate", "minutes", "traces by the virtual time at which their last call ends"),
     Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
     Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
 )

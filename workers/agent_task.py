@@ -30,6 +30,7 @@ from .equipment import Equipment
 from .errors import BadInput
 from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
+from .llm.limited import Limited, Limiter
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .mcp.hub import mcp_tools
@@ -56,6 +57,7 @@ class AgentTasks:
     models: Models
     agents: Mapping[str, Agent]
     equipment: Equipment
+    limiter: Limiter
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -76,7 +78,7 @@ class AgentTasks:
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
         session = _with_its_traces_cap(session, ledger)
-        titling = Titling(self.models, self.agents, self.equipment.habits, attempt)
+        titling = Titling(self.models, self.limiter, self.agents, self.equipment.habits, attempt)
         scope, report = attempt.request.auth_scope, attempt.reporter.report
         async with (
             titling.beside(session),
@@ -156,8 +158,15 @@ class AgentTasks:
         till = TraceTill(attempt.reporter, price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         chat = await hooks.parameters(Parameters(attempt.agent.temperature))
         temperature, output_limit = chat.temperature, lambda: till.output_tokens
-        model = self.models.named(session.model, temperature=temperature, output_limit=output_limit)
         time_left_s = await self._time_left(attempt)
+        model = Limited(
+            self.models.named(session.model, temperature=temperature, output_limit=output_limit),
+            self.limiter,
+            self.models.rate_key(session.model),
+            attempt.claim.lease.trace_id,
+            attempt.reporter.report,
+            time_left_s,
+        )
         return Loop(
             model=hooked(Retrying(model, attempt.reporter.report, time_left_s=time_left_s), hooks),
             tools=tools,

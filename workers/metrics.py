@@ -24,6 +24,8 @@ from .llm.arguments import ARGUMENTS_REPAIRED
 QUEUE_WAIT_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800, 3600)
 # From a codemod on one file to four hours of an agent; the default deadline (1 h) is a border of its own.
 DURATION_BUCKETS_S = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
+# A call that need not wait asks Redis once; one in a long line waits until its deadline.
+LIMITER_WAIT_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 OTHER = "other"
 NO_REASON = "none"  # an empty label reads as a missing one
 
@@ -57,6 +59,21 @@ class WorkerMetrics:
         self._cost = Counter("muster_llm_cost_usd_total", "Money spent on models", registry=registry)
         self._repaired = Counter(
             "muster_llm_arguments_repaired_total", "Tool calls whose broken JSON was mended", ["model"],
+            registry=registry,
+        )  # fmt: skip
+        self._limiter_wait = Histogram(
+            "muster_llm_limiter_wait_seconds",
+            "From a call's wish to its permit",
+            ["model"],
+            buckets=LIMITER_WAIT_BUCKETS_S,
+            registry=registry,
+        )
+        self._limiter_limit = Gauge(
+            "muster_llm_limiter_limit", "Calls (else tokens) a minute that the fleet may make, last heard", ["model"],
+            registry=registry,
+        )  # fmt: skip
+        self._refused = Counter(
+            "muster_llm_rate_limited_total", "Calls that a provider refused for want of capacity", ["model"],
             registry=registry,
         )  # fmt: skip
         self._sandboxes = Gauge("muster_sandbox_active", "Open sandboxes", registry=registry)
@@ -107,6 +124,14 @@ class WorkerMetrics:
         if change > 0:
             self._sandboxes_created.inc()
 
+    def waited(self, model: str, seconds: float, per_minute: float) -> None:
+        """A call got its permit from the limiter, whose limit is `per_minute` now."""
+        self._limiter_wait.labels(self._label(model)).observe(seconds)
+        self._limiter_limit.labels(self._label(model)).set(per_minute)
+
+    def refused(self, model: str) -> None:
+        self._refused.labels(self._label(model)).inc()
+
     def observer(self) -> Callable[[Event], None]:
         """Watches the events of one task for what its models cost."""
         model = OTHER
@@ -115,7 +140,7 @@ class WorkerMetrics:
             nonlocal model
             match event:
                 case TurnStarted(model=name):
-                    model = name if name in self._known_models else OTHER
+                    model = self._label(name)
                 case TurnFinished():
                     self._count_turn(model, event)
                 case WarningRaised(code=code) if code == ARGUMENTS_REPAIRED:
@@ -149,6 +174,9 @@ class WorkerMetrics:
             self._tokens.labels(model, kind).inc(max(0, tokens))
         self._cost.inc(turn.cost_microusd / MICROUSD_PER_USD)
 
+    def _label(self, model: str) -> str:
+        return model if model in self._known_models else OTHER
+
     def _start_at_zero(self, pool: str) -> None:
         """Series that appear with their first event lose it in every rate."""
         self._running.labels(pool)
@@ -156,5 +184,7 @@ class WorkerMetrics:
         self._duration.labels(pool)
         for counter in self._ended_as.values():
             counter.labels(pool)
+        for model in (*self._known_models, OTHER):
+            self._refused.labels(model)
         for state in sorted(TERMINAL):
             self._finished.labels(pool, state, NO_REASON)

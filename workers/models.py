@@ -10,6 +10,7 @@ from typing import Literal
 from .agent.compaction import MAX_OUTPUT_TOKENS
 from .errors import NoModel
 from .llm.direct import DirectModel
+from .llm.limited import rate_key
 from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed
 from .llm.litellm import LiteLlmModel
@@ -46,12 +47,19 @@ class Models:
     ) -> DirectModel | LiteLlmModel:
         """`output_limit`: tokens of the next reply at most; by default as many as the model can, and a window has kept
         free."""
-        is_ours = _provider(name) == _provider(self.default)
-        base_url, api_key = (self.base_url, self.api_key) if is_ours else ("", "")
+        base_url, api_key = self._access(name)
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
         own_limit = _output_limit(known)
         return make(name, base_url, api_key, temperature, output_limit=lambda: output_limit() or own_limit)
+
+    def rate_key(self, name: str) -> str:
+        """What the limiter knows this model by. Whose key is in the environment, all of a fleet's workers share."""
+        return rate_key(name, *self._access(name))
+
+    def _access(self, name: str) -> tuple[str, str]:
+        is_ours = _provider(name) == _provider(self.default)
+        return (self.base_url, self.api_key) if is_ours else ("", "")
 
     async def price(self, name: str) -> Price | None:
         """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""

@@ -22,6 +22,7 @@ from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
 from transport.outbox import Outbox
+from transport.rates import Quota
 from transport.settings import connect
 
 from .agent_task import AgentTasks
@@ -32,6 +33,7 @@ from .agents.registry import card
 from .equipment import Equipment
 from .habits import Habits
 from .hooks.installed import installed_hooks
+from .llm.limited import Limiter
 from .llm.limits import ModelLimits
 from .llm.prices import Price
 from .mcp.settings import with_grants
@@ -122,7 +124,9 @@ def make_runner(
     equipment = Equipment(settings.mcp, settings.after_write, installed_hooks(), guidance, habits)
     own = agents if isinstance(agents, Known) else Known(agents)
     own = replace(own, agents=with_grants(own.agents, settings.mcp))
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, own.agents, equipment)
+    quota = Quota(settings.model_requests_per_minute, settings.model_tokens_per_minute)
+    limiter = Limiter(transport.rates, metrics, quota)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, own.agents, equipment, limiter)
     return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
 
 

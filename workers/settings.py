@@ -51,6 +51,9 @@ class WorkerSettings(FleetSettings):
     model_base_url: str = ""
     model_api_key: SecretStr = SecretStr("")
     model_engine: Literal["auto", "direct", "litellm"] = "auto"  # see models.py
+    # What the provider allows this key, in the whole fleet; None: the fleet finds out (docs/agents/limiter.md).
+    model_requests_per_minute: int | None = Field(default=None, ge=1)
+    model_tokens_per_minute: int | None = Field(default=None, ge=1)
     prices: dict[str, PriceRow] | str = Field(default_factory=dict[str, PriceRow])
     model_limits: dict[str, LimitsRow] = Field(default_factory=dict[str, LimitsRow])
     small_model: str = ""  # for titles; empty: the session's own

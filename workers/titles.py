@@ -20,6 +20,7 @@ from .agents.base import Agent
 from .attempt import Attempt
 from .habits import Habits, hidden_agent
 from .llm.base import ChatMessage, Failed
+from .llm.limited import Limited, Limiter
 from .llm.limits import ModelLimits
 from .llm.prices import cost_microusd
 from .llm.retry import Retrying, RetryPolicy
@@ -33,6 +34,8 @@ SHOWN_CHARS = 4_000
 OUTPUT_TOKENS = 2_000
 # So long the end of a short task waits for its title; what has not come by then is given up.
 GRACE_S = 2.0
+# For the fleet's limit, which serves a title like any other call; a task that has ended by then has none.
+LONGEST_WAIT_S = 60.0
 ONE_MORE_TRY = RetryPolicy(tries=2)
 
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -54,8 +57,10 @@ def cleaned(text: str) -> str:
 class Titling:
     """One session's title. What it cost is charged when it comes, and counted with the next saving."""
 
-    def __init__(self, models: Models, agents: Mapping[str, Agent], habits: Habits, attempt: Attempt) -> None:
-        self._models, self._habits, self._attempt = models, habits, attempt
+    def __init__(
+        self, models: Models, limiter: Limiter, agents: Mapping[str, Agent], habits: Habits, attempt: Attempt
+    ) -> None:
+        self._models, self._limiter, self._habits, self._attempt = models, limiter, habits, attempt
         self._agent = hidden_agent("title", agents)
         self._uncounted: tuple[Usage, int] | None = None
 
@@ -103,7 +108,15 @@ class Titling:
         held = await till.reserve(request_tokens(asked))
         if isinstance(held, Stop):
             return
-        reply = await ask(Retrying(model, lambda retry: None, ONE_MORE_TRY), asked, (), lambda event: None)
+        limited = Limited(
+            model,
+            self._limiter,
+            self._models.rate_key(model_name),
+            self._attempt.claim.lease.trace_id,
+            lambda waits: None,
+            lambda: LONGEST_WAIT_S,
+        )
+        reply = await ask(Retrying(limited, lambda retry: None, ONE_MORE_TRY), asked, (), lambda event: None)
         till.release(held)
         if isinstance(reply, Failed):
             log.warning("title_failed", task_id=self._attempt.request.task_id, error=reply.message)

@@ -37,9 +37,11 @@ from ..base import (
 from ..blobs import MemoryBlobs
 from ..keyring import fresh
 from ..limits import Limits
+from ..rates import Rates
 from . import ends, pauses, reaping, starting, stream, submitting, writing
 from .fleet import Fleet
 from .keeper import MemoryKeeper
+from .rates import MemoryRates
 
 
 def _real_clock_ms() -> int:
@@ -60,6 +62,7 @@ class MemoryTransport:
         self.keyring = keyring or fresh()
         self.limits = limits or Limits()
         self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        self.rates: Rates = MemoryRates(clock)
         self._fleet = Fleet(clock, self.limits, pools)
 
     # -- for those who want work done

@@ -30,12 +30,14 @@ from ..base import (
 from ..blobs import TieredBlobs
 from ..keys import cell_of
 from ..limits import Limits
+from ..rates import Rates
 from . import events, merging, operators, queue, records, sessions
 from .blobs import RedisBlobs
 from .cells import Cells
 from .checks import check
 from .claiming import Claiming
 from .leases import RedisKeeper
+from .rates import RedisRates
 from .servers import Servers
 from .submitting import Submitting
 from .writer import Writer
@@ -79,6 +81,7 @@ class RedisTransport:
         self.keyring = keyring
         self.limits = cells.limits
         self.pools = frozenset(pools)
+        self.rates: Rates = RedisRates(cells)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
         self._claiming = Claiming(cells, self.give_back)

@@ -10,12 +10,13 @@ from envelope.redaction import redact
 
 from .base import Failed, Failure
 from .overflow import is_overflow
+from .pauses import HEADERS
 
 # A whole error page is no help; the first words say it.
 MAX_MESSAGE_CHARS = 300
 # What an error says stands at its beginning; a page of megabytes is not searched to its end.
 MAX_JUDGED_CHARS = 16_000
-RETRY_HEADERS = ("retry-after-ms", "retry-after")
+RETRY_HEADERS = ("retry-after-ms", "retry-after", *HEADERS)
 
 BY_STATUS: dict[int, Failure] = {
     400: Failure.BAD_REQUEST,

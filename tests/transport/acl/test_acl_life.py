@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from orchestrator.settings import Settings
 from transport.base import Allotment, Wait
 from transport.errors import Misconfigured
 from transport.limits import Limits
+from transport.rates import Ask, Later, Permit, Quota
 
 pytestmark = pytest.mark.redis
 
@@ -161,6 +163,16 @@ async def test_tenants_with_caps_and_figures_of_pools_and_workers(people, worker
 
     await worker.finish(claim)
     assert {first.task_id, second.task_id} == {claim.lease.task_id, (await worker.claim_one()).lease.task_id}
+
+
+async def test_calls_to_a_model_that_go_that_wait_that_leave_and_that_are_refused(worker):
+    rates, key, quota = worker.transport.rates, "0" * 32, Quota(requests_per_minute=60, tokens_per_minute=1_000)
+    asks = [Ask(key, new_trace_id(), new_task_id(), 10, quota) for _ in range(4)]
+    permit, _, waits, _ = [await rates.ask(ask) for ask in asks]
+    assert (type(permit), type(waits)) == (Permit, Later)
+    await rates.leave(key, asks[3].ticket)
+    await rates.slow_down(key, permit, quota, pause_ms=1_000)
+    assert isinstance(await rates.ask(replace(asks[2], place=waits.place)), Later)
 
 
 async def test_blobs_of_both(people, worker):
