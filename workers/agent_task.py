@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pydantic import TypeAdapter
+
 from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
-from envelope.messages import ErrorInfo, Output, TaskRequest
+from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
 from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
 
 from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
-from .agent.prompt import look_around, system_prompt
+from .agent.prompt import Environment, look_around, system_prompt
 from .agent.session import Session
 from .agent.todos import todos_of
 from .agents.base import Agent
@@ -28,12 +30,17 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
+from .params import agent_params
+from .recorder import Recorder, attachments
 from .results import TaskOutcome
+from .tape import NoTape, Tape
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
 from .turns import Turns
 
+ENVIRONMENT = TypeAdapter(Environment)
+PRICE: TypeAdapter[Price | None] = TypeAdapter(Price | None)
 SHOWN_PROMPT_CHARS = 4096  # people see the beginning; the request holds the whole
 
 
@@ -51,25 +58,32 @@ class AgentTasks:
 
         `BadInput` and `NoModel` before the first call.
         """
+        records = agent_params(attempt.request).record
+        return await self.run_on(Recorder(self.transport.blobs, attempt) if records else NoTape(), attempt)
+
+    async def run_on(self, tape: Tape, attempt: Attempt) -> TaskOutcome | Pause:
+        """As `run`, with what `tape` makes of the world."""
         turns = Turns(self.transport, attempt)
-        session = await self._session(attempt, turns)
+        session = await self._session(attempt, turns, tape)
+        tape.opened(session)
         attempt.reporter.totals.metrics = _spent(session)
         if attempt.claim.checkpoint is None:
             attempt.reporter.report(MessageAdded(role="user", text=attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]))
         ledger = await attempt.reporter.ask_ledger()
-        price = await self.models.price(session.model)
+        price = await tape.kept("price", PRICE, lambda: self.models.price(session.model))
         has_cap = ledger.cap_microusd is not None or session.budget.max_cost_microusd is not None
         if price is None and has_cap:
             raise BadInput(
                 f"the price of the model {session.model!r} is not known, and the task has a cost cap",
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
-        session = await run(session, await self._loop(attempt, session, price, turns))
+        session = await run(session, await self._loop(attempt, session, price, turns, tape))
         if children := frozenset(answer.child for answer in session.open_turn if answer.child):
             return Pause(Wait(children))
-        return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
+        token = resume_token(attempt.claim, attempt.request, attempt.reporter)
+        return _outcome(session, token, await attachments(self.transport.blobs, session))
 
-    async def _session(self, attempt: Attempt, turns: Turns) -> Session:
+    async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:
         """This task's own checkpoint, else the session that the request continues, else a new one."""
         request = attempt.request
         model = self.models.choose(request.model, attempt.agent.model)
@@ -80,13 +94,7 @@ class AgentTasks:
             prompt = request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
-        sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
-        environment = await look_around(
-            sandbox,
-            date=datetime.now(UTC).date().isoformat(),
-            base=prepared.spec.base,
-            writable=not prepared.spec.read_only,
-        )
+        environment = await tape.kept("environment", ENVIRONMENT, lambda: _look_around(attempt))
         system = system_prompt(attempt.agent, environment)
         return open_session(
             attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
@@ -98,7 +106,7 @@ class AgentTasks:
             attempt.sandbox.earlier_work_diff = await self.transport.blobs.get(session.changes)
         return session
 
-    async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
+    async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns, tape: Tape) -> Loop:
         names = tuple(sorted(all_tools()))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         context = ToolContext(
@@ -113,16 +121,22 @@ class AgentTasks:
         tools: dict[str, Tool] = {tool.name: tool for tool in shown}
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
+
+        async def save(current: Session) -> Session:
+            return await turns.save(await tape.saving(current), context)
+
         return Loop(
-            model=Retrying(model, attempt.reporter.report, time_left_s=time_left_s),
+            model=tape.model(Retrying(model, attempt.reporter.report, time_left_s=time_left_s)),
             tools=tools,
-            run_calls=lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change),
+            run_calls=tape.run_calls(
+                lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change)
+            ),
             context=context,
             emit=attempt.reporter.report,
-            save=lambda current: turns.save(current, context),
-            hear=turns.hear,
+            save=save,
+            hear=tape.hear(turns.hear),
             price=lambda usage: _cost(price, usage),
-            exhausted=lambda: attempt.reporter.ledger.exhausted,
+            exhausted=tape.exhausted(lambda: attempt.reporter.ledger.exhausted),
         )
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:
@@ -151,9 +165,19 @@ def _without_what_its_caller_has(session: Session, earlier: Session, request: Ta
     return session.model_copy(update={"changes": None}) if taken_in else session
 
 
-def _outcome(session: Session, token: str) -> TaskOutcome:
+async def _look_around(attempt: Attempt) -> Environment:
+    sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
+    return await look_around(
+        sandbox,
+        date=datetime.now(UTC).date().isoformat(),
+        base=prepared.spec.base,
+        writable=not prepared.spec.read_only,
+    )
+
+
+def _outcome(session: Session, token: str, attached: tuple[Attachment, ...]) -> TaskOutcome:
     outcome = session.outcome
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token, attached)

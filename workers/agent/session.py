@@ -60,3 +60,4 @@ class Session(Stored):
     open_turn: tuple[Answered, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None
+    cassette: str | None = None  # blob of the newest piece of what is recorded of this task
