@@ -24,13 +24,12 @@ from .agent.session import Session
 from .agent.todos import todos_of
 from .agents.base import Agent
 from .attempt import Attempt, resume_token
-from .checkpoints import Checkpoints
 from .children import QueuedChildren
 from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
-from .params import agent_params
+from .params import agent_params, is_undoing, require_session
 from .recorder import Recorder, attachments
 from .results import TaskOutcome
 from .tape import NoTape, Tape
@@ -89,8 +88,10 @@ class AgentTasks:
         model = self.models.choose(request.model, attempt.agent.model)
         if attempt.claim.checkpoint:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
+        if is_undoing(params := agent_params(request)):
+            return await self._with_work(attempt, await turns.undo(require_session(attempt), params))
         if attempt.claim.session:
-            earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
+            earlier = await turns.load_to_go_on(attempt.claim.session)
             prompt = request.input.prompt or "Go on."
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from envelope.agent_params import AgentParams
 from envelope.messages import TaskRequest
 
+from .attempt import Attempt
 from .errors import BadInput
 
 
@@ -20,3 +21,14 @@ def agent_params(request: TaskRequest) -> AgentParams:
         raise BadInput(
             f"the task's {where}: {fault['msg']}", hint=f"known: {', '.join(AgentParams.model_fields)}"
         ) from e
+
+
+def is_undoing(params: AgentParams) -> bool:
+    return params.unrevert or params.revert_to is not None
+
+
+def require_session(attempt: Attempt) -> str:
+    """The checkpoint of the session that the task goes on with; `BadInput` when it goes on with none."""
+    if attempt.claim.session is None:
+        raise BadInput("there is no session to take back", hint="name one in resume_token")
+    return attempt.claim.session

@@ -226,8 +226,10 @@ rules:
 
 async def test_a_cassette_holds_no_secret_and_grows_as_its_session_does(start_agents, workspace):
     register_secret(secret := "sk-a-key-that-a-tool-came-to-say-0815")
-    rule = '- {{when: {{turn: {n}}}, reply: {{tool_calls: [{{name: bash, arguments: {{command: "echo {n} {secret}"}}}}]}}}}'
-    turns = [rule.format(n=n, secret=secret) for n in range(1, 21)]
+    echo = (
+        '{{when: {{turn: {n}}}, reply: {{tool_calls: [{{name: bash, arguments: {{command: "echo {n} {secret}"}}}}]}}}}'
+    )
+    turns = [f"- {echo.format(n=n, secret=secret)}" for n in range(1, 21)]
     hands, _ = await start_agents("rules:\n" + "\n".join([*turns, "- {reply: {text: done}}"]))
     result = await hands.result(recorded(hands, workspace, "x"))
 

@@ -119,7 +119,7 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
 def with_prompts(session: Session, prompts: Sequence[str]) -> Session:
     """The session with what people said; one that had its outcome goes on."""
     messages = [ChatMessage(role="user", content=prompt) for prompt in prompts]
-    return _extended(session, messages).model_copy(update={"outcome": None}) if messages else session
+    return _extended(session, messages).model_copy(update={"outcome": None, "undone": None}) if messages else session
 
 
 def say(session: Session, text: str) -> Session:

@@ -61,3 +61,4 @@ class Session(Stored):
     budget: Budget = Budget()
     outcome: Outcome | None = None
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task
+    undone: str | None = None  # checkpoint of what a revert took away; nothing was said since
