@@ -13,6 +13,7 @@ from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
+from envelope.redaction import redact_known
 from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.outbox import Outbox
@@ -116,6 +117,7 @@ class AgentTasks:
             dict(session.read_digests),
             todos=todos_of(session),
             emit=attempt.reporter.report,
+            keep=self._keep,
         )
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
@@ -139,6 +141,10 @@ class AgentTasks:
             price=lambda usage: _cost(price, usage),
             exhausted=tape.exhausted(lambda: attempt.reporter.ledger.exhausted),
         )
+
+    async def _keep(self, content: bytes) -> str:
+        """A whole output as a blob, without the keys that this process knows."""
+        return await self.transport.blobs.put(redact_known(content.decode("utf-8", "replace")).encode())
 
     async def _time_left(self, attempt: Attempt) -> Callable[[], float]:
         """The store's clock is read once; from there our own steady one counts."""

@@ -17,6 +17,7 @@ from .agent.session import Session
 from .checkpoints import Checkpoints
 from .replay_cli import SessionOf
 from .session_export import as_json, as_markdown
+from .tools.spill import OUTPUT_BLOB
 from .turn_log import Turn, files_changed, turns_of
 
 TITLE_CHARS = 60
@@ -60,6 +61,24 @@ def export(
         sys.stdout.write(text)
     else:
         out.write_text(text)
+
+
+@app.command("output")
+def output(
+    context: typer.Context, task: TaskId, call: Annotated[str, typer.Argument(metavar="CALL", help="A call's id.")]
+) -> None:
+    """Print the whole output of a tool call, also of one that the model saw cut."""
+    sys.stdout.write(f"{asyncio.run(_output(context.obj, task, call))}\n")
+
+
+async def _output(session_of: SessionOf, words: str, call_id: str) -> str:
+    async with session_of(words) as (transport, record):
+        session = await Checkpoints(transport.blobs).load(_checkpoint(record))
+        answers = [message for message in session.messages if message.tool_call_id == call_id]
+        if not answers:
+            raise NotFound(f"the session has no answer to a call {call_id!r}", hint="see: muster task logs --json")
+        blob = answers[-1].metadata.get(OUTPUT_BLOB)
+        return (await transport.blobs.get(blob)).decode() if blob else answers[-1].content
 
 
 async def _read(session_of: SessionOf, words: str) -> tuple[Session, list[Turn], list[list[str]]]:

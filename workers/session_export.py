@@ -56,6 +56,8 @@ def _message(message: ChatMessage, sanitize: bool) -> dict[str, Any]:
         return value
     calls = [{"id": call.id, "name": call.name, "arguments": blank(call.arguments)} for call in message.tool_calls]
     kept = {name: value[name] for name in KEPT if name in value}
+    if message.finish is not None:
+        kept["finish"] = message.finish.model_dump()
     return {**kept, "content": blank(message.content), **({"tool_calls": calls} if calls else {})}
 
 

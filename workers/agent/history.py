@@ -1,4 +1,4 @@
-"""A session: how it begins, grows, is mended after an interruption, and ends. Pure."""
+"""A session: how it begins, grows, is mended after an interruption, and ends. Pure, but for the time of a reply."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
-from ..llm.base import ChatMessage, Completed
+from ..clock import now_ms
+from ..llm.base import ChatMessage, Completed, Finish
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
+from .finish import finish_reason
 from .session import Outcome, Session
 
 CLOSING = (
@@ -79,7 +81,10 @@ def _closed(session: Session) -> Session:
 def with_reply(session: Session, reply: Completed, *, cost_microusd: int, keep_calls: bool) -> Session:
     """The session after a model call. An empty reply leaves no message: providers refuse a history with one in."""
     calls = reply.tool_calls if keep_calls else ()
-    message = ChatMessage(role="assistant", content=reply.text, reasoning=reply.reasoning, tool_calls=calls)
+    finish = Finish(reason=finish_reason(reply), at_ms=now_ms())
+    message = ChatMessage(
+        role="assistant", content=reply.text, reasoning=reply.reasoning, tool_calls=calls, finish=finish
+    )
     grown = _extended(session, [message] if calls or reply.text.strip() else [])
     return grown.model_copy(
         update={"usage": session.usage + reply.usage, "cost_microusd": session.cost_microusd + cost_microusd}
@@ -102,6 +107,7 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
             name=answer.call.name,
             content=result.content,
             is_error=result.is_error,
+            metadata=dict(result.metadata),
         )
         for answer, result in whole
     ]

@@ -31,6 +31,8 @@ from .base import (
 
 KINDS = {kind.__name__: TypeAdapter(kind) for kind in (Text, Reasoning, CallStarted, CallDelta, Completed, Failed)}
 Fields = dict[str, Any]
+# What stands in a message for people and programs alone.
+UNSEEN = {"finish", "metadata", "synthetic"}
 
 
 class Line(BaseModel):
@@ -117,7 +119,8 @@ def read(text: str) -> tuple[Entry, ...]:
 
 
 def request_of(model: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Request:
-    asked = [redact_value(message.model_dump(mode="json", exclude_defaults=True)) for message in messages]
+    dumped = [message.model_dump(mode="json", exclude_defaults=True, exclude=UNSEEN) for message in messages]
+    asked = [redact_value(message) for message in dumped]
     return Request(model, tuple(asked), tuple(redact_value(asdict(tool)) for tool in tools))
 
 

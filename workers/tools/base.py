@@ -83,6 +83,11 @@ def nobody_watches(event: Event) -> None:
     """For contexts whose tools are called by no loop."""
 
 
+async def kept_nowhere(content: bytes) -> str:
+    """For contexts without a store."""
+    return ""
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
@@ -98,6 +103,8 @@ class ToolContext:
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
+    keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
+    spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
 
 
 class Tool(Protocol):
