@@ -59,7 +59,28 @@ rules:
     )
     result = await hands.result(asked(hands, workspace, "make X two"))
 
-    assert await history_of(hands, result.task_id) == """SNAP1"""
+    assert (
+        await history_of(hands, result.task_id)
+        == """\
+user: make X two
+assistant: I look. [tool_use]
+  read {"filePath": "src/other.py"}
+tool read: <path>/workspace/src/other.py</path>
+<type>file</type>
+<content>
+1: X = 1
+
+(end of file, 1 lines)
+</content>
+assistant: [tool_use]
+  edit {"filePath": "src/other.py", "oldString": "X = 1", "newString": "X = 2"}
+tool edit: Edited /workspace/src/other.py.
+assistant: [tool_use]
+  bash {"command": "python3 -c 'import sys; sys.exit(3)'"}
+tool bash: (no output)
+(exit code 3)
+assistant: Changed. [end_turn]"""
+    )
 
 
 async def test_fan_out_of_three(start_agents, workspace):
@@ -80,7 +101,26 @@ rules:
     )
     result = await hands.result(asked(hands, workspace, "find them"))
 
-    assert await history_of(hands, result.task_id) == """SNAP2"""
+    assert (
+        await history_of(hands, result.task_id)
+        == """\
+user: find them
+assistant: [tool_use]
+  task {"description": "a", "prompt": "look for a", "subagent_type": "explore"}
+  task {"description": "b", "prompt": "look for b", "subagent_type": "explore"}
+  task {"description": "c", "prompt": "look for c", "subagent_type": "explore"}
+tool task: <task id="TASK" state="completed">
+a is here
+</task>
+tool task: <task id="TASK" state="completed">
+b is there
+</task>
+tool task (error): <task id="TASK" state="error">
+Error model_auth: the model provider says: scripted fault
+To go on where it stopped, call task with this id as task_id.
+</task>
+assistant: Two of three. [end_turn]"""
+    )
 
 
 async def test_a_denied_call_with_its_reason(start_agents, workspace):
@@ -93,7 +133,15 @@ rules:
     )
     result = await hands.result(asked(hands, workspace, "write"))
 
-    assert await history_of(hands, result.task_id) == """SNAP3"""
+    assert (
+        await history_of(hands, result.task_id)
+        == """\
+user: write
+assistant: [tool_use]
+  write {"filePath": "docs/a.md", "content": "x"}
+tool write (error): not allowed: edit 'docs/a.md' is outside this task's scope (edit:src/**)
+assistant: Then not. [end_turn]"""
+    )
 
 
 async def test_a_worker_that_stops_and_another_that_goes_on(start_agents, workspace):
@@ -117,7 +165,18 @@ rules:
     result = await hands.ended(request.task_id)
 
     assert result.attempt == 2
-    assert await history_of(hands, result.task_id) == """SNAP4"""
+    assert (
+        await history_of(hands, result.task_id)
+        == """\
+user: x
+assistant: [tool_use]
+  write {"filePath": "src/new.py", "content": "Y = 1"}
+tool write: Created /workspace/src/new.py.
+assistant: [tool_use]
+  bash {"command": "cat src/new.py"}
+tool bash: Y = 1
+assistant: It is there. [end_turn]"""
+    )
 
 
 async def test_what_a_model_saw_cut_is_kept_whole_in_a_blob(start_agents, workspace):
