@@ -44,7 +44,7 @@ class CallState(StrEnum):
 
 
 class ToolCallChanged(Tagged):
-    """`output` is a short look for people; the model got the whole."""
+    """`output` is a short look for people; the model got more. `output_blob` holds what even the model saw cut."""
 
     kind: Literal["tool_call"] = "tool_call"
     call_id: str
@@ -53,6 +53,7 @@ class ToolCallChanged(Tagged):
     title: str = ""
     input: dict[str, Any] | None = None
     output: str = ""
+    output_blob: str = ""
     started_at_ms: int = 0
     ended_at_ms: int = 0
 

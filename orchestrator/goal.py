@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from envelope.agent_params import AgentParams
 from envelope.errors import CODES, ErrorCode
 from envelope.ids import content_key
 from envelope.lifecycle import State
@@ -103,6 +104,7 @@ def _agent_work(driver: Driver, params: GoalParams) -> Work:
         agent=params.agent,
         pool=params.pool,
         prompt=request.input.prompt,
+        params=AgentParams(record=params.record).model_dump() if params.record else {},
         workspace=request.workspace,
         auth_scope=params.auth_scope,
         budget=request.budget,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from envelope.agent_params import AgentParams
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskRequest
 from transport.base import Transport
@@ -25,6 +26,14 @@ async def listener(transport: Transport, task_id: str) -> TaskRequest:
     if request.recipient == DRIVERS or request.agent in (RECIPE, VERIFY):
         raise BadInput(f"the task {task_id} is a {request.agent}, and no agent that can be talked to")
     return request
+
+
+def undoing(request: TaskRequest, to_turn: int | None) -> TaskRequest:
+    """A task that takes the session back to where a turn ended; None takes the last revert back. No model is asked."""
+    params = AgentParams(revert_to=to_turn, unrevert=to_turn is None)
+    words = "take the last revert back" if to_turn is None else f"go back to the end of turn {to_turn}"
+    told = TaskInput(prompt=words, params=params.model_dump(exclude_defaults=True))
+    return going_on(request, "").model_copy(update={"input": told})
 
 
 def going_on(request: TaskRequest, prompt: str) -> TaskRequest:

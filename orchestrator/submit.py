@@ -75,6 +75,7 @@ class GoalParams(Wire):
     auth_scope: Scope
     gate: tuple[str, ...] = ()
     min_tests: int = 1
+    record: bool = False
 
 
 class BatchParams(Wire):
@@ -197,11 +198,17 @@ def goal_request(
     deadline_ms: int | None = None,
     model: str = "",
     idempotency_key: str = "",
+    record: bool = False,
     sender: str = "cli",
 ) -> TaskRequest:
-    """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved)."""
+    """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
+
+    `record`: the agent's task keeps a cassette, which can be replayed.
+    """
     scope = scope_of(agent) if auth_scope is None else auth_scope
-    params = GoalParams(agent=agent.name, pool=agent.pool, auth_scope=scope, gate=tuple(gate), min_tests=min_tests)
+    params = GoalParams(
+        agent=agent.name, pool=agent.pool, auth_scope=scope, gate=tuple(gate), min_tests=min_tests, record=record
+    )
     return task_request(
         agent=RUN,
         pool=DRIVERS,

@@ -50,7 +50,14 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "litellm": ("workers/llm/litellm.py",),
     "obstore": ("transport/blobs/s3.py",),
     "arq": ("orchestrator/jobs.py",),
-    "typer": ("orchestrator/cli/", "workers/cli.py", "workers/commands_cli.py", "workers/sandbox_cli.py"),
+    "typer": (
+        "orchestrator/cli/",
+        "workers/cli.py",
+        "workers/commands_cli.py",
+        "workers/sandbox_cli.py",
+        "workers/replay_cli.py",
+        "workers/session_cli.py",
+    ),
     "rich": ("orchestrator/cli/",),
 }
 

@@ -15,12 +15,23 @@ from .agent.session import Session, Stored
 from .llm.base import ChatMessage
 
 
+class Work(Stored):
+    """Where the work stood: `changes` as in the session."""
+
+    changes: str | None
+
+
 class Segment(Stored):
-    """What one turn added."""
+    """What one turn added. `opens`: with it a task begins to go on with the session, and counts its calls anew.
+
+    `work` is of the end of the turn; None in what an earlier version stored.
+    """
 
     before: str | None
     messages: tuple[ChatMessage, ...] = ()
     tool_calls: tuple[ToolCallSummary, ...] = ()
+    opens: bool = False
+    work: Work | None = None
 
 
 class Head(Session):
@@ -37,31 +48,55 @@ class Checkpoints:
         self._newest: str | None = None
         self._messages = 0
         self._tool_calls = 0
+        self._opens = False
 
     async def load(self, ref: str) -> Session:
         """`NotFound` when a part of it is gone."""
-        head = Head.load(await self._blobs.get(ref))
-        segments: list[Segment] = []
-        before = self._newest = head.log
-        while before:
-            segments.append(Segment.load(await self._blobs.get(before)))
-            before = segments[-1].before
-        messages = head.messages + tuple(message for part in reversed(segments) for message in part.messages)
-        tool_calls = head.tool_calls + tuple(call for part in reversed(segments) for call in part.tool_calls)
+        head, segments = await read_log(self._blobs, ref)
+        self._newest = head.log
+        messages = head.messages + tuple(message for _, part in segments for message in part.messages)
+        openings = [index for index, (_, part) in enumerate(segments) if part.opens]
+        own = segments[openings[-1] if openings else 0 :]
+        earlier = () if openings else head.tool_calls
+        tool_calls = earlier + tuple(call for _, part in own for call in part.tool_calls)
         # what an old head held itself is in no segment yet
         self._messages = len(messages) - len(head.messages)
-        self._tool_calls = len(tool_calls) - len(head.tool_calls)
+        self._tool_calls = len(tool_calls) - len(earlier)
         return Session(**_fields(head, messages=messages, tool_calls=tool_calls))
+
+    async def load_to_go_on(self, ref: str) -> Session:
+        """As `load`, for another task: its turns join the log, and its tool calls are counted from nothing."""
+        session = await self.load(ref)
+        self._tool_calls, self._opens = 0, True
+        return session
 
     async def save(self, session: Session) -> str:
         """The blob of the head."""
         messages, tool_calls = session.messages[self._messages :], session.tool_calls[self._tool_calls :]
         if messages or tool_calls:
-            segment = Segment(before=self._newest, messages=messages, tool_calls=tool_calls)
+            segment = Segment(
+                before=self._newest,
+                messages=messages,
+                tool_calls=tool_calls,
+                opens=self._opens,
+                work=Work(changes=session.changes),
+            )
             self._newest = await self._blobs.put(segment.dump())
+            self._opens = False
             self._messages, self._tool_calls = len(session.messages), len(session.tool_calls)
         head = Head(**_fields(session, messages=(), tool_calls=()), log=self._newest)
         return await self._blobs.put(head.dump())
+
+
+async def read_log(blobs: Blobs, ref: str) -> tuple[Head, list[tuple[str, Segment]]]:
+    """A checkpoint's head, and its segments by their blobs, oldest first; `NotFound` when one is gone."""
+    head = Head.load(await blobs.get(ref))
+    segments: list[tuple[str, Segment]] = []
+    before = head.log
+    while before:
+        segments.append((before, Segment.load(await blobs.get(before))))
+        before = segments[-1][1].before
+    return head, segments[::-1]
 
 
 def _fields(session: Session, **changed: Any) -> dict[str, Any]:

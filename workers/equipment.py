@@ -18,3 +18,8 @@ class Equipment:
     hooks: tuple[Installed, ...]
     guidance: Guidance
     habits: Habits
+
+
+def plain_equipment() -> Equipment:
+    """What agents have where an operator has said nothing."""
+    return Equipment(McpServers(), AfterWrite(), (), Guidance(), Habits())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from pydantic import TypeAdapter
 
 from envelope.events import WarningRaised
 from sandbox.base import WORKSPACE
@@ -15,14 +18,43 @@ from .agent.session import Session
 from .agent.surroundings import git_of, tree_of
 from .attempt import Attempt
 from .permissions.guard import Guard
-from .project.instructions import Guidance, find_instructions
+from .project.instructions import Guidance, Instructions, find_instructions
 from .project.skills import Skills, find_skills
+from .tape import Tape
 from .tools.base import Target
 
 
-async def new_session(attempt: Attempt, guidance: Guidance, *, model: str) -> Session:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker sees when it looks around."""
+
+    environment: Environment
+    instructions: Instructions
+    skills: Skills
+
+
+SURROUNDINGS = TypeAdapter(Surroundings)
+
+
+async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model: str) -> Session:
     """A session before its first turn. What of user and project cannot be used is a warning."""
     request, agent = attempt.request, attempt.agent
+    around = await tape.kept("surroundings", SURROUNDINGS, lambda: _look_around(attempt, guidance, model))
+    environment, instructions, skills = around.environment, around.instructions, around.skills
+    for warning in (*instructions.warnings, *skills.warnings):
+        attempt.reporter.report(WarningRaised(message=warning))
+    readable = [file for file in instructions.files if file.is_users or may_read(attempt.guard, file.source)]
+    usable = [skill for skill in skills.found if attempt.guard.check([Target("skill", skill.name)]) is None]
+    system = system_prompt(
+        agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
+    )
+    session = open_session(agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget)
+    # what stands in the prompt is not attached to a read again; to be edited it must be read
+    return session.model_copy(update={"read_digests": {file.source: "" for file in readable if not file.is_users}})
+
+
+async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surroundings:
+    request = attempt.request
     sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
     directory = posixpath.join(WORKSPACE, request.workspace.subpath if request.workspace else "").rstrip("/")
     knows_skills = not attempt.guard.hides("skill")
@@ -32,8 +64,6 @@ async def new_session(attempt: Attempt, guidance: Guidance, *, model: str) -> Se
         find_instructions(sandbox, guidance, directory=directory),
         find_skills(sandbox, guidance.user_dir) if knows_skills else _none(),
     )
-    for warning in (*instructions.warnings, *skills.warnings):
-        attempt.reporter.report(WarningRaised(message=warning))
     environment = Environment(
         date=datetime.now(UTC).date().isoformat(),
         writable=not prepared.spec.read_only,
@@ -42,14 +72,7 @@ async def new_session(attempt: Attempt, guidance: Guidance, *, model: str) -> Se
         git=git,
         tree=tree,
     )
-    readable = [file for file in instructions.files if file.is_users or may_read(attempt.guard, file.source)]
-    usable = [skill for skill in skills.found if attempt.guard.check([Target("skill", skill.name)]) is None]
-    system = system_prompt(
-        agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
-    )
-    session = open_session(agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget)
-    # what stands in the prompt is not attached to a read again; to be edited it must be read
-    return session.model_copy(update={"read_digests": {file.source: "" for file in readable if not file.is_users}})
+    return Surroundings(environment, instructions, skills)
 
 
 def may_read(guard: Guard, path: str) -> bool:

@@ -30,6 +30,7 @@ class TaskOutcome:
     errors: tuple[ErrorInfo, ...] = ()
     tool_calls: tuple[ToolCallSummary, ...] = ()
     resume_token: str = ""
+    attachments: tuple[Attachment, ...] = ()
 
 
 def result_of(
@@ -49,7 +50,7 @@ def result_of(
         status=CODES[outcome.errors[0].code].state if outcome.errors else State.COMPLETED,
         output=Output.model_validate(_redacted(outcome.output)),
         patch=patch,
-        attachments=attachments,
+        attachments=(*outcome.attachments, *attachments),
         errors=tuple(ErrorInfo.model_validate(_redacted(error)) for error in outcome.errors),
         tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in outcome.tool_calls),
         metrics=metrics,

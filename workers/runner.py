@@ -97,7 +97,7 @@ class Runner:
         async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
             _tell_faults(attempt, known)
-            agent_tasks = replace(self.agent_tasks, agents=known.agents)
+            agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))
             outcome = await (run_recipe_task(attempt) if agent.mode == "recipe" else agent_tasks.run(attempt))
             return outcome if isinstance(outcome, Pause) else await self._with_patch(attempt, outcome)
 

@@ -33,6 +33,7 @@ from .agents.registry import card
 from .equipment import Equipment
 from .habits import Habits
 from .hooks.installed import installed_hooks
+from .kit import Kit
 from .llm.limited import Limiter
 from .llm.limits import ModelLimits
 from .llm.prices import Price
@@ -126,7 +127,7 @@ def make_runner(
     own = replace(own, agents=with_grants(own.agents, settings.mcp))
     quota = Quota(settings.model_requests_per_minute, settings.model_tokens_per_minute)
     limiter = Limiter(transport.rates, metrics, quota)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, own.agents, equipment, limiter)
+    agent_tasks = AgentTasks(Kit(transport, Outbox(transport), models, own.agents, equipment, limiter))
     return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envelope.agent_params import AgentParams
+from envelope.budget import Usage
 from transport.base import Transport
 
 from .agent.session import Session
 from .attempt import Attempt
 from .checkpoints import Checkpoints
 from .tools.base import ToolContext
+from .turn_log import reverted, unreverted
 
 
 class Turns:
@@ -22,6 +25,19 @@ class Turns:
     async def load(self, checkpoint: str) -> Session:
         """This task's own session, to go on where its last checkpoint stands."""
         return await self._checkpoints.load(checkpoint)
+
+    async def load_to_go_on(self, checkpoint: str) -> Session:
+        """Another task's session; this one's turns join its log."""
+        return await self._checkpoints.load_to_go_on(checkpoint)
+
+    async def undo(self, checkpoint: str, params: AgentParams) -> Session:
+        """Another task's session, taken back to an earlier turn or forth again: from here on that is how it stands."""
+        blobs = self._transport.blobs
+        to = params.revert_to
+        ref = await (unreverted(blobs, checkpoint) if to is None else reverted(blobs, checkpoint, to))
+        await self._attempt.reporter.checkpoint(ref)
+        session = await self._checkpoints.load_to_go_on(ref)
+        return session.model_copy(update={"tool_calls": (), "usage": Usage(), "cost_microusd": 0, "turn": 0})
 
     async def hear(self) -> Sequence[str]:
         """What people have said to the session since its last checkpoint."""

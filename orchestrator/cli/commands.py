@@ -58,9 +58,12 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     called = next((word for word in _line_of(words) if not word.startswith("-")), None)
-    for name, command in ({**COMMANDS, **_plugins()}).items():
+    plugins = _plugins()
+    for name, command in {**plugins, **COMMANDS}.items():
         if name == called:
             _add(app, name, command.load(), command.help)
+            if name in plugins and name in COMMANDS:
+                command.load().add_typer(plugins[name].load())  # its commands join those of ours
         else:
             app.command(name, help=command.help)(_listed)
     return app
@@ -92,6 +95,7 @@ def _plugin_help(point: EntryPoint) -> str:
 PLUGIN_HELP = {
     "sandbox": "Build the sandbox image, and clean up what sandboxes left.",
     "commands": "See the commands that `muster run /name` knows.",
+    "replay": "Run a recorded task again, offline, and show the first difference.",
 }
 
 

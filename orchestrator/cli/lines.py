@@ -107,7 +107,8 @@ def _call(_: TraceView, event: ToolCallChanged) -> str:
         return ""
     took = f" ({duration(event.ended_at_ms - event.started_at_ms)})" if event.ended_at_ms else ""
     head = f"{event.tool} {event.title}{took}{' failed' if event.state is CallState.ERROR else ''}"
-    return "\n".join([head, *(f"  {line}" for line in event.output.splitlines())])
+    whole = [f"  (the whole output: muster task output TASK {event.call_id})"] if event.output_blob else []
+    return "\n".join([head, *(f"  {line}" for line in event.output.splitlines()), *whole])
 
 
 MILESTONES: dict[type[Any], Format] = {

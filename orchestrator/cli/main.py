@@ -11,6 +11,7 @@ from envelope.errors import ExitCode, error_text
 
 from .commands import build_app
 from .failure import failure_of
+from .session import session_of
 
 # What is asked before the command's name, and by completion, which needs every command's options.
 VERBOSE = "--verbose"
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: list[str], *, verbose: bool) -> int:
     """One command; never raises, unless `verbose` asks for the traceback of something unforeseen."""
     try:
-        return build_app(words)(args=words or ["--help"], prog_name="muster", standalone_mode=False) or ExitCode.OK
+        told = {"args": words or ["--help"], "prog_name": "muster", "standalone_mode": False}
+        return build_app(words)(**told, obj=session_of) or ExitCode.OK
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:

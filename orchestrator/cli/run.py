@@ -57,6 +57,7 @@ class RunOptions:
     as_json: bool
     no_input: bool
     allow_dirty: bool
+    record: bool
 
 
 def run(
@@ -84,6 +85,7 @@ def run(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
@@ -92,7 +94,7 @@ def run(
     """
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty,
+        model, branch, detach, as_json, no_input, allow_dirty, record,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -158,6 +160,7 @@ async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: 
         budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
         model=options.model,
+        record=options.record,
     )
 
 

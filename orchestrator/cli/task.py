@@ -30,8 +30,10 @@ from .live import json_line
 from .options import Json, TaskId
 from .outcome import exit_code_after
 from .show import show_result, show_task
+from .undo import app as undo_app
 
 app = typer.Typer()
+app.add_typer(undo_app)
 
 
 @app.command("list")

@@ -1,4 +1,4 @@
-"""A session: how it begins, grows, is mended after an interruption, and ends. Pure."""
+"""A session: how it begins, grows, is mended after an interruption, and ends. Pure, but for the time of a reply."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
-from ..llm.base import ChatMessage, Completed
+from ..clock import now_ms
+from ..llm.base import ChatMessage, Completed, Finish
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
+from .finish import finish_reason
 from .session import Outcome, Session
 
 CLOSING = (
@@ -90,6 +92,7 @@ def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Sessi
         reasoning=reply.reasoning,
         tool_calls=calls,
         thoughts=reply.thoughts,
+        finish=Finish(reason=finish_reason(reply), at_ms=now_ms()),
     )
     return _extended(session, [message] if calls or reply.text.strip() else [])
 
@@ -110,6 +113,7 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
             name=answer.call.name,
             content=result.content,
             is_error=result.is_error,
+            metadata=dict(result.metadata),
         )
         for answer, result in whole
     ]
@@ -127,7 +131,7 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
 def with_prompts(session: Session, prompts: Sequence[str]) -> Session:
     """The session with what people said; one that had its outcome goes on."""
     messages = [ChatMessage(role="user", content=prompt) for prompt in prompts]
-    return _extended(session, messages).model_copy(update={"outcome": None}) if messages else session
+    return _extended(session, messages).model_copy(update={"outcome": None, "undone": None}) if messages else session
 
 
 def say(session: Session, text: str) -> Session:

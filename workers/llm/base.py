@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.budget import Usage
 
@@ -41,10 +41,25 @@ class Thought(BaseModel):
     sealed: str = ""
 
 
+FinishReason = Literal[
+    "end_turn", "tool_use", "max_tokens", "cancelled", "error", "permission_denied", "content_filter"
+]
+
+
+class Finish(BaseModel):
+    """How a reply ended, in our words, and when."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: FinishReason
+    at_ms: int
+
+
 class ChatMessage(BaseModel):
     """One message of a history. A `tool` message answers the call `tool_call_id`.
 
-    `synthetic` messages were put there by Muster and not by a person.
+    `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, `metadata` a tool's (see
+    `ToolResult`); neither is ever shown to a model.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +73,8 @@ class ChatMessage(BaseModel):
     name: str = ""
     is_error: bool = False
     synthetic: bool = False
+    finish: Finish | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,11 @@ async def nothing_nearby(path: str) -> str:
     return ""
 
 
+async def kept_nowhere(content: bytes) -> str:
+    """For contexts without a store."""
+    return ""
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What a tool may use: the task's sandbox (opened at the first use), its subagents, and what it has read.
@@ -138,6 +143,8 @@ class ToolContext:
     shell_environment: Mapping[str, str] = field(default_factory=dict[str, str])
     nearby: Callable[[str], Awaitable[str]] = nothing_nearby
     user_dir: Path | None = None
+    keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
+    spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
 
 
 class Tool(Protocol):

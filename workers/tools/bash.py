@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from envelope.redaction import redact_head
-from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+from sandbox.base import WORKSPACE, Command, ExecResult
 
 from ..permissions.paths import touched_folders
 from ..permissions.shell import SimpleCommand, Unparsable, read
 from .base import Target, ToolContext, ToolResult
 from .paths import absolute, outside
 from .schema import count, parameters, text
+from .spill import spill
 from .truncate import truncate
 
 # What users of agents know: two minutes run most test-suites, ten build most projects.
@@ -22,7 +23,6 @@ MAX_TIMEOUT_MS = 600_000
 UNJUDGED = frozenset({"cd", "pushd", "popd"})
 # A title is one line of a live tree.
 TITLE_CHARS = 100
-SPILL_FOLDER = "/tmp/tool-output"  # noqa: S108 - inside the sandbox
 
 
 class Bash:
@@ -64,20 +64,19 @@ class Bash:
         ended = await sandbox.exec(
             Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=context.shell_environment)
         )
-        return ToolResult(await _output_text(sandbox, call_id, ended, timeout_ms), self.title(arguments))
+        return ToolResult(await _output_text(context, call_id, ended, timeout_ms), self.title(arguments))
 
 
 def _only_moves(command: SimpleCommand) -> bool:
     return command.name in UNJUDGED and not command.redirected
 
 
-async def _output_text(sandbox: Sandbox, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
+async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
     output = ended.output.decode("utf-8", "replace").rstrip("\n")
     cut = truncate(output, keep="tail")
     parts = [cut.text or "(no output)"]
     if cut.notice or ended.truncated_bytes:
-        kept_in = f"{SPILL_FOLDER}/{call_id}.txt"
-        await sandbox.write(kept_in, ended.output)
+        kept_in = await spill(context, call_id, ended.output)
         parts.insert(0, f"(the beginning was cut; up to 1 MiB of the output is in {kept_in}: grep it, or read parts)")
     if ended.timed_out:
         parts.append(f"(stopped: the command took longer than {timeout_ms} ms, and all its processes were ended)")

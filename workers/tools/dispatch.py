@@ -21,6 +21,7 @@ from .base import Delegated, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
 from .paths import absolute
 from .schema import first_fault
+from .spill import OUTPUT_BLOB, with_spilled
 
 # What people see of an output in the event; the model gets the whole.
 SHOWN_CHARS = 400
@@ -126,6 +127,7 @@ async def _answer(
         )
         result = await _run(item, context)
         if isinstance(result, ToolResult):
+            result = with_spilled(context, call.id, result)
             on_change(ended_event(call, result, started_ms, now_ms(), title=title))
         return result
 
@@ -172,6 +174,7 @@ def ended_event(
         state=CallState.ERROR if result.is_error else CallState.COMPLETED,
         title=result.title or title,
         output=redact_head(result.content, SHOWN_CHARS),
+        output_blob=result.metadata.get(OUTPUT_BLOB, ""),
         started_at_ms=started_ms,
         ended_at_ms=ended_ms,
     )

@@ -15,12 +15,12 @@ from ..web.urls import parse_url
 from .base import Target, ToolContext, ToolResult
 from .errors import ToolError
 from .schema import parameters, text
+from .spill import spill
 from .truncate import spill_hint, truncate
 
 # What users of agents know.
 DEFAULT_TIMEOUT_S = 30
 MAX_TIMEOUT_S = 120
-SPILL_FOLDER = "/tmp/tool-output"  # noqa: S108 - inside the sandbox
 
 Check = Callable[[Sequence[Target]], Denied | None]
 
@@ -78,6 +78,5 @@ async def _output_text(context: ToolContext, call_id: str, page: Page, shown: st
     cut = truncate(shown)
     if not cut.notice:
         return f"{head}{shown or '(an empty page)'}{tail}"
-    kept_in = f"{SPILL_FOLDER}/{call_id}.txt"
-    await (await context.sandbox()).write(kept_in, shown.encode("utf-8", "replace"))
+    kept_in = await spill(context, call_id, shown.encode("utf-8", "replace"))
     return f"{head}{cut.shown(spill_hint(kept_in))}{tail}"

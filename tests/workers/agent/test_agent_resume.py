@@ -68,7 +68,8 @@ async def test_a_session_that_failed_is_not_opened_by_a_word(kit, serve):
 
 def untimed(session: Session) -> Session:
     calls = tuple(call.model_copy(update={"duration_ms": 0}) for call in session.tool_calls)
-    return session.model_copy(update={"tool_calls": calls})
+    messages = tuple(message.model_copy(update={"finish": None}) for message in session.messages)
+    return session.model_copy(update={"tool_calls": calls, "messages": messages})
 
 
 async def test_a_session_is_the_same_after_writing_and_reading(kit, serve):

@@ -1,0 +1,26 @@
+"""What a worker's agents work with: shared by all attempts of its process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from transport.base import Transport
+from transport.outbox import Outbox
+
+from .agents.base import Agent
+from .equipment import Equipment
+from .llm.limited import Limiter
+from .models import Models
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """`agents` are all that a task may name; `equipment` is what the operator has given them."""
+
+    transport: Transport
+    outbox: Outbox
+    models: Models
+    agents: Mapping[str, Agent]
+    equipment: Equipment
+    limiter: Limiter

@@ -1,0 +1,199 @@
+"""A cassette: every model call of a task, and what its tools answered, as JSON Lines. Pure, but for the model around.
+
+A request repeats the one before it and adds to it, so a call holds only what is new: `kept` messages of the call
+before, then `added`. Nothing is stored twice, and a cassette grows as its session does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from envelope.redaction import redact_value
+
+from .base import (
+    CallDelta,
+    CallStarted,
+    ChatMessage,
+    ChatModel,
+    Completed,
+    Failed,
+    ModelEvent,
+    Reasoning,
+    Text,
+    ToolSpec,
+)
+
+KINDS = {kind.__name__: TypeAdapter(kind) for kind in (Text, Reasoning, CallStarted, CallDelta, Completed, Failed)}
+Fields = dict[str, Any]
+# What stands in a message for people and programs alone.
+UNSEEN = {"finish", "metadata", "synthetic"}
+
+
+class Line(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Kept(Line):
+    """Something that was found out once, outside of the session: under which name, and what."""
+
+    kind: Literal["kept"] = "kept"
+    name: str
+    value: Any
+
+
+class Call(Line):
+    """One try of a model call. `tools` is None when they are those of the call before."""
+
+    kind: Literal["call"] = "call"
+    model: str
+    kept: int
+    added: tuple[Fields, ...]
+    tools: tuple[Fields, ...] | None = None
+    reply: tuple[tuple[str, Fields], ...]
+
+
+class ToolAnswer(Line):
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+
+
+class Answers(Line):
+    """What the calls of one turn came to, in their order."""
+
+    kind: Literal["answers"] = "answers"
+    answers: tuple[ToolAnswer, ...]
+
+
+class Heard(Line):
+    kind: Literal["heard"] = "heard"
+    prompts: tuple[str, ...]
+
+
+class Exhausted(Line):
+    """The trace's money was spent when the next turn would have begun."""
+
+    kind: Literal["exhausted"] = "exhausted"
+
+
+class Ended(Line):
+    kind: Literal["ended"] = "ended"
+    text: str
+    error: str = ""
+
+
+Entry = Kept | Call | Answers | Heard | Exhausted | Ended
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model was asked, as values that can be compared: without secrets, and without what is not said."""
+
+    model: str
+    messages: tuple[Fields, ...]
+    tools: tuple[Fields, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    request: Request
+    reply: tuple[ModelEvent, ...]
+
+
+def written(entry: Entry) -> str:
+    """A line, without secrets."""
+    return json.dumps(redact_value(entry.model_dump(mode="json")), ensure_ascii=False)
+
+
+def read(text: str) -> tuple[Entry, ...]:
+    """`ValueError` for what is no cassette. Split at newlines alone: other separators may stand in a string."""
+    return tuple(_ENTRY.validate_json(line) for line in text.split("\n") if line)
+
+
+def request_of(model: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Request:
+    dumped = [message.model_dump(mode="json", exclude_defaults=True, exclude=UNSEEN) for message in messages]
+    asked = [redact_value(message) for message in dumped]
+    return Request(model, tuple(asked), tuple(redact_value(asdict(tool)) for tool in tools))
+
+
+def call_line(before: Request | None, now: Request, reply: Iterable[ModelEvent]) -> Call:
+    """`before`: the request of the call before this one on the same cassette."""
+    kept = _common(before.messages, now.messages) if before else 0
+    tools = None if before and before.tools == now.tools else now.tools
+    return Call(model=now.model, kept=kept, added=now.messages[kept:], tools=tools, reply=tuple(_joined(reply)))
+
+
+def calls_of(entries: Iterable[Entry]) -> list[RecordedCall]:
+    """Every call with its whole request."""
+    calls: list[RecordedCall] = []
+    for entry in entries:
+        if isinstance(entry, Call):
+            before = calls[-1].request if calls else Request("", (), ())
+            tools = before.tools if entry.tools is None else entry.tools
+            request = Request(entry.model, (*before.messages[: entry.kept], *entry.added), tools)
+            calls.append(RecordedCall(request, tuple(_event(name, fields) for name, fields in entry.reply)))
+    return calls
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A model whose calls are told to `note` once they are over; one that was cancelled had no reply."""
+
+    model: ChatModel
+    note: Callable[[Request, Sequence[ModelEvent]], None]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        request, reply = request_of(self.name, messages, tools), list[ModelEvent]()
+        async with aclosing(self.model.stream(messages, tools)) as events:
+            async for event in events:
+                reply.append(event)
+                if isinstance(event, Completed | Failed):
+                    self.note(request, reply)
+                yield event
+
+
+def _common(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> int:
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((index for index, (old, new) in pairs if old != new), min(len(before), len(now)))
+
+
+def _joined(reply: Iterable[ModelEvent]) -> Iterable[tuple[str, Fields]]:
+    """The reply with deltas that follow each other as one: thousands of tokens are a few lines."""
+    last: ModelEvent | None = None
+    for event in reply:
+        match last, event:
+            case Text(before), Text(after):
+                last = Text(before + after)
+            case Reasoning(before), Reasoning(after):
+                last = Reasoning(before + after)
+            case CallDelta(call_id, before), CallDelta(same, after) if call_id == same:
+                last = CallDelta(call_id, before + after)
+            case _:
+                if last is not None:
+                    yield _named(last)
+                last = event
+    if last is not None:
+        yield _named(last)
+
+
+def _named(event: ModelEvent) -> tuple[str, Fields]:
+    name = type(event).__name__
+    return name, KINDS[name].dump_python(event, mode="json")  # pyright: ignore[reportArgumentType]
+
+
+def _event(name: str, fields: Fields) -> ModelEvent:
+    return KINDS[name].validate_python(fields)

@@ -1,0 +1,34 @@
+"""What an agent's task is told in its `params`."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from envelope.agent_params import AgentParams
+from envelope.messages import TaskRequest
+
+from .attempt import Attempt
+from .errors import BadInput
+
+
+def agent_params(request: TaskRequest) -> AgentParams:
+    """`BadInput` names the first one that is wrong. Others than these are the caller's own, and mean nothing here."""
+    try:
+        return AgentParams.model_validate(request.input.params)
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "params"
+        raise BadInput(
+            f"the task's {where}: {fault['msg']}", hint=f"known: {', '.join(AgentParams.model_fields)}"
+        ) from e
+
+
+def is_undoing(params: AgentParams) -> bool:
+    return params.unrevert or params.revert_to is not None
+
+
+def require_session(attempt: Attempt) -> str:
+    """The checkpoint of the session that the task goes on with; `BadInput` when it goes on with none."""
+    if attempt.claim.session is None:
+        raise BadInput("there is no session to take back", hint="name one in resume_token")
+    return attempt.claim.session

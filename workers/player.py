@@ -1,0 +1,184 @@
+"""The tape that plays: the world is what a cassette says it was, and the first thing that is done otherwise ends it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from .agent.calls import OnChange, RunCalls
+from .agent.session import Session
+from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
+from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, calls_of, request_of
+from .llm.retry import Retrying
+from .tape import Hear
+from .tools.base import Delegated, ToolResult
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Entry)
+
+# A difference is read on one screen; the rest of it mostly follows from its beginning.
+MAX_DIFF_LINES = 40
+
+
+@dataclass
+class Difference(Exception):
+    """What the task does now and did not then. `turn` is 0 before the first; `diff` is unified, and may be empty."""
+
+    turn: int
+    what: str
+    diff: str = ""
+
+
+class NotRecorded(Exception):
+    """The cassette stops here, because the task was stopped: so far there is no difference."""
+
+
+class Player:
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
+        self._calls = calls_of(entries)
+        self._script = [entry for entry in entries if not isinstance(entry, Kept)]
+        self._at = 0
+        self._call = 0
+        self.turn = 0
+        self.answered = 0
+
+    @property
+    def calls(self) -> int:
+        """How many model calls were made again."""
+        return self._call
+
+    async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
+        if name not in self._found:
+            raise Difference(self.turn, f"it asks for the {name}, which was not recorded")
+        return kind.validate_python(self._found[name])
+
+    def model(self, model: Retrying) -> ChatModel:
+        """Waits between tries take no time, and a try that had no time then has none now."""
+        return replace(model, model=_Played(model.name, self.reply), pause=_no_pause, time_left_s=self._time_left_s)
+
+    def run_calls(self, run: RunCalls) -> RunCalls:
+        async def answers(calls: Sequence[ToolCall], on_change: OnChange) -> list[ToolResult | Delegated]:
+            recorded = self._next(Answers, "it runs tool calls").answers
+            now, then = [call.id for call in calls], [answer.call_id for answer in recorded]
+            if now != then[: len(now)]:
+                raise Difference(self.turn, "it runs other tool calls", _diff(then, now))
+            self.answered += len(recorded)
+            return [ToolResult(answer.content, is_error=answer.is_error) for answer in recorded[: len(now)]]
+
+        return answers
+
+    def hear(self, hear: Hear) -> Hear:
+        async def listen() -> Sequence[str]:
+            return self._next(Heard, "it listens").prompts if isinstance(self._peek(), Heard) else ()
+
+        return listen
+
+    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
+        def ask() -> bool:
+            is_over = isinstance(self._peek(), Exhausted)
+            self._at += is_over
+            return is_over
+
+        return ask
+
+    def opened(self, session: Session) -> None:
+        pass
+
+    async def saving(self, session: Session) -> Session:
+        return session
+
+    def reply(self, now: Request) -> Sequence[ModelEvent]:
+        """What the model said when it was asked this."""
+        self._next(Call, "it asks the model once more")
+        recorded = self._calls[self._call]
+        self.turn = 1 + sum(type(call.reply[-1]).__name__ == "Completed" for call in self._calls[: self._call])
+        if now != recorded.request:
+            raise Difference(
+                self.turn, "it asks the model something else", _diff(_lines(recorded.request), _lines(now))
+            )
+        self._call += 1
+        return recorded.reply
+
+    def check_end(self, text: str, error: str) -> None:
+        """Raises `Difference` unless the task ended so, and there."""
+        if isinstance(self._peek(), Call | Answers):
+            raise Difference(self.turn, "it ends here, and went on then")
+        ended = self._next(Ended, "it ends")
+        if (ended.text, ended.error) != (text, error):
+            then, now = _end_lines(ended.text, ended.error), _end_lines(text, error)
+            raise Difference(self.turn, "it ends in another way", _diff(then, now))
+
+    def _peek(self) -> Entry | None:
+        """What comes next. An end that something follows was none: a word came in at the last moment."""
+        while isinstance(self._here(), Ended) and self._at + 1 < len(self._script):
+            self._at += 1
+        return self._here()
+
+    def _here(self) -> Entry | None:
+        return self._script[self._at] if self._at < len(self._script) else None
+
+    def _next(self, kind: type[E], now: str) -> E:
+        entry = self._peek()
+        if entry is None:
+            raise NotRecorded
+        if not isinstance(entry, kind):
+            raise Difference(self.turn, f"{now}, which it did not then")
+        self._at += 1
+        return entry
+
+    def _time_left_s(self) -> float:
+        return math.inf if isinstance(self._peek(), Call) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    name: str
+    reply: Callable[[Request], Sequence[ModelEvent]]
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        for event in self.reply(request_of(self.name, messages, tools)):
+            yield event
+
+
+async def _no_pause(_: float) -> None: ...
+
+
+def _end_lines(text: str, error: str) -> list[str]:
+    return [f"[{error or 'completed'}]", *text.splitlines()]
+
+
+def _diff(then: Sequence[str], now: Sequence[str]) -> str:
+    lines = list(unified_diff(then, now, "recorded", "now", n=2, lineterm=""))
+    more = len(lines) - MAX_DIFF_LINES
+    return "\n".join([*lines[:MAX_DIFF_LINES], *([f"… {more} more lines"] if more > 0 else [])])
+
+
+def _lines(request: Request) -> list[str]:
+    """A request as a person compares it."""
+    lines = [f"[model] {request.model}"]
+    for tool in request.tools:
+        lines += [f"[tool] {tool['name']}", *str(tool["description"]).splitlines(), _json(tool["parameters"])]
+    for message in request.messages:
+        lines += _message_lines(message)
+    return lines
+
+
+def _message_lines(message: Mapping[str, Any]) -> list[str]:
+    named = ("role", "content", "tool_calls")
+    rest = {name: value for name, value in message.items() if name not in named}
+    head = f"[{message['role']}]" + (f" {_json(rest)}" if rest else "")
+    calls = [f"calls {call['name']} {call['arguments']}" for call in message.get("tool_calls", ())]
+    return [head, *str(message.get("content", "")).splitlines(), *calls]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,138 @@
+"""Running a recorded task again: code and agents of today, the world of then. No model, no sandbox, no network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from envelope.codec import decode_request
+from envelope.ids import new_task_id, new_trace_id
+from envelope.messages import TaskRequest
+from envelope.redaction import redact
+from sandbox.base import Sandbox
+from transport.base import Blobs, Claim
+from transport.errors import NotFound
+from transport.memory import MemoryTransport
+from transport.outbox import Outbox
+from transport.rates import Quota
+
+from .agent_task import AgentTasks
+from .agents.base import Agent
+from .attempt import Attempt
+from .checkpoints import Checkpoints
+from .equipment import plain_equipment
+from .errors import BadInput
+from .kit import Kit
+from .llm.cassette import Call, Entry, Kept, read
+from .llm.limited import Limiter
+from .models import Models
+from .permissions.guard import Guard
+from .permissions.rules import DEFAULTS
+from .player import Difference, NotRecorded, Player
+from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
+from .reporter import Reporter
+from .results import TaskOutcome
+from .task_sandbox import TaskSandbox
+from .workspace import Prepared
+
+DEADLINE_MS = 3_600_000  # a replay takes seconds; the recorded deadline may have been short
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How far it went, and where it went another way. `is_whole`: the recording holds the task's end."""
+
+    calls: int
+    answers: int
+    difference: Difference | None = None
+    is_whole: bool = True
+
+
+async def find_cassette(blobs: Blobs, attachments: Mapping[str, str], checkpoint: str | None) -> tuple[Entry, ...]:
+    """The one that a result names; of a task that was stopped, what it had stored. `BadInput` when there is none."""
+    if CASSETTE in attachments:
+        return read((await blobs.get(attachments[CASSETTE])).decode())
+    newest = (await Checkpoints(blobs).load(checkpoint)).cassette if checkpoint else None
+    if newest is None:
+        raise BadInput("the task was not recorded", hint="record the next one: muster run --record …")
+    return read(await whole(blobs, newest))
+
+
+async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Agent]) -> Replayed:
+    """`agents` are those of today; one that is not among them is taken from the recording."""
+    found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
+    recorded = AGENTS.validate_python(found[AGENT])
+    agents = {recorded.name: recorded, **agents}
+    request = _again(TaskRequest.model_validate(found[REQUEST]))
+    player = Player(entries)
+    transport = MemoryTransport(pools=[request.recipient])
+    claim = await _claimed(transport, request, await _earlier(blobs, transport.blobs, found[EARLIER]))
+    models = Models(default=next((entry.model for entry in entries if isinstance(entry, Call)), ""))
+    agent = agents[request.agent]
+    async with Reporter(transport, claim.lease) as reporter:
+        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
+        attempt = Attempt(
+            claim, decode_request(claim.envelope, keyring=transport.keyring), agent, guard, NoSandbox(), reporter
+        )
+        limiter = Limiter(transport.rates, Unwatched(), Quota())
+        tasks = AgentTasks(Kit(transport, Outbox(transport), models, agents, plain_equipment(), limiter))
+        try:
+            outcome = await tasks.run_on(player, attempt)
+            assert isinstance(outcome, TaskOutcome), "a replay waits for nobody"
+            player.check_end(redact(outcome.output.text), str(outcome.errors[0].code) if outcome.errors else "")
+        except Difference as difference:
+            return Replayed(player.calls, player.answered, difference)
+        except NotRecorded:
+            return Replayed(player.calls, player.answered, is_whole=False)
+    return Replayed(player.calls, player.answered)
+
+
+class Unwatched:
+    """A replay asks no provider, so nothing is limited or counted."""
+
+    def waited(self, model: str, seconds: float, per_minute: float) -> None: ...
+    def refused(self, model: str) -> None: ...
+
+
+class NoSandbox(TaskSandbox):
+    """In place of a sandbox: a replay has none, and needs none while it goes as recorded."""
+
+    def __init__(self) -> None:
+        self.earlier_work_diff = b""
+
+    async def prepared(self) -> Prepared:
+        raise Difference(0, "it needs a workspace, which it did not then")
+
+    async def opened(self) -> Sandbox:
+        raise Difference(0, "it needs a sandbox, which it did not then")
+
+
+def _again(request: TaskRequest) -> TaskRequest:
+    """The request as a task of its own, of today."""
+    new = {
+        "task_id": new_task_id(),
+        "trace_id": new_trace_id(),
+        "parent_task_id": None,
+        "resume_token": "",
+        "deadline_ms": DEADLINE_MS,
+        "created_at_ms": time.time_ns() // 1_000_000,
+    }
+    return request.model_copy(update=new)
+
+
+async def _claimed(transport: MemoryTransport, request: TaskRequest, session: str | None) -> Claim:
+    await transport.submit([request])
+    [claim] = await transport.claim(request.recipient, "replay", slots=1, wait_s=0)
+    return replace(claim, session=session)
+
+
+async def _earlier(blobs: Blobs, own: Blobs, ref: str | None) -> str | None:
+    """The session that the task went on with, without its work: no tool will look at it."""
+    if ref is None:
+        return None
+    try:
+        session = await Checkpoints(blobs).load(ref)
+    except NotFound as e:
+        raise BadInput("the session that the task went on with is no longer kept") from e
+    return await Checkpoints(own).save(session.model_copy(update={"changes": None}))

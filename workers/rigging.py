@@ -1,0 +1,155 @@
+"""What the loop of one attempt runs with: tools and the context around them, a model and the money for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from envelope.budget import Usage
+from envelope.deadline import remaining_ms
+from envelope.redaction import redact_known
+
+from .after_write.care import FileCare
+from .agent.loop import Loop
+from .agent.session import Session
+from .agent.todos import todos_of
+from .attempt import Attempt
+from .children import QueuedChildren
+from .commands.prompts import Prompts
+from .hooks.api import Parameters, TaskView
+from .hooks.chain import Hooks, hooked
+from .kit import Kit
+from .llm.base import ChatModel
+from .llm.limited import Limited
+from .llm.prices import Price, cost_microusd
+from .llm.retry import Retrying
+from .opening import may_read
+from .project.nearby import nearby_instructions
+from .tape import Tape
+from .till import TraceTill
+from .titles import Titling
+from .tools.base import Tool, ToolContext
+from .tools.dispatch import run_calls
+from .tools.registry import all_tools, offered
+from .turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Rigging:
+    """One attempt's. `foreign`: tools of others. `price` is None when nobody knows it, and nothing is capped then."""
+
+    kit: Kit
+    attempt: Attempt
+    tape: Tape
+    turns: Turns
+    price: Price | None
+    titling: Titling
+    foreign: Sequence[Tool]
+    care: FileCare
+
+    async def loop(self, session: Session) -> Loop:
+        attempt, tape, report = self.attempt, self.tape, self.attempt.reporter.report
+        hooks = self._hooks(session)
+        limits = await self.kit.models.limits(session.model)
+        till = TraceTill(attempt.reporter, self.price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
+        context = await self._context(session, hooks)
+        tools = self._tools(context, session)
+
+        async def save(current: Session) -> Session:
+            return await self.turns.save(await tape.saving(self.titling.counted(current)), context)
+
+        return Loop(
+            model=await self._model(session, hooks, till),
+            tools=tools,
+            run_calls=tape.run_calls(
+                lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change)
+            ),
+            context=context,
+            emit=report,
+            save=save,
+            hear=tape.hear(self.turns.hear),
+            price=self._cost,
+            # who may wait for more is told by the till, before each call
+            exhausted=tape.exhausted(
+                lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap
+            ),
+            policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
+            till=till,
+        )
+
+    def _hooks(self, session: Session) -> Hooks:
+        request = self.attempt.request
+        view = TaskView(request.task_id, request.trace_id, self.attempt.agent.name, session.model)
+        return Hooks(self.kit.equipment.hooks, view, self.attempt.reporter.report)
+
+    async def _context(self, session: Session, hooks: Hooks) -> ToolContext:
+        attempt, digests = self.attempt, dict(session.read_digests)
+
+        async def nearby(path: str) -> str:
+            sandbox = await attempt.sandbox.opened()
+            return await nearby_instructions(sandbox, path, digests, lambda file: may_read(attempt.guard, file))
+
+        return ToolContext(
+            attempt.sandbox.opened,
+            self._children(),
+            digests,
+            todos=todos_of(session),
+            emit=attempt.reporter.report,
+            after_write=self.care,
+            hooks=hooks,
+            shell_environment=await hooks.shell_environment(),
+            nearby=nearby,
+            user_dir=self.kit.equipment.guidance.user_dir,
+            keep=self._keep,
+        )
+
+    def _children(self) -> QueuedChildren:
+        names = tuple(sorted(all_tools()))
+        return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names)
+
+    def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
+        attempt = self.attempt
+        shown = offered(
+            attempt.agent,
+            attempt.guard,
+            attempt.request.capabilities,
+            context.children.catalogue(),
+            model=session.model,
+            foreign=self.foreign,
+        )
+        return {tool.name: tool for tool in shown}
+
+    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
+        """Hooks around what is recorded, around retries, around the fleet's limit, around the engine."""
+        models, report = self.kit.models, self.attempt.reporter.report
+        chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
+        time_left_s = await self._time_left()
+        limited = Limited(
+            models.named(session.model, temperature=chat.temperature, output_limit=lambda: till.output_tokens),
+            self.kit.limiter,
+            models.rate_key(session.model),
+            self.attempt.claim.lease.trace_id,
+            report,
+            time_left_s,
+        )
+        return hooked(self.tape.model(Retrying(limited, report, time_left_s=time_left_s)), hooks)
+
+    async def _time_left(self) -> Callable[[], float]:
+        """The store's clock is read once; from there our own steady one counts."""
+        left_ms = remaining_ms(self.attempt.claim.expires_at_ms, now_ms=await self.kit.transport.now_ms())
+        clock = asyncio.get_running_loop().time
+        ends_at_s = clock() + left_ms / 1000
+        return lambda: ends_at_s - clock()
+
+    async def _keep(self, content: bytes) -> str:
+        """A whole output as a blob, without the keys that this process knows."""
+        return await self.kit.transport.blobs.put(redact_known(content.decode("utf-8", "replace")).encode())
+
+    def _cost(self, usage: Usage) -> int:
+        return 0 if self.price is None else cost_microusd(self.price, usage)
+
+
+def hearing(loop: Loop, prompts: Prompts, agent: str) -> Loop:
+    """The loop, with prompts that come in read as commands where they are some."""
+    return replace(loop, hear=lambda: prompts.heard(agent))

@@ -1,0 +1,94 @@
+"""A session for people and programs: as JSON, and as Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .agent.session import Session
+from .llm.base import ChatMessage
+from .turn_log import Turn
+
+# Of a message without its texts: who spoke, which tools ran, and how they ended. What is not named here is left out.
+KEPT = ("role", "name", "tool_call_id", "is_error", "synthetic")
+
+
+def as_json(
+    session: Session, turns: Sequence[Turn], files: Sequence[Sequence[str]], *, sanitize: bool
+) -> dict[str, Any]:
+    """Everything that a session holds, and its turns with the files that each changed."""
+    return {
+        "agent": session.agent,
+        "model": session.model,
+        "messages": [_message(one, sanitize) for one in session.messages],
+        "tool_calls": [
+            {**call.model_dump(mode="json"), **({"title": blank(call.title)} if sanitize else {})}
+            for call in session.tool_calls
+        ],
+        "turns": [_turn(turn, changed, sanitize) for turn, changed in zip(turns, files, strict=True)],
+        "metrics": {
+            "turns": session.turn,
+            "usage": session.usage.model_dump(),
+            "cost_microusd": session.cost_microusd,
+        },
+        "outcome": _outcome(session, sanitize),
+    }
+
+
+def as_markdown(session: Session, *, sanitize: bool) -> str:
+    parts = [f"# A session of {session.agent} with {session.model}"]
+    for message in session.messages:
+        parts += _paragraphs(message, blank if sanitize else str)
+    return "\n\n".join(parts) + "\n"
+
+
+def blank(text: str) -> str:
+    """
+    >>> blank("secret plans"), blank("")
+    ('(12 characters)', '')
+    """
+    return f"({len(text)} characters)" if text else ""
+
+
+def _message(message: ChatMessage, sanitize: bool) -> dict[str, Any]:
+    value = message.model_dump(mode="json", exclude_defaults=True)
+    if not sanitize:
+        return value
+    calls = [{"id": call.id, "name": call.name, "arguments": blank(call.arguments)} for call in message.tool_calls]
+    kept = {name: value[name] for name in KEPT if name in value}
+    if message.finish is not None:
+        kept["finish"] = message.finish.model_dump()
+    return {**kept, "content": blank(message.content), **({"tool_calls": calls} if calls else {})}
+
+
+def _turn(turn: Turn, files: Sequence[str], sanitize: bool) -> dict[str, Any]:
+    named = [f"file {index}" for index, _ in enumerate(files, 1)] if sanitize else list(files)
+    return {"turn": turn.number, "tools": turn.tools, "files": named}
+
+
+def _outcome(session: Session, sanitize: bool) -> dict[str, Any] | None:
+    if session.outcome is None:
+        return None
+    value = session.outcome.model_dump(mode="json")
+    return {**value, "text": blank(value["text"]), "detail": blank(value["detail"])} if sanitize else value
+
+
+def _paragraphs(message: ChatMessage, shown: Any) -> Iterable[str]:
+    who = {"user": "Muster" if message.synthetic else "Person", "assistant": "Agent", "system": "System prompt"}
+    failed = " (error)" if message.is_error else ""
+    yield f"## {who[message.role]}" if message.role in who else f"### Answer of `{message.name}`{failed}"
+    if message.content:
+        yield fenced(shown(message.content)) if message.role in ("tool", "system") else shown(message.content)
+    for call in message.tool_calls:
+        yield f"Calls `{call.name}`:\n\n{fenced(shown(call.arguments))}"
+
+
+def fenced(text: str) -> str:
+    """A block that no line of the text ends.
+
+    >>> fenced("a\\n```").splitlines()[0]
+    '````'
+    """
+    longest = max((len(line) - len(line.lstrip("`")) for line in map(str.strip, text.splitlines())), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,62 @@
+"""What stands between an agent's task and the world: nothing, a recorder, or a player of what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from pydantic import TypeAdapter
+
+from .agent.calls import RunCalls
+from .agent.session import Session
+from .llm.base import ChatModel
+from .llm.retry import Retrying
+
+T = TypeVar("T")
+Hear = Callable[[], Awaitable[Sequence[str]]]
+
+
+class Tape(Protocol):
+    """Each method is given the real thing and returns what is used in its place."""
+
+    async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
+        """What is found out about the world once: a value that `kind` writes and reads."""
+        ...
+
+    def model(self, model: Retrying) -> ChatModel: ...
+    def run_calls(self, run: RunCalls) -> RunCalls: ...
+    def hear(self, hear: Hear) -> Hear: ...
+    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]: ...
+
+    def opened(self, session: Session) -> None:
+        """What this attempt begins with."""
+        ...
+
+    async def saving(self, session: Session) -> Session:
+        """The session as it is to be stored."""
+        ...
+
+
+class NoTape:
+    """A task that nobody records."""
+
+    async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
+        return await find()
+
+    def model(self, model: Retrying) -> ChatModel:
+        return model
+
+    def run_calls(self, run: RunCalls) -> RunCalls:
+        return run
+
+    def hear(self, hear: Hear) -> Hear:
+        return hear
+
+    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
+        return exhausted
+
+    def opened(self, session: Session) -> None:
+        pass
+
+    async def saving(self, session: Session) -> Session:
+        return session

@@ -1,0 +1,109 @@
+"""The turns of a session, as its log tells them: who said what, and where the work stood at the end of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from transport.base import Blobs
+
+from .agent.history import final_text
+from .agent.session import Outcome, Session
+from .checkpoints import Head, Segment, Work, read_log
+from .diff_files import changed_files
+from .errors import BadInput
+from .llm.base import ChatMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`number` counts through the whole session, from 1. `log` is the segment that it ended with."""
+
+    number: int
+    log: str
+    messages: tuple[ChatMessage, ...]
+    work: Work | None
+
+    @property
+    def prompts(self) -> list[str]:
+        """What people said before it."""
+        return [one.content for one in self.messages if one.role == "user" and not one.synthetic]
+
+    @property
+    def tools(self) -> list[str]:
+        return [call.name for one in self.messages for call in one.tool_calls]
+
+
+async def turns_of(blobs: Blobs, checkpoint: str) -> list[Turn]:
+    """The turns that have ended."""
+    _, segments = await read_log(blobs, checkpoint)
+    return list(_turns(segments))
+
+
+async def files_changed(blobs: Blobs, turns: Sequence[Turn]) -> list[list[str]]:
+    """For each turn the files whose change it made, altered or took back. What is not known is nothing."""
+    diffs = [b"", *[await _diff(blobs, turn) for turn in turns]]
+    return [changed_files(before, after) for before, after in pairwise(diffs)]
+
+
+async def reverted(blobs: Blobs, checkpoint: str, to: int) -> str:
+    """A new checkpoint, of the session as it stood when the turn `to` ended. `BadInput` when there is none such.
+
+    What was read is remembered as it is now: a file that has another content again must be read before it is edited.
+    """
+    head, segments = await read_log(blobs, checkpoint)
+    turns = list(_turns(segments))
+    if not 1 <= to <= len(turns):
+        raise BadInput(f"the session has no turn {to}", hint=_which(len(turns)))
+    turn = turns[to - 1]
+    if turn.work is None:
+        raise BadInput(f"where the work stood after turn {to} was not stored", hint="choose a later turn")
+    messages = tuple(message for earlier in turns[:to] for message in earlier.messages)
+    session = Head(
+        agent=head.agent,
+        model=head.model,
+        messages=head.messages,
+        read_digests=head.read_digests,
+        changes=turn.work.changes,
+        budget=head.budget,
+        undone=checkpoint,
+        log=turn.log,
+    )
+    text = f"The session stands where turn {to} of {len(turns)} ended. {_last_words(session, messages)}".strip()
+    return await blobs.put(session.model_copy(update={"outcome": Outcome(text=text)}).dump())
+
+
+async def unreverted(blobs: Blobs, checkpoint: str) -> str:
+    """The checkpoint that the last revert took away. `BadInput` when there is nothing to take back."""
+    head, _ = await read_log(blobs, checkpoint)
+    if head.undone is None:
+        raise BadInput("there is no revert to take back", hint="a revert stands once somebody has said something")
+    before, _ = await read_log(blobs, head.undone)
+    outcome = Outcome(text="The session stands where it stood before the revert.")
+    return await blobs.put(before.model_copy(update={"outcome": outcome}).dump())
+
+
+def _turns(segments: Iterable[tuple[str, Segment]]) -> Iterator[Turn]:
+    """A turn ends with the segment in which its last call is answered; what has no reply belongs to the next turn."""
+    number, messages = 0, list[ChatMessage]()
+    for log, segment in segments:
+        messages += segment.messages
+        open_calls = sum(len(one.tool_calls) for one in messages) - sum(one.role == "tool" for one in messages)
+        if open_calls <= 0 and any(one.role == "assistant" for one in messages):
+            number += 1
+            yield Turn(number, log, tuple(messages), segment.work)
+            messages = []
+
+
+async def _diff(blobs: Blobs, turn: Turn) -> bytes:
+    return await blobs.get(turn.work.changes) if turn.work and turn.work.changes else b""
+
+
+def _last_words(session: Session, messages: tuple[ChatMessage, ...]) -> str:
+    said = final_text(session.model_copy(update={"messages": messages})).strip()
+    return f"Its last words then: {said}" if said else ""
+
+
+def _which(count: int) -> str:
+    return f"it has the turns 1 to {count}: muster task turns" if count else "it has ended none yet"
