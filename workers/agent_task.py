@@ -11,10 +11,11 @@ from envelope.budget import Metrics, Usage
 from envelope.deadline import remaining_ms
 from envelope.events import MessageAdded
 from envelope.messages import ErrorInfo, Output, TaskRequest
-from transport.base import Transport, Wait
+from transport.base import Transport
 from transport.delivery import Pause
 from transport.outbox import Outbox
 
+from .agent.hearing import wait_of
 from .agent.history import open_session, reopen_session
 from .agent.loop import Loop, run
 from .agent.prompt import look_around, system_prompt
@@ -28,6 +29,7 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
+from .people import people_of
 from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
@@ -45,9 +47,10 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    ask_timeout_ms: int
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
-        """From wherever the session stands to its end, or to where it waits for subagents.
+        """From wherever the session stands to its end, or to where it waits for subagents or people.
 
         `BadInput` and `NoModel` before the first call.
         """
@@ -65,8 +68,8 @@ class AgentTasks:
                 hint="add it to MUSTER_PRICES, or submit without a cost cap",
             )
         session = await run(session, await self._loop(attempt, session, price, turns))
-        if children := frozenset(answer.child for answer in session.open_turn if answer.child):
-            return Pause(Wait(children))
+        if session.open_turn:
+            return Pause(wait_of(session.open_turn))
         return _outcome(session, resume_token(attempt.claim, attempt.request, attempt.reporter))
 
     async def _session(self, attempt: Attempt, turns: Turns) -> Session:
@@ -107,6 +110,7 @@ class AgentTasks:
             dict(session.read_digests),
             todos=todos_of(session),
             emit=attempt.reporter.report,
+            people=people_of(self.transport, attempt, session.approved, timeout_ms=self.ask_timeout_ms),
         )
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
@@ -134,7 +138,7 @@ class AgentTasks:
 
 
 def _spent(session: Session) -> Metrics:
-    calls = len(session.tool_calls) + sum(answer.ran and not answer.child for answer in session.open_turn)
+    calls = len(session.tool_calls) + sum(answer.ran and not answer.waits for answer in session.open_turn)
     return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
 
 
@@ -156,4 +160,5 @@ def _outcome(session: Session, token: str) -> TaskOutcome:
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)
+    structured = {"next_agent": outcome.next_agent} if outcome.next_agent else None
+    return TaskOutcome(Output(text=outcome.text, structured=structured), errors, session.tool_calls, token)

@@ -24,7 +24,7 @@ from .attempt import Attempt, resume_token
 from .errors import BadInput
 from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
-from .permissions.guard import Guard
+from .permissions.guard import HEADLESS, Guard
 from .permissions.rules import DEFAULTS
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
@@ -87,7 +87,8 @@ class Runner:
         agent = self._agent(request)
         refuse_unserved(request, agent)
         await self._check_scope(request)
-        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
+        fixed = agent.fixed if request.asks else (*agent.fixed, *HEADLESS)
+        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), fixed)
 
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)

@@ -93,7 +93,8 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    ask_timeout_ms = settings.ask_timeout_s * 1000
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, ask_timeout_ms)
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
 
 

@@ -10,13 +10,15 @@ from envelope.budget import Budget, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
 from envelope.redaction import redact_known
+from envelope.scope import Grant
 
 from ..llm.base import ChatMessage
 from .calls import Answered
 
 
 class Outcome(BaseModel):
-    """How the loop ended: `error` is None when the model gave its answer."""
+    """How the loop ended: `error` is None when the model gave its answer. `next_agent`: who goes on in the session,
+    as a person has agreed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,6 +26,7 @@ class Outcome(BaseModel):
     error: ErrorCode | None = None
     detail: str = ""
     hint: str = ""
+    next_agent: str = ""
 
 
 class Stored(BaseModel):
@@ -44,8 +47,9 @@ class Session(Stored):
     """`changes` is the blob of the work's diff (see `task_sandbox.py`) after the last turn that may have written; None
     while nothing was.
 
-    `open_turn`: the calls of the last message, while some of them wait for a subagent; they get their answers together,
-    in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their end.
+    `open_turn`: the calls of the last message, while some of them wait for a subagent or a person; they get their
+    answers together, in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their
+    end. `approved`: what people have answered "always" to.
     """
 
     agent: str
@@ -58,5 +62,6 @@ class Session(Stored):
     read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
+    approved: tuple[Grant, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None

@@ -10,6 +10,7 @@ from envelope.events import Event, Todo
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
 
+from .people import Asked, People
 from .truncate import truncate as truncate
 
 
@@ -38,6 +39,10 @@ class Delegated:
     child_task_id: str
     title: str = ""
     started_at_ms: int = 0
+
+
+# What came of a call: its result, or who has it now.
+CallResult = ToolResult | Delegated | Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class ToolContext:
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
+    people: People | None = None  # None: nobody can be asked
 
 
 class Tool(Protocol):
@@ -111,4 +117,4 @@ class Tool(Protocol):
 
     def title(self, arguments: Mapping[str, Any]) -> str: ...
 
-    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult | Delegated: ...
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> CallResult: ...

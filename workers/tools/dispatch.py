@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from envelope.events import CallState, ToolCallChanged
 from envelope.redaction import redact_head
@@ -16,9 +16,11 @@ from sandbox.errors import SandboxError, SandboxLost
 from ..clock import now_ms
 from ..failures import OUTAGES
 from ..llm.base import ToolCall
-from ..permissions.guard import Guard
-from .base import Delegated, Target, Tool, ToolContext, ToolResult
+from ..permissions.guard import Ask, Denied, Guard
+from .asking import asked_first, differs, suspected
+from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
+from .people import Asked
 from .schema import first_fault
 
 # What people see of an output in the event; the model gets the whole.
@@ -28,31 +30,33 @@ SHOWN_ARGUMENT_CHARS = 4096
 SHOWN_ARGUMENT_ITEMS = 100
 
 OnChange = Callable[[ToolCallChanged], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A call that may run."""
+    """A call that may run; `asks`: as soon as people have allowed it."""
 
     call: ToolCall
     tool: Tool
     input: Mapping[str, object]
     targets: Sequence[Target]
+    asks: bool = False
 
 
 async def run_calls(
     calls: Sequence[ToolCall], tools: Mapping[str, Tool], context: ToolContext, guard: Guard, on_change: OnChange
-) -> list[ToolResult | Delegated]:
-    """One result for each call, in their order; of a call that started a subagent, who has it.
+) -> list[CallResult]:
+    """One result for each call, in their order; of a call that started a subagent or needs to be allowed, who has it.
 
     What a model can mend (an unknown tool, bad arguments, a denied target, a tool's failure) is an error result. A
     lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
     calls were stopped.
     """
-    prepared = [_prepare(call, tools, guard) for call in calls]
+    prepared = [_prepare(call, tools, context, guard) for call in calls]
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
     running = [
-        asyncio.create_task(_answer(call, item, context, locks, on_change))
+        asyncio.create_task(_answer(call, item, context, guard, locks, on_change))
         for call, item in zip(calls, prepared, strict=True)
     ]
     try:
@@ -63,7 +67,7 @@ async def run_calls(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _prepare(call: ToolCall, tools: Mapping[str, Tool], guard: Guard) -> _Ready | ToolResult:
+def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:
     tool = tools.get(call.name) or tools.get(call.name.lower())
     if tool is None:
         return _mistake(f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
@@ -73,10 +77,13 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], guard: Guard) -> _Ready 
         )
     if fault := first_fault(tool.parameters, call.input):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
-    targets = tool.targets(call.input)
-    if denied := guard.check(targets):
-        return ToolResult(denied.reason, title=tool.title(call.input), is_error=True)
-    return _Ready(call, tool, call.input, targets)
+    people = context.people
+    targets = [*suspected(call, tool, people), *tool.targets(call.input)]
+    verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
+    if isinstance(verdict, Denied):
+        return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
+    asks = isinstance(verdict, Ask) and people is not None and call.id not in people.granted
+    return _Ready(call, tool, call.input, targets, asks)
 
 
 def _mistake(reason: str) -> ToolResult:
@@ -101,14 +108,16 @@ async def _answer(
     call: ToolCall,
     item: _Ready | ToolResult,
     context: ToolContext,
+    guard: Guard,
     locks: Mapping[str, asyncio.Lock],
     on_change: OnChange,
-) -> ToolResult | Delegated:
+) -> CallResult:
     if isinstance(item, ToolResult):
-        at_ms = now_ms()
-        on_change(ended_event(call, item, at_ms, at_ms))
-        return item
+        return _refused(call, item, on_change)
     async with _alone(item.targets, locks):
+        before = await _before(item, context, guard)
+        if before is not None:
+            return _refused(call, before, on_change) if isinstance(before, ToolResult) else before
         started_ms, title = now_ms(), item.tool.title(item.input)
         on_change(
             ToolCallChanged(
@@ -126,6 +135,19 @@ async def _answer(
         return result
 
 
+def _refused(call: ToolCall, result: ToolResult, on_change: OnChange) -> ToolResult:
+    at_ms = now_ms()
+    on_change(ended_event(call, result, at_ms, at_ms))
+    return result
+
+
+async def _before(item: _Ready, context: ToolContext, guard: Guard) -> Asked | ToolResult | None:
+    """What keeps the call from running now: people are asked, or what they allowed is no longer what it would do."""
+    if item.asks:
+        return await _told(item, asked_first(item.call, item.tool, item.input, item.targets, context, guard))
+    return await _told(item, differs(item.call, item.tool, item.input, context))
+
+
 def _shown(value: Any) -> Any:
     """Arguments as people see them: an event is at most 1 MiB, and a file that is written may be longer."""
     match value:
@@ -139,9 +161,14 @@ def _shown(value: Any) -> Any:
             return value
 
 
-async def _run(item: _Ready, context: ToolContext) -> ToolResult | Delegated:
+async def _run(item: _Ready, context: ToolContext) -> CallResult:
+    return await _told(item, item.tool.run(context, item.call.id, item.input))
+
+
+async def _told(item: _Ready, work: Awaitable[T]) -> T | ToolResult:
+    """What a tool could not do, as a result for the model."""
     try:
-        return await item.tool.run(context, item.call.id, item.input)
+        return await work
     except (SandboxLost, *OUTAGES):
         raise
     except (ToolError, SandboxError, RepoError) as e:
