@@ -202,6 +202,7 @@ class TaskResult(Tagged):
     tool_calls: tuple[ToolCallSummary, ...] = ()
     metrics: Metrics = Metrics()
     resume_token: str = ""
+    next_agent: str = ""  # who goes on in its session, as a person has agreed: never a model's word
 
     @field_validator("status")
     @classmethod

@@ -160,5 +160,4 @@ def _outcome(session: Session, token: str) -> TaskOutcome:
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    structured = {"next_agent": outcome.next_agent} if outcome.next_agent else None
-    return TaskOutcome(Output(text=outcome.text, structured=structured), errors, session.tool_calls, token)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token, outcome.next_agent)

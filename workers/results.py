@@ -30,6 +30,7 @@ class TaskOutcome:
     errors: tuple[ErrorInfo, ...] = ()
     tool_calls: tuple[ToolCallSummary, ...] = ()
     resume_token: str = ""
+    next_agent: str = ""
 
 
 def result_of(
@@ -54,6 +55,7 @@ def result_of(
         tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in outcome.tool_calls),
         metrics=metrics,
         resume_token=outcome.resume_token,
+        next_agent=outcome.next_agent,
     )
 
 

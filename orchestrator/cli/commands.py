@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Command] = {
     "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "task": Command(".task:app", "See, stop and use tasks."),
+    "ask": Command(".ask:app", "See and answer what tasks ask people."),
     "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
     "up": Command(".up:up", "Start the fleet of this machine."),

@@ -49,7 +49,10 @@ def test_every_message_comes_back_as_it_was(strategies, data):
 
 
 # Fields that are younger than the golden bytes.
-LATER = {"request": {"asks": AskTerms(timeout_ms=60_000, project="p", approved=("bash:git log *",))}}
+LATER = {
+    "request": {"asks": AskTerms(timeout_ms=60_000, project="p", approved=("bash:git log *",))},
+    "result": {"next_agent": "build"},
+}
 
 
 @pytest.mark.parametrize("name", ["request", "progress", "result"])

@@ -321,14 +321,14 @@ rules:
 
 
 @pytest.mark.parametrize(
-    ("reply", "text", "structured"),
+    ("reply", "text", "next_agent"),
     [
-        (Reply(choice="once", answers=(("yes",),)), "1. Change X.", {"next_agent": "build"}),
-        (Reply(choice="reject", message="make it smaller"), "I plan less.", None),
+        (Reply(choice="once", answers=(("yes",),)), "1. Change X.", "build"),
+        (Reply(choice="reject", message="make it smaller"), "I plan less.", ""),
     ],
     ids=["yes", "no"],
 )
-async def test_a_plan_is_left_or_refined(start_asker, workspace, reply, text, structured):
+async def test_a_plan_is_left_or_refined(start_asker, workspace, reply, text, next_agent):
     hands, _ = await start_asker(PLAN)
     request = task(hands, workspace, agent="plan", recipient="general", auth_scope=("read:**", "bash:**"))
     await hands.transport.submit([request])
@@ -337,4 +337,4 @@ async def test_a_plan_is_left_or_refined(start_asker, workspace, reply, text, st
     await answer(hands, request.task_id, ask, reply)
     result = await hands.ended(request.task_id)
 
-    assert (result.output.text, result.output.structured) == (text, structured)
+    assert (result.output.text, result.next_agent) == (text, next_agent)

@@ -35,6 +35,7 @@ Commands:
   run      Give an agent a goal in a repository, and prove its change.
   batch    Change many files or repositories at once.
   task     See, stop and use tasks.
+  ask      See and answer what tasks ask people.
   dlq      See, repeat and drop tasks that nobody could do.
   pool     See the pools, and what tenants get of them.
   up       Start the fleet of this machine.
