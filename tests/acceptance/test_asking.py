@@ -132,9 +132,9 @@ def test_always_is_kept_for_the_project(user: User, model):
 
 PLAN = """
 rules:
+  - {when: {result_contains: Created}, reply: {text: I made it.}}
   - when: {user_contains: carry it out}
     reply: {tool_calls: [{name: write, arguments: {filePath: new.txt, content: "planned\\n"}}]}
-  - {when: {result_contains: Created}, reply: {text: I made it.}}
   - {when: {turn: 1}, reply: {text: "1. Make new.txt.", tool_calls: [{name: plan_exit, arguments: {}}]}}
 """
 

@@ -75,10 +75,9 @@ async def differs(call: ToolCall, tool: Tool, arguments: Mapping[str, Any], cont
 
 
 async def _detail(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    if isinstance(tool, Shows):
-        detail = await tool.preview(context, arguments)
-    else:
-        detail = json.dumps(dict(arguments), indent=1, ensure_ascii=False)
+    detail = await tool.preview(context, arguments) if isinstance(tool, Shows) else ""
+    # a change of nothing has no diff
+    detail = detail or json.dumps(dict(arguments), indent=1, ensure_ascii=False)
     if len(detail) > MAX_DETAIL_CHARS:
         raise ToolError("a person must allow this call, and it is too long to be shown; make several smaller ones")
     return detail
