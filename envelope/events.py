@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
+from .asks import Question
 from .budget import Usage
 from .lifecycle import State
 from .plan import Plan
@@ -88,12 +89,17 @@ class FileChanged(Tagged):
 
 
 class AskOpened(Tagged):
+    """Told again by each attempt that still waits for the answer. `always`: what that answer would allow."""
+
     kind: Literal["ask_opened"] = "ask_opened"
     ask_id: str
     permission: str
     patterns: tuple[str, ...] = ()
     question: str = ""
     detail: str = ""  # the exact command or diff
+    always: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()  # of the tool `question`
+    until_ms: int = 0  # after this moment, on the store's clock, the answer is no
 
 
 class AskAnswered(Tagged):

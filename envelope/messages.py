@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from .asks import AskTerms
 from .budget import Budget, Metrics
 from .errors import CODES, ErrorCode, Turn
 from .events import Event
@@ -114,6 +115,7 @@ class TaskRequest(Tagged):
     output_schema: dict[str, Any] | None = None
     batch_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,100}$")] = ""
     retry_of: TaskId | None = None
+    asks: AskTerms | None = None  # None: nobody can be asked
     created_at_ms: Annotated[int, Field(ge=0, lt=2**53)]
     signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py
 
@@ -202,6 +204,7 @@ class TaskResult(Tagged):
     tool_calls: tuple[ToolCallSummary, ...] = ()
     metrics: Metrics = Metrics()
     resume_token: str = ""
+    next_agent: str = ""  # who goes on in its session, as a person has agreed: never a model's word
 
     @field_validator("status")
     @classmethod

@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Unpack, overload
 
 from envelope.agents import WorkerCard
+from envelope.asks import Reply
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import describe
-from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
+from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
 from transport.settings import connect
 
 from .allotting import checked_allotment
+from .approvals import approve_in
+from .asks import OpenAsk, give, open_asks
 from .catalogue import agent_named
 from .errors import BadInput
 from .prompting import going_on, listener, session_of
@@ -152,6 +155,21 @@ class Muster:
             return await self.transport.prompt(session_of(request), text, by=by)
         except NotFound:
             return await self.submit(going_on(request, text))
+
+    async def asks(self, *, trace_id: str | None = None) -> list[OpenAsk]:
+        """What people are asked now, by the tasks of one trace or of all."""
+        return await open_asks(self.transport, trace_id=trace_id)
+
+    async def reply(self, ask: OpenAsk, reply: Reply, *, by: str = "api") -> Answer:
+        """Answer an ask (see `asks.reply_to`); the answer that stands, which may be an earlier one.
+
+        What "always" allows is kept here, too, for the project that the task names.
+        """
+        standing = await give(self.transport, ask, reply, by=by)
+        if reply.rules and standing.text == reply.text():
+            terms = (await self.request(ask.task.task_id)).asks
+            approve_in(self.settings.state_dir, terms.project if terms else "", reply.rules)
+        return standing
 
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         """A trace's tasks in order of submission; without a trace the latest roots first."""

@@ -18,9 +18,15 @@ from .errors import BadInput, TaskFailed
 from .gate import NO_GATE, Gate, Proof
 from .judgement import Judgement, Run
 from .repositories import as_changeset, attach_bundle, fetch_mirror
-from .submit import GoalParams, params_of, task_request
+from .submit import GoalParams, GoalStep, params_of, task_request
 
 BUNDLE_NAME = "change.bundle"
+CARRY_OUT = (
+    "Your plan was approved; carry it out now. You are the engineer who makes the change: your workspace can be"
+    " written, you may edit files and run commands, and what was said above of planning only no longer holds. Read a"
+    " file before you change it, make the smallest change that does the job, run the tests that cover it, and report"
+    " what you changed, how you checked it, and what you did not do."
+)
 TITLE_CHARS = 72  # git's custom for the first line of a commit
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
 
@@ -40,6 +46,8 @@ async def drive_goal(driver: Driver) -> TaskResult:
     params = params_of(GoalParams, request)
     gate = _gate(driver, params)
     answer, before = await _ask(driver, params, gate)
+    if after := _step_after(params, answer):
+        answer = await _carried_out(driver, after, answer)
     if not completed(answer):
         return _passed_on(driver, answer)
     patch = answer.patch if answer.patch and answer.patch.files else None
@@ -97,19 +105,34 @@ async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[T
     return answer, before
 
 
-def _agent_work(driver: Driver, params: GoalParams) -> Work:
+def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
+    """Who goes on in the agent's session, when a person has approved its plan."""
+    then = params.then
+    return then if then is not None and completed(answer) and answer.next_agent == then.agent else None
+
+
+async def _carried_out(driver: Driver, step: GoalStep, plan: TaskResult) -> TaskResult:
+    async with aclosing(driver.run([_agent_work(driver, step, plan)])) as endings:
+        async for ended in endings:
+            return ended.result
+    raise AssertionError("`run` ends after every work has")
+
+
+def _agent_work(driver: Driver, step: GoalStep, plan: TaskResult | None = None) -> Work:
     request = driver.request
+    is_recorded = params_of(GoalParams, request).record
     child = task_request(
         parent=request,
-        agent=params.agent,
-        pool=params.pool,
-        prompt=request.input.prompt,
-        params=AgentParams(record=params.record).model_dump() if params.record else {},
+        agent=step.agent,
+        pool=step.pool,
+        prompt=CARRY_OUT if plan else request.input.prompt,
+        params=AgentParams(record=True).model_dump() if is_recorded else {},
+        resume_token=plan.resume_token if plan else "",
         workspace=request.workspace,
-        auth_scope=params.auth_scope,
+        auth_scope=step.auth_scope,
         budget=request.budget,
         deadline_ms=driver.remaining_ms,
-        idempotency_key=content_key("goal", request.task_id),
+        idempotency_key=content_key("goal", request.task_id, *([plan.task_id] if plan else [])),
         model=request.model,
         output_schema=request.output_schema,
         context_refs=request.context_refs,

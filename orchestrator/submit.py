@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 from pydantic import ValidationError
 
 from envelope.agents import AgentCard
+from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
@@ -23,6 +24,7 @@ from .settings import Settings
 DRIVERS = "orchestrator"  # the queue of goals and batches
 RUN, BATCH = "run", "batch"  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
+PLAN = "plan"  # what it plans, build carries out
 
 # What a recipe or a gate needs to look around and run its commands; what it may edit comes on top.
 RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
@@ -57,6 +59,7 @@ class TaskFields(TypedDict):
     batch_id: NotRequired[str]
     retry_of: NotRequired[str | None]
     resume_token: NotRequired[str]
+    asks: NotRequired[AskTerms | None]  # None: nobody can be asked
 
 
 class RepositoryInput(Wire):
@@ -67,12 +70,21 @@ class RepositoryInput(Wire):
     base: str
 
 
-class GoalParams(Wire):
-    """`input.params` of a goal's driver. `auth_scope` is the agent's; the driver's own also covers its gate."""
+class GoalStep(Wire):
+    """An agent that works on a goal, and what it may do."""
 
     agent: str
     pool: str
     auth_scope: Scope
+
+
+class GoalParams(GoalStep):
+    """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
+
+    `then`: who goes on in the agent's session, if a person lets it leave its plan for that.
+    """
+
+    then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
     record: bool = False
@@ -144,6 +156,7 @@ def task_request(
         "tenant": tenant,
         "intent": fields.get("agent", ""),
         "sender": sender,
+        "asks": parent.asks if parent else AskTerms(),
         "created_at_ms": time.time_ns() // 1_000_000,
         **fields,
     }
@@ -200,14 +213,24 @@ def goal_request(
     idempotency_key: str = "",
     record: bool = False,
     sender: str = "cli",
+    asks: AskTerms | None = AskTerms(),
+    then: AgentCard | None = None,
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
+    `asks`: None when nobody can be asked. `then`: who carries out what the agent has planned.
     `record`: the agent's task keeps a cassette, which can be replayed.
     """
     scope = scope_of(agent) if auth_scope is None else auth_scope
+    after = GoalStep(agent=then.name, pool=then.pool, auth_scope=scope_of(then)) if then else None
     params = GoalParams(
-        agent=agent.name, pool=agent.pool, auth_scope=scope, gate=tuple(gate), min_tests=min_tests, record=record
+        agent=agent.name,
+        pool=agent.pool,
+        auth_scope=scope,
+        then=after,
+        gate=tuple(gate),
+        min_tests=min_tests,
+        record=record,
     )
     return task_request(
         agent=RUN,
@@ -215,13 +238,16 @@ def goal_request(
         prompt=goal,
         params=params.model_dump(mode="json"),
         workspace=workspace,
-        auth_scope=tuple(dict.fromkeys((*scope, *(RECIPE_SCOPE if gate else ())))),
+        auth_scope=tuple(
+            dict.fromkeys((*scope, *(after.auth_scope if after else ()), *(RECIPE_SCOPE if gate else ())))
+        ),
         budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
         model=model,
         idempotency_key=idempotency_key,
         tenant=settings.tenant,
         sender=sender,
+        asks=asks,
     )
 
 
@@ -231,6 +257,7 @@ def batch_request(
     *,
     settings: Settings,
     sender: str = "cli",
+    asks: AskTerms | None = AskTerms(),
 ) -> TaskRequest:
     """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
     content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
@@ -248,4 +275,5 @@ def batch_request(
         idempotency_key=content_key("batch", content, *places),
         tenant=settings.tenant,
         sender=sender,
+        asks=asks,
     )

@@ -15,6 +15,7 @@ from transport.raising import ask_for_more
 
 from .after_write.care import FileCare
 from .agent.compacting import is_request, only_compacted
+from .agent.hearing import wait_of
 from .agent.history import reopen_session
 from .agent.loop import run
 from .agent.session import Session
@@ -44,7 +45,7 @@ class AgentTasks:
     kit: Kit
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
-        """From wherever the session stands to its end, or to where it waits for subagents.
+        """From wherever the session stands to its end, or to where it waits: for subagents, people, money.
 
         `BadInput` and `NoModel` before the first call.
         """
@@ -121,14 +122,14 @@ def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
 
 
 def _spent(session: Session) -> Metrics:
-    calls = len(session.tool_calls) + sum(answer.ran and not answer.child for answer in session.open_turn)
+    calls = len(session.tool_calls) + sum(answer.ran and not answer.waits for answer in session.open_turn)
     return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
 
 
 def _wait_of(session: Session) -> Wait | None:
     """What the session cannot go on without; None when it is over."""
-    if children := frozenset(answer.child for answer in session.open_turn if answer.child):
-        return Wait(children)
+    if session.open_turn:
+        return wait_of(session.open_turn)
     if session.waits_at_microusd is not None:
         return Wait(asks=frozenset({ask_for_more(session.waits_at_microusd)}))
     return None
@@ -148,4 +149,4 @@ def _outcome(session: Session, token: str, attached: tuple[Attachment, ...]) -> 
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token, attached)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token, attached, outcome.next_agent)

@@ -114,6 +114,7 @@ class QueuedChildren:
             tenant=parent.tenant,
             model=agent.model or parent.model,
             batch_id=parent.batch_id,
+            asks=parent.asks,
             created_at_ms=now_ms,
         )
 

@@ -24,3 +24,4 @@ class Kit:
     agents: Mapping[str, Agent]
     equipment: Equipment
     limiter: Limiter
+    ask_timeout_ms: int  # how long people may think about what they are asked

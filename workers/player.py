@@ -17,7 +17,7 @@ from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
 from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, calls_of, request_of
 from .llm.retry import Retrying
 from .tape import Hear
-from .tools.base import Delegated, ToolResult
+from .tools.base import CallResult, ToolResult
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entry)
@@ -64,7 +64,7 @@ class Player:
         return replace(model, model=_Played(model.name, self.reply), pause=_no_pause, time_left_s=self._time_left_s)
 
     def run_calls(self, run: RunCalls) -> RunCalls:
-        async def answers(calls: Sequence[ToolCall], on_change: OnChange) -> list[ToolResult | Delegated]:
+        async def answers(calls: Sequence[ToolCall], on_change: OnChange) -> list[CallResult]:
             recorded = self._next(Answers, "it runs tool calls").answers
             now, then = [call.id for call in calls], [answer.call_id for answer in recorded]
             if now != then[: len(now)]:

@@ -36,6 +36,7 @@ from .results import TaskOutcome
 from .task_sandbox import TaskSandbox
 from .workspace import Prepared
 
+UNASKED = "not/asked"  # the model of a task that ended before it asked one
 DEADLINE_MS = 3_600_000  # a replay takes seconds; the recorded deadline may have been short
 
 
@@ -68,7 +69,7 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
     player = Player(entries)
     transport = MemoryTransport(pools=[request.recipient])
     claim = await _claimed(transport, request, await _earlier(blobs, transport.blobs, found[EARLIER]))
-    models = Models(default=next((entry.model for entry in entries if isinstance(entry, Call)), ""))
+    models = Models(default=next((entry.model for entry in entries if isinstance(entry, Call)), UNASKED))
     agent = agents[request.agent]
     async with Reporter(transport, claim.lease) as reporter:
         guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
@@ -76,7 +77,7 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
             claim, decode_request(claim.envelope, keyring=transport.keyring), agent, guard, NoSandbox(), reporter
         )
         limiter = Limiter(transport.rates, Unwatched(), Quota())
-        tasks = AgentTasks(Kit(transport, Outbox(transport), models, agents, plain_equipment(), limiter))
+        tasks = AgentTasks(Kit(transport, Outbox(transport), models, agents, plain_equipment(), limiter, 0))
         try:
             outcome = await tasks.run_on(player, attempt)
             assert isinstance(outcome, TaskOutcome), "a replay waits for nobody"

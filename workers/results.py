@@ -31,6 +31,7 @@ class TaskOutcome:
     tool_calls: tuple[ToolCallSummary, ...] = ()
     resume_token: str = ""
     attachments: tuple[Attachment, ...] = ()
+    next_agent: str = ""
 
 
 def result_of(
@@ -55,6 +56,7 @@ def result_of(
         tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in outcome.tool_calls),
         metrics=metrics,
         resume_token=outcome.resume_token,
+        next_agent=outcome.next_agent,
     )
 
 

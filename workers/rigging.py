@@ -25,6 +25,7 @@ from .llm.limited import Limited
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .opening import may_read
+from .people import people_of
 from .project.nearby import nearby_instructions
 from .tape import Tape
 from .till import TraceTill
@@ -102,6 +103,7 @@ class Rigging:
             nearby=nearby,
             user_dir=self.kit.equipment.guidance.user_dir,
             keep=self._keep,
+            people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
         )
 
     def _children(self) -> QueuedChildren:

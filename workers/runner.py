@@ -25,7 +25,7 @@ from .agents.project import ProjectAgents
 from .attempt import Attempt, resume_token
 from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
-from .permissions.guard import Guard
+from .permissions.guard import HEADLESS, Guard
 from .permissions.rules import DEFAULTS
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
@@ -89,7 +89,8 @@ class Runner:
         agent = known.named(request.agent)
         refuse_unserved(request, agent)
         await self._check_scope(request)
-        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
+        fixed = agent.fixed if request.asks else (*agent.fixed, *HEADLESS)
+        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), fixed)
 
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)

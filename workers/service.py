@@ -127,7 +127,9 @@ def make_runner(
     own = replace(own, agents=with_grants(own.agents, settings.mcp))
     quota = Quota(settings.model_requests_per_minute, settings.model_tokens_per_minute)
     limiter = Limiter(transport.rates, metrics, quota)
-    agent_tasks = AgentTasks(Kit(transport, Outbox(transport), models, own.agents, equipment, limiter))
+    agent_tasks = AgentTasks(
+        Kit(transport, Outbox(transport), models, own.agents, equipment, limiter, settings.ask_timeout_s * 1000)
+    )
     return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
 
 

@@ -72,6 +72,7 @@ class WorkerSettings(FleetSettings):
     formatters: dict[str, Formatter] = Field(default_factory=dict[str, Formatter])
     language_servers: dict[str, LanguageServer] = Field(default_factory=dict[str, LanguageServer])
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
+    ask_timeout_s: int = Field(default=24 * 3600, ge=1)  # how long people have to answer, where a task names no time
     # How long tasks may go on after a stop; then they are given back. Enough for a turn that is nearly over, and short
     # beside the supervisor's patience (20 s), which covers the removal of sandboxes, too.
     drain_grace_s: float = Field(default=5.0, ge=0)

@@ -26,9 +26,10 @@ class TaskTotals:
                 self.partial_output = ""
             case TextDelta(text=text):
                 self.partial_output = (self.partial_output + text)[-MAX_PARTIAL_CHARS:]
-            case TurnFinished(usage=usage, cost_microusd=cost):
+            case TurnFinished(turn=turn, usage=usage, cost_microusd=cost):
                 self.uncharged_microusd += cost
-                self._spend(usage, cost_microusd=cost, turns=1)
+                # one that a person ended by a refusal is told of twice
+                self._spend(usage, cost_microusd=cost, turns=int(turn > self.metrics.turns))
             case ToolCallChanged(state=CallState.COMPLETED | CallState.ERROR):
                 self._spend(tool_calls=1)
             case _:

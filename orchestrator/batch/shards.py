@@ -81,6 +81,7 @@ def shard_request(
         tenant=driver.tenant,
         batch_id=driver.task_id,
         sender="batch",
+        asks=driver.asks,
     )
 
 

@@ -26,7 +26,7 @@ from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, NoInput, TaskId
+from .options import AllowDirty, Detach, Json, NoInput, TaskId, ask_terms
 from .outcome import exit_code_after
 from .places import recall, remember, repositories_of
 from .publish import publish_bundle
@@ -83,7 +83,8 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
     bases = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
     async with open_fleet(settings) as muster:
         inputs = [await _packed(muster, name, local.root, local.head) for name, local in bases.items()]
-        handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings))
+        asks = ask_terms(settings, [local.root for local in bases.values()], no_input=not may_ask)
+        handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings, asks=asks))
         remember(settings, handle.task_id, file)
         if handle.existing:
             state = "already done" if await muster.result(handle.task_id) else "already under way"

@@ -49,11 +49,11 @@ async def ask_choice(*, may_ask: bool) -> Choice:
     if not (may_ask and interactive()):
         return Choice.CANCEL
     people().print("\n[bold]interrupted[/]: [bold]d[/] leaves it running, anything else cancels it \\[d/C] ", end="")
-    answer = await _line()
+    answer = await read_line()
     return Choice.DETACH if answer.strip().lower() in ("d", "detach") else Choice.CANCEL
 
 
-async def _line() -> str:
+async def read_line() -> str:
     """One line from the terminal, without a thread that would go on reading after us."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()

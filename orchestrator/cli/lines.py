@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from envelope.events import (
+    AskAnswered,
+    AskOpened,
     BudgetReached,
     CallState,
     ChildEnded,
@@ -25,6 +27,7 @@ from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..trace_view import TaskView, TraceView
+from .asking import subject
 from .console import plain
 from .tree import GLYPHS
 from .units import dollars, duration, tokens
@@ -111,10 +114,17 @@ def _call(_: TraceView, event: ToolCallChanged) -> str:
     return "\n".join([head, *(f"  {line}" for line in event.output.splitlines()), *whole])
 
 
+def _answered(_: TraceView, event: AskAnswered) -> str:
+    said = f": {event.comment}" if event.comment else ""
+    return f"answered {event.answer}{f' by {event.by}' if event.by else ''}{said}"
+
+
 MILESTONES: dict[type[Any], Format] = {
     StateChanged: lambda _, event: state_text(event.state, event.reason) if event.reason else "",
     ChildSpawned: lambda view, event: f"started {_name(view, view.tasks[event.child_task_id])}",
     ChildEnded: _child_ended,
+    AskOpened: lambda _, event: f"asks: {subject(event)} (answer: muster ask show {event.ask_id})",
+    AskAnswered: _answered,
     GateVerdict: _gate,
     MergeStep: _merge,
     WarningRaised: lambda _, event: f"warning: {event.message}",

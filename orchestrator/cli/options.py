@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from envelope.asks import AskTerms
 from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
 
+from ..approvals import approved_in
+from ..settings import Settings
 from .units import parse_duration_s
 
 
@@ -31,7 +35,9 @@ Deadline = Annotated[
 Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", help="Spend no more than this.")]
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the task's id and leave.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Ask nothing; an interrupt cancels.")]
+NoInput = Annotated[
+    bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")
+]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or its end as `task list` shows it.")]
@@ -39,3 +45,14 @@ TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or its
 
 def microusd(usd: float | None) -> int | None:
     return None if usd is None else round(usd * MICROUSD_PER_USD)
+
+
+def ask_terms(settings: Settings, projects: Sequence[Path], *, no_input: bool) -> AskTerms | None:
+    """How a task may ask: not at all without input; else what was always allowed in its project is known to it.
+
+    Work on several projects at once keeps to none of them.
+    """
+    if no_input:
+        return None
+    project = str(projects[0].resolve()) if len(projects) == 1 else ""
+    return AskTerms(project=project, approved=approved_in(settings.state_dir, project))

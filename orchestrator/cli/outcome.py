@@ -22,7 +22,9 @@ def exit_code_of(result: TaskResult) -> ExitCode:
 
 
 def exit_code_after(followed: Followed) -> ExitCode:
-    """130 after an interrupt, 0 for what goes on without us."""
+    """130 after an interrupt, 9 for what waits for an answer, 0 for what goes on without us."""
     if followed.interrupted:
         return ExitCode.INTERRUPTED
+    if followed.asks:
+        return ExitCode.ANSWER_NEEDED
     return exit_code_of(followed.result) if followed.result else ExitCode.OK

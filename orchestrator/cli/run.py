@@ -23,13 +23,13 @@ from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
-from ..submit import RUN, goal_request, scope_of
+from ..submit import BUILD, PLAN, RUN, goal_request, scope_of
 from ..trace_view import TraceView, new_view
 from ..trust import TrustStore, trusted_digest
 from .console import answer, data, note
 from .fleet import open_fleet
 from .follow import follow
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
 from .outcome import exit_code_after
 from .publish import publish_bundle
 from .repository import starting_point
@@ -122,7 +122,8 @@ async def _run(options: RunOptions) -> int:
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     async with open_fleet(settings) as muster:
         card = await _card(muster, options.agent, command, local)
-        request = await _request(muster, options, card, local)
+        then = agent_named(BUILD, await muster.workers()) if card.name == PLAN else None
+        request = await _request(muster, options, card, then, local)
         handle = await muster.submit(request)
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
@@ -148,11 +149,14 @@ async def _card(muster: Muster, name: str, command: CommandCard | None, local: L
     return agent_for(command, default, agents)
 
 
-async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> TaskRequest:
+async def _request(
+    muster: Muster, options: RunOptions, card: AgentCard, then: AgentCard | None, local: LocalRepository
+) -> TaskRequest:
     cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
     return goal_request(
         options.goal,
         agent=card,
+        then=then,
         settings=muster.settings,
         workspace=await muster.pack(local.root, commit=local.head, setup=options.setup),
         gate=options.gate,
@@ -161,6 +165,7 @@ async def _request(muster: Muster, options: RunOptions, card: AgentCard, local: 
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
         model=options.model,
         record=options.record,
+        asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
     )
 
 

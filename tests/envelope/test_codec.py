@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envelope import events as ev
+from envelope.asks import AskTerms
 from envelope.codec import (
     MAX_DEPTH,
     MAX_MESSAGE_BYTES,
@@ -47,9 +48,16 @@ def test_every_message_comes_back_as_it_was(strategies, data):
     assert decode(encode(message, keyring=KEYRING), keyring=KEYRING).model_dump() == message.model_dump()
 
 
+# Fields that are younger than the golden bytes.
+LATER = {
+    "request": {"asks": AskTerms(timeout_ms=60_000, project="p", approved=("bash:git log *",))},
+    "result": {"next_agent": "build"},
+}
+
+
 @pytest.mark.parametrize("name", ["request", "progress", "result"])
 def test_messages_with_every_field_set_come_back(samples, name):
-    message = getattr(samples, name)
+    message = getattr(samples, name).model_copy(update=LATER.get(name, {}))
 
     assert message.model_fields_set >= set(type(message).model_fields) - {"signature", "schema_version", "kind"}
     assert decode(encode(message)) == message

@@ -10,12 +10,12 @@ from envelope.messages import TaskResult
 
 from ..clock import now_ms
 from ..llm.base import ToolCall, ToolSpec
-from ..tools.base import Delegated, Tool, ToolContext, ToolResult
+from ..tools.base import CallResult, Delegated, Tool, ToolContext, ToolResult
 from ..tools.dispatch import ended_event
 from ..tools.task import answer_of
 
 OnChange = Callable[[ToolCallChanged], None]
-RunCalls = Callable[[Sequence[ToolCall], OnChange], Awaitable[list[ToolResult | Delegated]]]
+RunCalls = Callable[[Sequence[ToolCall], OnChange], Awaitable[list[CallResult]]]
 
 OVER_BUDGET = "Not run: the budget of tool calls is used up. Finish with what you have."
 
@@ -25,7 +25,7 @@ class Answered:
     """A call and what came of it; `ran` is False for one that the budget did not allow."""
 
     call: ToolCall
-    result: ToolResult | Delegated
+    result: CallResult
     duration_ms: int = 0
     ran: bool = True
 
@@ -33,6 +33,11 @@ class Answered:
     def child(self) -> str:
         """The task whose result is still to come; empty when the call has its answer."""
         return self.result.child_task_id if isinstance(self.result, Delegated) else ""
+
+    @property
+    def waits(self) -> bool:
+        """Is its answer still to come: from a subagent, or after people have said that it may run?"""
+        return not isinstance(self.result, ToolResult)
 
 
 def offer(tools: Mapping[str, Tool]) -> list[ToolSpec]:

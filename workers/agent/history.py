@@ -52,6 +52,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
         messages=(*mended.messages, *([ChatMessage(role="user", content=prompt)] if prompt else [])),
         read_digests=mended.read_digests,
         changes=mended.changes,
+        approved=mended.approved,
         budget=with_turn_limit(budget, agent.max_turns),
         compaction=mended.compaction,
         due=mended.due,
@@ -77,9 +78,9 @@ def resumed(session: Session) -> Session:
 
 
 def _closed(session: Session) -> Session:
-    """The session without an open turn: nobody waits any more for the subagents of a task that was stopped."""
+    """The session without an open turn: nobody waits any more for what a task waited for that was stopped."""
     interrupted = ToolResult(INTERRUPTED, is_error=True)
-    answers = [replace(answer, result=interrupted) if answer.child else answer for answer in session.open_turn]
+    answers = [replace(answer, result=interrupted) if answer.waits else answer for answer in session.open_turn]
     return with_answers(session, answers, session.read_digests)
 
 
@@ -156,8 +157,8 @@ def final_text(session: Session) -> str:
     return "".join(reversed(parts))
 
 
-def finished(session: Session) -> Session:
-    return session.model_copy(update={"outcome": Outcome(text=final_text(session))})
+def finished(session: Session, *, next_agent: str = "") -> Session:
+    return session.model_copy(update={"outcome": Outcome(text=final_text(session), next_agent=next_agent)})
 
 
 def failed(session: Session, code: ErrorCode, detail: str, hint: str = "") -> Session:

@@ -7,7 +7,8 @@ while no reason to stop:
     save                     checkpoint, and send what was reported
     compact                  when the window fills: a step of its own, stored before it begins
 
-A turn whose subagents take long is left open: the loop ends, and goes on in another attempt (see `session.py`).
+A turn whose subagents take long, or that waits for people, is left open: the loop ends, and goes on in another attempt
+(see `session.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from ..tools.base import Tool, ToolContext
 from .bound import window_tokens
 from .budget import Stop, calls_left, is_last_turn, why_stop
 from .calls import RunCalls, answer, collect, offer
+from .circles import begin_turn, circle_left
 from .compacting import WindowPolicy, comes_first, compact, is_over, measured, overflowed, with_words
+from .hearing import AFTER_PLAN, REFUSED_HINT, Heard, hear_people, plan_approved, refusal, with_approvals
 from .history import (
     CLOSING,
     CUT_OFF,
@@ -41,7 +44,7 @@ from .history import (
 )
 from .paying import NO_TILL, Till, paid_call, stopped
 from .reminders import reminder_of, with_reminder
-from .repeats import WARNING, circling
+from .repeats import WARNING
 from .session import Session
 from .shown import shown
 
@@ -71,8 +74,8 @@ class Loop:
 
 
 async def run(session: Session, loop: Loop) -> Session:
-    """From wherever the session stands to its outcome, or to where it waits (for subagents, for money); saved after
-    every turn."""
+    """From wherever the session stands to its outcome, or to where it waits (for others, for money); saved after every
+    turn."""
     session = await _heard(resumed(session.model_copy(update={"waits_at_microusd": None})), loop)
     while not is_over(session):
         session = await loop.save(await _advance(session, loop))
@@ -125,14 +128,20 @@ async def _heard(session: Session, loop: Loop) -> Session:
 
 
 async def _act(session: Session, loop: Loop) -> Session:
-    """The session with its last calls answered; with an open turn while subagents are at some of them."""
+    """The session with its last calls answered; with an open turn while subagents or people are at some of them."""
     was_warned = session.messages[-2].content == WARNING
     session = session if session.open_turn else await _begin_calls(session, loop)
-    answers = await collect(session.open_turn, loop.context, loop.emit)
-    if any(answer.child for answer in answers):
+    heard = await hear_people(session.open_turn, loop.context, loop.run_calls, loop.emit)
+    session = with_approvals(session, loop.context.people)
+    if heard.refused:
+        return _refused(session, heard, loop)
+    answers = await collect(heard.answers, loop.context, loop.emit)
+    if any(answer.waits for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
+    call = circle_left(loop.context.people, session)
     session = with_answers(session, answers, loop.context.read_digests)
-    call = circling(session.messages)
+    if plan_approved(answers):
+        return finished(session, next_agent=AFTER_PLAN)
     if call is None:
         return session
     loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
@@ -143,9 +152,16 @@ async def _act(session: Session, loop: Loop) -> Session:
 
 async def _begin_calls(session: Session, loop: Loop) -> Session:
     """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again."""
+    begin_turn(loop.context.people, session)
     answers = await answer(session.messages[-1].tool_calls, loop.run_calls, loop.emit, left=calls_left(session))
     session = with_open_turn(session, answers, loop.context.read_digests)
     return await loop.save(session) if any(answer.child for answer in answers) else session
+
+
+def _refused(session: Session, heard: Heard, loop: Loop) -> Session:
+    loop.emit(TurnFinished(turn=session.turn, finish_reason="permission_denied"))
+    session = with_answers(session, heard.answers, loop.context.read_digests)
+    return failed(session, ErrorCode.REFUSED, refusal(heard), REFUSED_HINT)
 
 
 def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:

@@ -11,6 +11,7 @@ from envelope.budget import Budget, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
 from envelope.redaction import redact_known
+from envelope.scope import Grant
 
 from ..llm.base import ChatMessage
 from .calls import Answered
@@ -18,7 +19,8 @@ from .compaction import Compaction
 
 
 class Outcome(BaseModel):
-    """How the loop ended: `error` is None when the model gave its answer."""
+    """How the loop ended: `error` is None when the model gave its answer. `next_agent`: who goes on in the session,
+    as a person has agreed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,6 +28,7 @@ class Outcome(BaseModel):
     error: ErrorCode | None = None
     detail: str = ""
     hint: str = ""
+    next_agent: str = ""
 
 
 class Due(StrEnum):
@@ -65,8 +68,9 @@ class Session(Stored):
 
     `previous_agent`: whose session this one goes on with, before the latest prompt.
 
-    `open_turn`: the calls of the last message, while some of them wait for a subagent; they get their answers together,
-    in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their end.
+    `open_turn`: the calls of the last message, while some of them wait for a subagent or a person; they get their
+    answers together, in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their
+    end. `approved`: what people have answered "always" to.
 
     What a model is shown of the messages begins with `compaction`; `due`: another one is the next step. The tool
     messages at the indices `cleared` are shown without their output (see `shown.py`).
@@ -83,6 +87,7 @@ class Session(Stored):
     read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
+    approved: tuple[Grant, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None
     compaction: Compaction | None = None

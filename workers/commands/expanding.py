@@ -14,8 +14,12 @@ from ..llm.base import ToolCall
 from ..project.framing import framed
 from ..tools.base import Delegated, ToolResult
 from ..tools.paths import absolute
+from ..tools.people import Asked
 from .template import Mentions, inlined, mentions, shell_commands, told_apart
 
+NOT_ASKED = ToolResult(
+    "Error: it needs a person's approval, and what a prompt brings along is not asked about.", is_error=True
+)
 MAX_SHELL_COMMANDS = 20
 MAX_FILES = 20
 MAX_PART_CHARS = 16_000  # of one output or file: 4,000 tokens
@@ -80,7 +84,9 @@ async def _told_apart(names: Sequence[str], loop: Loop) -> Mentions:
 async def _answers(calls: Sequence[ToolCall], loop: Loop) -> list[ToolResult]:
     """As if a model had called: the same tools, judged by the same scope and rules, seen by the same watchers."""
     results = await loop.run_calls(calls, loop.emit) if calls else []
-    return [result for result in results if not isinstance(result, Delegated)]
+    return [
+        NOT_ASKED if isinstance(result, Asked) else result for result in results if not isinstance(result, Delegated)
+    ]
 
 
 def _reason(result: ToolResult) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from envelope.scope import Scope, allows, offers
 
 from ..tools.base import Target
-from .rules import Action, Decision, Rule, evaluate, hidden
+from .rules import Action, Rule, evaluate, hidden
 
 # Permissions that are no tool of their own: the grant of the tool that needs them is what counts.
 SCOPED_AS = {"bash_unparsed": "bash"}
 # Asked for beside a tool's own permission; a scope has no grants for them.
-UNSCOPED = frozenset({"external_directory", "doom_loop"})
+UNSCOPED = frozenset({"external_directory", "doom_loop", "question", "plan_exit"})
+# What a headless task is not even offered: tools that do nothing but ask people.
+HEADLESS = tuple(Rule(tool, "*", Action.DENY) for tool in ("question", "plan_enter", "plan_exit"))
 # permission → what the model can do instead
 HINTS = {
     "bash_unparsed": "; which commands it runs cannot be told: write them plainly (programs by their names, no eval,"
@@ -29,6 +31,21 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowed:
+    """Nothing stands in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What people must allow first: permission → all that the call touches with it, in the order of the call."""
+
+    wanted: Mapping[str, tuple[str, ...]]
+
+
+Verdict = Allowed | Denied | Ask
+
+
+@dataclass(frozen=True, slots=True)
 class Guard:
     """`scope` is a ceiling, `fixed` holds denies that no rule lifts, and in `rules` the last match wins."""
 
@@ -36,15 +53,31 @@ class Guard:
     rules: tuple[Rule, ...]
     fixed: tuple[Rule, ...] = ()
 
+    def judge(self, targets: Sequence[Target], approved: Sequence[Rule] = ()) -> Verdict:
+        """A call with all its targets: any deny denies it, else any ask asks. `approved`: what people have answered
+        "always" to; it answers asks, and lifts no deny."""
+        actions = [(target, self._judge(target, approved)) for target in targets]
+        if denied := next((verdict for _, verdict in actions if isinstance(verdict, Denied)), None):
+            return denied
+        asking = dict.fromkeys(target.permission for target, action in actions if action is Action.ASK)
+        return Ask({name: _patterns(targets, name) for name in asking}) if asking else Allowed()
+
     def check(self, targets: Sequence[Target]) -> Denied | None:
-        """None when every target is within the scope and allowed. An ask cannot be answered here and denies."""
-        return next((denied for target in targets if (denied := self._check(target))), None)
+        """None when every target is within the scope and allowed. Where nobody can be asked, an ask denies."""
+        match self.judge(targets):
+            case Allowed():
+                return None
+            case Denied() as denied:
+                return denied
+            case Ask(wanted):
+                return unanswerable(wanted)
 
     def hides(self, tool: str) -> bool:
         """Is the tool withheld from the model altogether?"""
-        return not offers(self.scope, tool) or hidden(self.rules, tool) or hidden(self.fixed, tool)
+        granted = tool in UNSCOPED or offers(self.scope, tool)
+        return not granted or hidden(self.rules, tool) or hidden(self.fixed, tool)
 
-    def _check(self, target: Target) -> Denied | None:
+    def _judge(self, target: Target, approved: Sequence[Rule]) -> Denied | Action:
         permission, pattern = target.permission, target.pattern
         tool = SCOPED_AS.get(permission, permission)
         if tool not in UNSCOPED and not allows(self.scope, tool, pattern):
@@ -52,17 +85,20 @@ class Guard:
             return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted})")
         if evaluate(self.fixed, permission, [pattern]).action is Action.DENY:
             return Denied(f"not allowed: this agent never uses {permission} on {pattern!r}")
-        return _denial(evaluate(self.rules, permission, [pattern]), permission)
-
-
-def _denial(decision: Decision, permission: str) -> Denied | None:
-    match decision.action:
-        case Action.ALLOW:
-            return None
-        case Action.DENY:
+        decision = evaluate(self.rules, permission, [pattern])
+        if decision.action is Action.DENY:
             rule = f"{decision.rule.permission}: {decision.rule.pattern}" if decision.rule else "none"
-            return Denied(f"not allowed: {permission} {decision.pattern!r} is denied by the rule `{rule}`")
-        case Action.ASK:
-            asked = f"{permission} {decision.pattern!r}"
-            hint = HINTS.get(permission, "")
-            return Denied(f"not allowed: {asked} needs a person's approval, and this run cannot ask for it{hint}")
+            return Denied(f"not allowed: {permission} {pattern!r} is denied by the rule `{rule}`")
+        is_approved = evaluate(approved, permission, [pattern]).action is Action.ALLOW
+        return Action.ALLOW if is_approved else decision.action
+
+
+def unanswerable(wanted: Mapping[str, tuple[str, ...]]) -> Denied:
+    """What a call is told whose ask nobody can answer."""
+    permission, patterns = next(iter(wanted.items()))
+    asked, hint = f"{permission} {', '.join(map(repr, patterns))}", HINTS.get(permission, "")
+    return Denied(f"not allowed: {asked} needs a person's approval, and this run cannot ask for it{hint}")
+
+
+def _patterns(targets: Sequence[Target], permission: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(target.pattern for target in targets if target.permission == permission))

@@ -9,7 +9,7 @@ from typing import Any
 from sandbox.errors import SandboxError, SandboxLost
 
 from .base import Target, ToolContext, ToolResult
-from .diff import diff_of
+from .diff import diff_of, shown_diff
 from .errors import ToolError
 from .files import decoded, encoded, load_if_there, remove, require_seen, store
 from .patch import PatchRefused, apply_patch, parse_patch
@@ -47,19 +47,28 @@ class ApplyPatch:
             return "unreadable patch"
         return f"{relative(first)} and {len(others)} more" if others else relative(first)
 
+    async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+        _, before, after = await _change(context, arguments)
+        return await shown_diff({path: (before[path], content) for path, content in after.items()})
+
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
-        try:
-            patch = parse_patch(arguments["patchText"]).located(absolute)
-            before = await _seen(context, patch)
-            # in a thread: a patch made to be slow can take seconds
-            texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
-            changes = await asyncio.to_thread(apply_patch, texts, patch)
-        except PatchRefused as e:
-            raise ToolError(str(e)) from e
-        after = {path: None if text is None else encoded(path, text) for path, text in changes.items()}
+        patch, before, after = await _change(context, arguments)
         await _store_all(context, before, after, await _modes(context, patch, before))
         metadata = await diff_of({path: (before[path], content) for path, content in after.items()})
         return ToolResult("\n".join(map(_line, patch.sections)), self.title(arguments), metadata=metadata)
+
+
+async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[Patch, Contents, Contents]:
+    """The patch, what stands at its paths, and what would stand there."""
+    try:
+        patch = parse_patch(arguments["patchText"]).located(absolute)
+        before = await _seen(context, patch)
+        # in a thread: a patch made to be slow can take seconds
+        texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
+        changes = await asyncio.to_thread(apply_patch, texts, patch)
+    except PatchRefused as e:
+        raise ToolError(str(e)) from e
+    return patch, before, {path: None if text is None else encoded(path, text) for path, text in changes.items()}
 
 
 async def _seen(context: ToolContext, patch: Patch) -> Contents:

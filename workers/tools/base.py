@@ -12,6 +12,7 @@ from envelope.messages import TaskResult
 from sandbox.base import Sandbox
 
 from ..llm.base import ToolCall
+from .people import Asked, People
 from .truncate import truncate as truncate
 
 
@@ -40,6 +41,10 @@ class Delegated:
     child_task_id: str
     title: str = ""
     started_at_ms: int = 0
+
+
+# What came of a call: its result, or who has it now.
+CallResult = ToolResult | Delegated | Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,7 @@ class ToolContext:
     user_dir: Path | None = None
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
+    people: People | None = None  # None: nobody can be asked
 
 
 class Tool(Protocol):
@@ -158,4 +164,4 @@ class Tool(Protocol):
 
     def title(self, arguments: Mapping[str, Any]) -> str: ...
 
-    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult | Delegated: ...
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> CallResult: ...

@@ -56,6 +56,12 @@ class Bash:
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
 
+    async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+        """The exact command, and where it runs if that is not the workspace."""
+        workdir = absolute(arguments.get("workdir", WORKSPACE))
+        where = "" if workdir == WORKSPACE else f"\n(in {workdir})"
+        return f"{arguments['command']}{where}"
+
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         sandbox = await context.sandbox()
         timeout_ms = min(arguments.get("timeout", DEFAULT_TIMEOUT_MS), MAX_TIMEOUT_MS)

@@ -9,12 +9,14 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from .paths import relative
-from .truncate import truncate
+from .truncate import MAX_BYTES, truncate
 
 CONTEXT_LINES = 3
 # Finding the smallest difference takes time that grows with the square of the text; beyond this the whole part that
 # differs is shown as one change.
 MAX_MATCHED_LINES = 1000
+# Sixteen questions of this size, escaped as badly as can be, fit into one message.
+MAX_SHOWN_BYTES = 16 * 1024
 
 Change = tuple[bytes | None, bytes | None]  # the content before and after; None: no such file
 
@@ -24,9 +26,14 @@ async def diff_of(changes: Mapping[str, Change]) -> dict[str, Any]:
     return {"diff": await asyncio.to_thread(_cut_diff, changes)}
 
 
-def _cut_diff(changes: Mapping[str, Change]) -> str:
+async def shown_diff(changes: Mapping[str, Change]) -> str:
+    """The same diff for a person who must allow it, cut to what a question may show."""
+    return await asyncio.to_thread(_cut_diff, changes, MAX_SHOWN_BYTES)
+
+
+def _cut_diff(changes: Mapping[str, Change], max_bytes: int = MAX_BYTES) -> str:
     whole = "".join(unified_diff(relative(path), *change) for path, change in changes.items())
-    cut = truncate(whole)
+    cut = truncate(whole, max_bytes=max_bytes)
     return f"{cut.text}\n(cut: {cut.dropped_lines} more lines)\n" if cut.dropped_lines else whole
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from envelope.events import CallState, ToolCallChanged
 from envelope.redaction import redact_head
@@ -16,10 +16,12 @@ from sandbox.errors import SandboxError, SandboxLost
 from ..clock import now_ms
 from ..failures import OUTAGES
 from ..llm.base import ToolCall
-from ..permissions.guard import Guard
-from .base import Delegated, Target, Tool, ToolContext, ToolResult
+from ..permissions.guard import Ask, Denied, Guard
+from .asking import asked_first, differs, suspected
+from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
 from .paths import absolute
+from .people import Asked
 from .schema import first_fault
 from .spill import OUTPUT_BLOB, with_spilled
 
@@ -30,22 +32,24 @@ SHOWN_ARGUMENT_CHARS = 4096
 SHOWN_ARGUMENT_ITEMS = 100
 
 OnChange = Callable[[ToolCallChanged], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A call that may run."""
+    """A call that may run; `asks`: as soon as people have allowed it."""
 
     call: ToolCall
     tool: Tool
     input: Mapping[str, object]
     targets: Sequence[Target]
+    asks: bool = False
 
 
 async def run_calls(
     calls: Sequence[ToolCall], tools: Mapping[str, Tool], context: ToolContext, guard: Guard, on_change: OnChange
-) -> list[ToolResult | Delegated]:
-    """One result for each call, in their order; of a call that started a subagent, who has it.
+) -> list[CallResult]:
+    """One result for each call, in their order; of a call that started a subagent or needs to be allowed, who has it.
 
     What a model can mend (an unknown tool, bad arguments, a denied target, a tool's failure) is an error result. A
     lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
@@ -53,11 +57,12 @@ async def run_calls(
     """
     hooked = [await context.hooks.before(call) for call in calls]
     prepared = [
-        ToolResult(call, is_error=True) if isinstance(call, str) else _prepare(call, tools, guard) for call in hooked
+        ToolResult(call, is_error=True) if isinstance(call, str) else _prepare(call, tools, context, guard)
+        for call in hooked
     ]
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
     running = [
-        asyncio.create_task(_answer(call, item, context, locks, on_change))
+        asyncio.create_task(_answer(call, item, context, guard, locks, on_change))
         for call, item in zip(calls, prepared, strict=True)
     ]
     try:
@@ -68,7 +73,7 @@ async def run_calls(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _prepare(call: ToolCall, tools: Mapping[str, Tool], guard: Guard) -> _Ready | ToolResult:
+def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:
     tool = tools.get(call.name) or tools.get(call.name.lower())
     if tool is None:
         return _mistake(f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
@@ -78,10 +83,13 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], guard: Guard) -> _Ready 
         )
     if fault := first_fault(tool.parameters, call.input):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
-    targets = tool.targets(call.input)
-    if denied := guard.check(targets):
-        return ToolResult(denied.reason, title=tool.title(call.input), is_error=True)
-    return _Ready(call, tool, call.input, targets)
+    people = context.people
+    targets = [*suspected(call, tool, people), *tool.targets(call.input)]
+    verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
+    if isinstance(verdict, Denied):
+        return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
+    asks = isinstance(verdict, Ask) and people is not None and call.id not in people.granted
+    return _Ready(call, tool, call.input, targets, asks)
 
 
 def _mistake(reason: str) -> ToolResult:
@@ -106,14 +114,16 @@ async def _answer(
     call: ToolCall,
     item: _Ready | ToolResult,
     context: ToolContext,
+    guard: Guard,
     locks: Mapping[str, asyncio.Lock],
     on_change: OnChange,
-) -> ToolResult | Delegated:
+) -> CallResult:
     if isinstance(item, ToolResult):
-        at_ms = now_ms()
-        on_change(ended_event(call, item, at_ms, at_ms))
-        return item
+        return _refused(call, item, on_change)
     async with _alone(item.targets, locks):
+        before = await _before(item, context, guard)
+        if before is not None:
+            return _refused(call, before, on_change) if isinstance(before, ToolResult) else before
         started_ms, title = now_ms(), item.tool.title(item.input)
         on_change(
             ToolCallChanged(
@@ -132,6 +142,19 @@ async def _answer(
         return result
 
 
+def _refused(call: ToolCall, result: ToolResult, on_change: OnChange) -> ToolResult:
+    at_ms = now_ms()
+    on_change(ended_event(call, result, at_ms, at_ms))
+    return result
+
+
+async def _before(item: _Ready, context: ToolContext, guard: Guard) -> Asked | ToolResult | None:
+    """What keeps the call from running now: people are asked, or what they allowed is no longer what it would do."""
+    if item.asks:
+        return await _told(item, asked_first(item.call, item.tool, item.input, item.targets, context, guard))
+    return await _told(item, differs(item.call, item.tool, item.input, context))
+
+
 def _shown(value: Any) -> Any:
     """Arguments as people see them: an event is at most 1 MiB, and a file that is written may be longer."""
     match value:
@@ -145,21 +168,31 @@ def _shown(value: Any) -> Any:
             return value
 
 
-async def _run(item: _Ready, context: ToolContext) -> ToolResult | Delegated:
+async def _run(item: _Ready, context: ToolContext) -> CallResult:
+    return await _told(item, _done(item, context))
+
+
+async def _done(item: _Ready, context: ToolContext) -> CallResult:
+    result = await item.tool.run(context, item.call.id, item.input)
+    if not isinstance(result, ToolResult):
+        return result
+    return await context.hooks.after(item.call, await _looked_after(item, result, context))
+
+
+async def _told(item: _Ready, work: Awaitable[T]) -> T | ToolResult:
+    """What a tool could not do, as a result for the model."""
     try:
-        result = await item.tool.run(context, item.call.id, item.input)
-        result = await _looked_after(item, result, context)
-        return await context.hooks.after(item.call, result) if isinstance(result, ToolResult) else result
+        return await work
     except (SandboxLost, *OUTAGES):
         raise
     except (ToolError, SandboxError, RepoError) as e:
         return ToolResult(f"Error: {e}", title=item.tool.title(item.input), is_error=True)
 
 
-async def _looked_after(item: _Ready, result: ToolResult | Delegated, context: ToolContext) -> ToolResult | Delegated:
+async def _looked_after(item: _Ready, result: ToolResult, context: ToolContext) -> ToolResult:
     """The result, with what was found in the files that the call has written."""
     written = [absolute(target.pattern) for target in item.targets if target.permission == "edit"]
-    if not written or not isinstance(result, ToolResult) or result.is_error:
+    if not written or result.is_error:
         return result
     found = await context.after_write(context, written)
     return replace(result, content=f"{result.content}\n{found}") if found else result

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Target, ToolContext, ToolResult
-from .diff import diff_of
+from .diff import diff_of, shown_diff
 from .errors import ToolError
 from .files import decoded, encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
@@ -37,21 +37,29 @@ class Edit:
     def title(self, arguments: Mapping[str, Any]) -> str:
         return relative(arguments["filePath"])
 
+    async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+        return await shown_diff({absolute(arguments["filePath"]): await _change(context, arguments)})
+
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
-        path, old, new = absolute(arguments["filePath"]), arguments["oldString"], arguments["newString"]
-        if old == new:
-            raise ToolError(IDENTICAL)
-        before = await load_if_there(await context.sandbox(), path)
-        if before is None and old:
-            raise ToolError(f"{path} does not exist; to create it, leave oldString empty")
-        if before is None:
-            after = encoded(path, new)
-        else:
-            require_seen(context, path, before)
-            after = await _edited(path, before, old, new, replace_all=bool(arguments.get("replaceAll")))
+        path = absolute(arguments["filePath"])
+        before, after = await _change(context, arguments)
         await store(context, path, after)
         done = "Created" if before is None else "Edited"
         return ToolResult(f"{done} {path}.", self.title(arguments), metadata=await diff_of({path: (before, after)}))
+
+
+async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[bytes | None, bytes]:
+    """What the file holds, and what it would hold."""
+    path, old, new = absolute(arguments["filePath"]), arguments["oldString"], arguments["newString"]
+    if old == new:
+        raise ToolError(IDENTICAL)
+    before = await load_if_there(await context.sandbox(), path)
+    if before is None and old:
+        raise ToolError(f"{path} does not exist; to create it, leave oldString empty")
+    if before is None:
+        return None, encoded(path, new)
+    require_seen(context, path, before)
+    return before, await _edited(path, before, old, new, replace_all=bool(arguments.get("replaceAll")))
 
 
 async def _edited(path: str, before: bytes, old: str, new: str, *, replace_all: bool) -> bytes:

@@ -15,6 +15,7 @@ from .edit import Edit
 from .glob import Glob
 from .grep import Grep
 from .list import ListDirectory
+from .question import AskQuestions, PlanExit
 from .read import Read
 from .skill import SkillTool
 from .task import Task
@@ -31,11 +32,13 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
     task = Task(catalogue or {})
     tools: tuple[Tool, ...] = (
         ApplyPatch(),
+        AskQuestions(),
         Bash(),
         Edit(),
         Glob(),
         Grep(),
         ListDirectory(),
+        PlanExit(),
         Read(),
         SkillTool(),
         task,

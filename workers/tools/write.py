@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Target, ToolContext, ToolResult
-from .diff import diff_of
+from .diff import diff_of, shown_diff
 from .files import encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
 from .schema import parameters, text
@@ -29,14 +29,24 @@ class Write:
     def title(self, arguments: Mapping[str, Any]) -> str:
         return relative(arguments["filePath"])
 
+    async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+        return await shown_diff({absolute(arguments["filePath"]): await _change(context, arguments)})
+
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         path = absolute(arguments["filePath"])
-        content = encoded(path, arguments["content"])
-        before = await load_if_there(await context.sandbox(), path)
-        if before is not None:
-            require_seen(context, path, before)
-            if before.startswith(codecs.BOM_UTF8) and not content.startswith(codecs.BOM_UTF8):
-                content = codecs.BOM_UTF8 + content
+        before, content = await _change(context, arguments)
         await store(context, path, content)
         done = "Wrote" if before is not None else "Created"
         return ToolResult(f"{done} {path}.", self.title(arguments), metadata=await diff_of({path: (before, content)}))
+
+
+async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[bytes | None, bytes]:
+    """What the file holds, and what it would hold."""
+    path = absolute(arguments["filePath"])
+    content = encoded(path, arguments["content"])
+    before = await load_if_there(await context.sandbox(), path)
+    if before is not None:
+        require_seen(context, path, before)
+        if before.startswith(codecs.BOM_UTF8) and not content.startswith(codecs.BOM_UTF8):
+            content = codecs.BOM_UTF8 + content
+    return before, content

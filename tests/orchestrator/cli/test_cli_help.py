@@ -38,6 +38,7 @@ Commands:
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
   budget    Let a goal or a batch spend more.
+  ask       See and answer what tasks ask people.
   dlq       See, repeat and drop tasks that nobody could do.
   pool      See the pools, and what tenants get of them.
   up        Start the fleet of this machine.
@@ -47,6 +48,7 @@ Commands:
   config    See the settings, and where each comes from.
   schema    Print the JSON Schema of the messages.
   commands  See the commands that `muster run /name` knows.
+  replay    Run a recorded task again, offline, and show the first difference.
   sandbox   Build the sandbox image, and clean up what sandboxes left.
 
   --verbose, anywhere, shows the whole traceback of an error.

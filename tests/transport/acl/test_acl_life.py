@@ -66,6 +66,7 @@ async def test_a_task_with_money_a_checkpoint_a_prompt_and_an_answer(people, wor
 
     again = await worker.claim_one()
     assert (await worker.transport.answers(root.task_id))["a1"].text == "yes"
+    assert [task.task_id for task in await worker.transport.tasks(trace_id=root.trace_id)] == [root.task_id]
     await worker.finish(again)
 
     assert (await people.ended(root.task_id)).status is State.COMPLETED

@@ -1,0 +1,147 @@
+"""Asks of the fleet's tasks: which are open, what an answer to one means for the others, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from envelope.asks import WORDS, Question, Reply
+from envelope.events import AskOpened
+from envelope.lifecycle import TERMINAL
+from envelope.messages import TaskProgress
+from envelope.pattern import match
+from envelope.scope import split
+from transport.base import Answer, TaskRecord, Transport
+from transport.errors import NotFound
+
+from .errors import BadInput, near_miss
+
+MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
+MAX_TASKS = 1000  # of a trace
+PLAN_EXIT = "plan_exit"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAsk:
+    """A question that a task waits for. `ask` says so when the stream no longer holds its text."""
+
+    task: TaskRecord
+    ask: AskOpened
+
+
+async def open_asks(transport: Transport, *, trace_id: str | None = None) -> list[OpenAsk]:
+    """Of one trace, or of all that are under way; a task's in the order in which it asked."""
+    traces = [trace_id] if trace_id else await _live_traces(transport)
+    found = await asyncio.gather(*(_of_trace(transport, each) for each in traces))
+    return [one for asks in found for one in asks]
+
+
+async def _live_traces(transport: Transport) -> list[str]:
+    roots = await transport.tasks(limit=MAX_ROOTS)
+    return [root.trace_id for root in roots if root.state not in TERMINAL]
+
+
+async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
+    """The records say what is waited for; only then the stream is read for what it is."""
+    tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
+    waiting = {task.task_id: task for task in tasks if any(map(_is_ask, task.waits_for))}
+    if not waiting:
+        return []
+    texts: dict[tuple[str, str], AskOpened] = {}
+    async for entry in transport.follow(trace_id, wait=False):
+        if isinstance(entry.message, TaskProgress):
+            opened = (event for event in entry.message.events if isinstance(event, AskOpened))
+            texts.update({(entry.message.task_id, event.ask_id): event for event in opened})
+    return [one for task in waiting.values() for one in _of_task(task, texts)]
+
+
+def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
+    known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
+    order = {ask.ask_id: place for place, ask in enumerate(known)}
+    for ask_id in sorted(filter(_is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
+        forgotten = AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
+        yield OpenAsk(task, texts.get((task.task_id, ask_id), forgotten))
+
+
+def _is_ask(awaited: str) -> bool:
+    return awaited.startswith("ask_")
+
+
+async def find_ask(transport: Transport, words: str) -> OpenAsk:
+    """The open ask with this id, or with this end of it."""
+    found = [one for one in await open_asks(transport) if len(words) >= 4 and one.ask.ask_id.endswith(words)]
+    if len(found) != 1:
+        what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
+        raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
+    return found[0]
+
+
+def reply_to(ask: AskOpened, choice: str, *, message: str = "", says: Sequence[str] = ()) -> Reply:
+    """What a person means by a word and, to questions, by what they say. `BadInput` for what is no answer to this."""
+    if choice and choice.lower() not in WORDS:
+        raise BadInput(f"{choice!r} is no answer", hint="answer once, always or reject; a question with --say TEXT")
+    meant = WORDS[choice.lower()] if choice else "once"
+    if ask.questions:
+        return _to_questions(ask, meant == "reject", message, says)
+    if not choice or says:
+        raise BadInput("this asks for a permission", hint="answer once, always or reject, and why with --message TEXT")
+    if message and meant != "reject":
+        raise BadInput("a message goes with a refusal", hint="say more to the agent with: muster task prompt")
+    if meant == "always" and not ask.always:
+        raise BadInput("this cannot be allowed for good", hint="answer once")
+    return Reply(choice=meant, message=message, rules=ask.always if meant == "always" else ())
+
+
+def _to_questions(ask: AskOpened, is_no: bool, message: str, says: Sequence[str]) -> Reply:
+    if is_no:
+        return Reply(choice="reject", message=message)
+    if ask.permission == PLAN_EXIT:
+        return Reply(choice="once", answers=(tuple(says) or ("yes",),))
+    if not says:
+        raise BadInput("this is a question", hint="answer it with --say TEXT, once for each question")
+    if len(says) > len(ask.questions):
+        raise BadInput(f"there are {len(ask.questions)} questions and {len(says)} answers")
+    answers = (_to_question(question, said or "") for question, said in zip_longest(ask.questions, says))
+    return Reply(choice="once", message=message, answers=tuple(answers))
+
+
+def _to_question(question: Question, said: str) -> tuple[str, ...]:
+    """Labels as they are offered, of several those between commas; else the person's own words."""
+    labels = {option.label.lower(): option.label for option in question.options}
+    words = [word.strip() for word in said.split(",")] if question.multiple else [said.strip()]
+    if all(word.lower() in labels for word in words):
+        return tuple(labels[word.lower()] for word in words)
+    if said and not question.custom:
+        raise BadInput(f"{said!r} is not offered", hint=near_miss(said, labels.values()))
+    return (said.strip(),) if said.strip() else ()
+
+
+async def give(transport: Transport, one: OpenAsk, reply: Reply, *, by: str) -> Answer:
+    """Answer an ask; the answer that stands, which may be an earlier one.
+
+    What else is open in the trace hears of it: after a plain no nothing of the task is worth an answer, and what an
+    "always" covers needs none.
+    """
+    standing = await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by)
+    if standing.text == reply.text():
+        others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
+        for other, answer in _settled_with(one, reply, others):
+            with suppress(NotFound):  # its task has ended meanwhile
+                await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
+    return standing
+
+
+def _settled_with(one: OpenAsk, reply: Reply, others: Iterable[OpenAsk]) -> Iterator[tuple[OpenAsk, Reply]]:
+    ends_task = reply.choice == "reject" and not reply.message and one.ask.permission != PLAN_EXIT
+    for other in others:
+        if ends_task and other.task.task_id == one.task.task_id:
+            yield other, Reply(choice="reject")
+        elif other.ask.patterns and all(_allows(reply, other.ask.permission, each) for each in other.ask.patterns):
+            yield other, Reply(choice="once")
+
+
+def _allows(reply: Reply, permission: str, pattern: str) -> bool:
+    return any(match(name, permission) and match(rule, pattern) for name, rule in map(split, reply.rules))

@@ -1,0 +1,102 @@
+"""`muster ask`: see and answer what tasks ask people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from ..asks import OpenAsk, find_ask, reply_to
+from ..client import Muster
+from ..settings import load_settings
+from .asking import show_ask, subject
+from .console import data, note, people, plain, warn
+from .find import short
+from .fleet import open_fleet, open_records
+from .options import Json
+from .units import duration
+
+app = typer.Typer()
+
+AskId = Annotated[str, typer.Argument(metavar="ASK", help="An ask's id, or its end.")]
+
+
+@app.command("list")
+def list_asks(as_json: Json = False) -> None:
+    """List what tasks ask people now."""
+    asyncio.run(_list(as_json))
+
+
+@app.command("show")
+def show(ask: AskId, as_json: Json = False) -> None:
+    """Show an ask: the exact command or change, and how to answer it."""
+    asyncio.run(_show(ask, as_json))
+
+
+@app.command("answer")
+def answer(
+    ask: AskId,
+    choice: Annotated[str, typer.Argument(metavar="[once|always|reject]", help="To a permission, or a plan.")] = "",
+    message: Annotated[
+        str, typer.Option(metavar="TEXT", help="With reject: what to do instead; the task goes on.")
+    ] = "",
+    say: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="To a question, once for each: labels, or own words.")
+    ] = None,
+) -> None:
+    """Answer an ask; its task goes on. A plain reject ends the task, one with --message tells its agent.
+
+    always: from now on, too, for the session, its trace, and later goals of the same project on this machine.
+    """
+    asyncio.run(_answer(ask, choice, message, say or []))
+
+
+async def _list(as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        asks, now_ms = await muster.asks(), await muster.transport.now_ms()
+    if as_json:
+        for one in asks:
+            data(_json(one))
+        return
+    table = Table.grid(padding=(0, 2))
+    for one in asks:
+        left_ms = one.ask.until_ms - now_ms
+        table.add_row(
+            Text(one.ask.ask_id, style="bold"),
+            Text(plain(subject(one.ask))),
+            f"{one.task.agent} {short(one.task.task_id)}",
+            Text(f"{duration(max(0, left_ms))} left" if one.ask.until_ms else "", style="dim"),
+        )
+    people().print(table if table.row_count else Text("no open asks", style="dim"))
+
+
+async def _show(words: str, as_json: bool) -> None:
+    async with open_records(load_settings()) as muster:
+        one = await find_ask(muster.transport, words)
+    if as_json:
+        data(_json(one))
+        return
+    show_ask(one)
+
+
+async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
+    async with open_fleet(load_settings()) as muster:
+        one = await find_ask(muster.transport, words)
+        await _give(muster, one, choice, message, says)
+
+
+async def _give(muster: Muster, one: OpenAsk, choice: str, message: str, says: list[str]) -> None:
+    reply = reply_to(one.ask, choice, message=message, says=says)
+    standing = await muster.reply(one, reply, by="cli")
+    if standing.text != reply.text():
+        warn(f"{standing.by} has answered before, and that stands")
+    note(f"its task goes on; see it with: muster task watch {one.task.task_id}")
+
+
+def _json(one: OpenAsk) -> str:
+    known = one.ask.model_dump(mode="json", exclude={"kind"})
+    return json.dumps({**known, "task_id": one.task.task_id, "trace_id": one.task.trace_id, "agent": one.task.agent})

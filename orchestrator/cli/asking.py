@@ -1,0 +1,95 @@
+"""An ask as people see it, and their answer from the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from envelope.asks import Question, Reply
+from envelope.events import AskOpened
+
+from ..asks import PLAN_EXIT, OpenAsk, find_ask, reply_to
+from ..client import Muster
+from ..errors import BadInput
+from .console import people, plain, warn
+from .interrupt import read_line
+
+COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def subject(ask: AskOpened) -> str:
+    """In a line, what an ask is about."""
+    return f"{ask.permission} {', '.join(ask.patterns)}".strip() if ask.patterns else ask.question
+
+
+def ask_lines(ask: AskOpened, agent: str) -> Iterator[str]:
+    """All that a person needs for an answer, and how to give one elsewhere."""
+    yield f"{agent or 'a task'} asks: {plain(ask.question)}"
+    if ask.patterns:
+        yield f"  {plain(subject(ask))}"
+    yield from (f"  | {plain(line.expandtabs())}" for line in ask.detail.splitlines())
+    for question in ask.questions:
+        yield from _question_lines(question)
+    if ask.always:
+        yield f"  always would allow: {plain(', '.join(ask.always))}"
+    yield f"  answer with: muster ask answer {ask.ask_id} {_how(ask)}"
+
+
+def _question_lines(question: Question) -> Iterator[str]:
+    yield f"  {plain(f'{question.header}: ' if question.header else '')}{plain(question.question)}"
+    for option in question.options:
+        meaning = f" ({option.description})" if option.description else ""
+        yield f"    - {plain(option.label + meaning)}"
+    if question.multiple:
+        yield "    (several, with commas between them)"
+
+
+def _how(ask: AskOpened) -> str:
+    if ask.permission == PLAN_EXIT:
+        return "yes | no [--message TEXT]"
+    if ask.questions:
+        return " ".join("--say TEXT" for _ in ask.questions)
+    return f"once | {'always | ' if ask.always else ''}reject [--message TEXT]"
+
+
+def show_ask(one: OpenAsk) -> None:
+    for line in ask_lines(one.ask, one.task.agent):
+        style = COLOURS.get(line[4:5], "") if line.startswith("  | ") else ""
+        people().print(Text(line, style=style), soft_wrap=True)
+
+
+async def ask_at_keyboard(muster: Muster, ask_id: str) -> None:
+    """Show an ask and take its answer from the terminal; `EOFError` when that has gone. One that was answered elsewhere
+    meanwhile is passed over."""
+    try:
+        one = await find_ask(muster.transport, ask_id)
+    except BadInput:
+        return
+    show_ask(one)
+    reply = await _reply(one)
+    standing = await muster.reply(one, reply, by="cli")
+    if standing.text != reply.text():
+        warn(f"{standing.by} has answered before, and that stands")
+
+
+async def _reply(one: OpenAsk) -> Reply:
+    """Asked again until it is an answer."""
+    while True:
+        try:
+            if one.ask.questions and one.ask.permission != PLAN_EXIT:
+                return reply_to(one.ask, "", says=[await _line(f"{each.question} ") for each in one.ask.questions])
+            words = "yes/no" if one.ask.questions else "once/always/reject" if one.ask.always else "once/reject"
+            choice, _, message = (await _line(f"{words}, or `reject` and why? ")).strip().partition(" ")
+            if choice:
+                return reply_to(one.ask, choice, message=message.strip())
+        except BadInput as e:
+            warn(e.message, e.hint)
+
+
+async def _line(prompt: str) -> str:
+    people().print(Text(plain(prompt) + " ", style="bold"), end="")
+    line = await read_line()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")

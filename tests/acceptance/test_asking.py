@@ -1,0 +1,176 @@
+"""Asks as a person at a shell meets them: printed, listed, answered elsewhere, after their worker was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from shell import BIN, User, git
+from test_goal import scripted_model
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
+
+# `eval` hides what it runs, so that a person is asked.
+COMMAND = "eval echo one >> notes.txt"
+ASKS = f"""
+rules:
+  - {{when: {{turn: 1}}, reply: {{tool_calls: [{{name: bash, arguments: {{command: "{COMMAND}"}}}}]}}}}
+  - {{reply: {{text: "It said: ${{result.0}}"}}}}
+"""
+CHILD_ASKS = f"""
+rules:
+  - when: {{prompt_contains: lead, turn: 1}}
+    reply: {{tool_calls: [{{name: task, arguments: {{description: x, prompt: look, subagent_type: general}}}}]}}
+  - {{when: {{prompt_contains: lead}}, reply: {{text: "${{result.0}}"}}}}
+  - when: {{prompt_contains: look, turn: 1}}
+    reply: {{tool_calls: [{{name: bash, arguments: {{command: "{COMMAND}"}}}}]}}
+  - {{reply: {{text: "The child said: ${{result.0}}"}}}}
+"""
+
+
+@pytest.fixture
+def model(user: User):
+    """`model(script)` points the user's workers at it."""
+    with ExitStack() as stack:
+
+        def serve(script: str) -> None:
+            file = user.home / "script.yaml"
+            file.write_text(script)
+            user.environment = stack.enter_context(scripted_model(file))
+
+        yield serve
+        user.muster("down")
+
+
+def open_ask(user: User) -> dict:
+    listed = user.muster("ask", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    [ask] = [json.loads(line) for line in listed.stdout.splitlines()]
+    return ask
+
+
+@pytest.mark.parametrize(("script", "asker"), [(ASKS, "build"), (CHILD_ASKS, "general")], ids=["root", "child"])
+def test_an_ask_is_answered_after_its_worker_was_killed(user: User, model, script: str, asker: str):
+    model(script)
+    run = user.muster("run", "lead", "--repo", "more-itertools")
+    assert run.returncode == 9, run.stderr
+    ask = open_ask(user)
+    assert (ask["agent"], ask["detail"]) == (asker, COMMAND)
+    assert f"| {COMMAND}" in run.stderr and f"muster ask answer {ask['ask_id']} once" in run.stderr
+    root = next(task for task in user.tasks() if task["agent"] == "run")
+    for pid in workers_that_ran(user, root["task_id"]):
+        os.kill(pid, signal.SIGKILL)
+
+    answered = user.muster("ask", "answer", ask["ask_id"][-6:], "once")
+    watched = user.muster("task", "watch", root["task_id"])
+
+    assert answered.returncode == 0, answered.stderr
+    assert watched.returncode == 0, watched.stderr
+    assert "said" in watched.stdout
+    assert "+one" in user.muster("task", "diff", root["task_id"]).stdout
+    assert user.muster("ask", "list", "--json").stdout == ""
+
+
+def workers_that_ran(user: User, root: str) -> set[int]:
+    """The processes that have had a part in a goal's agents so far."""
+    told = user.muster("task", "list", "--trace", root, "--json").stdout.splitlines()
+    agents = [task["task_id"] for task in map(json.loads, told) if task["agent"] != "run"]
+    lives = [json.loads(user.muster("task", "show", "--json", task_id).stdout) for task_id in agents]
+    return {int(attempt["worker"].split("-")[-2]) for life in lives for attempt in life["life"]["attempts"]}
+
+
+def test_a_refusal_ends_the_goal_with_its_own_exit_code(user: User, model):
+    model(ASKS)
+    user.muster("run", "lead", "--repo", "more-itertools")
+    root = next(task for task in user.tasks() if task["agent"] == "run")
+
+    user.muster("ask", "answer", open_ask(user)["ask_id"], "reject")
+    watched = user.muster("task", "watch", root["task_id"])
+
+    assert watched.returncode == 7, watched.stderr
+    assert "a person refused" in watched.stderr
+
+
+def test_without_input_nobody_is_asked(user: User, model):
+    model(ASKS)
+
+    done = user.muster("run", "lead", "--repo", "more-itertools", "--no-input")
+
+    assert done.returncode == 0, done.stderr
+    assert "needs a person's approval" in done.stdout
+
+
+EDITS = """
+rules:
+  - {when: {turn: 1}, reply: {tool_calls: [{name: bash, arguments: {command: cat /opt/x; true}}]}}
+  - {reply: {text: "It said: ${result.0}"}}
+"""
+
+
+def test_always_is_kept_for_the_project(user: User, model):
+    model(EDITS)
+    user.muster("run", "lead", "--repo", "more-itertools")
+    ask = open_ask(user)
+    assert ask["always"] == ["external_directory:/opt/*"]
+    user.muster("ask", "answer", ask["ask_id"], "always")
+    [kept] = (user.state / "approvals").glob("*.json")
+    assert json.loads(kept.read_text())["approved"] == ["external_directory:/opt/*"]
+
+    again = user.muster("run", "lead once more", "--repo", "more-itertools")
+
+    assert again.returncode == 0, again.stderr
+    assert "No such file" in again.stdout
+
+
+PLAN = """
+rules:
+  - {when: {result_contains: Created}, reply: {text: I made it.}}
+  - when: {user_contains: carry it out}
+    reply: {tool_calls: [{name: write, arguments: {filePath: new.txt, content: "planned\\n"}}]}
+  - {when: {turn: 1}, reply: {text: "1. Make new.txt.", tool_calls: [{name: plan_exit, arguments: {}}]}}
+"""
+
+
+def test_at_a_terminal_a_plan_is_approved_by_a_key_and_built(user: User, model):
+    model(PLAN)
+    keyboard, terminal = pty.openpty()
+    run = subprocess.Popen(
+        [BIN / "muster", "run", "lead", "--agent", "plan", "--repo", "more-itertools"],
+        env={**user._env(), "TERM": "xterm"}, cwd=user.home, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    os.close(terminal)
+    seen = read_until(keyboard, "yes/no")
+    assert "May it be carried out?" in seen
+
+    os.write(keyboard, b"yes\n")
+    read_until(keyboard, None)
+
+    assert run.wait(60) == 0
+    root = next(task for task in user.tasks() if task["agent"] == "run")
+    assert "+planned" in user.muster("task", "diff", root["task_id"]).stdout
+    assert git(Path(user.home / "more-itertools"), "status", "--porcelain") == ""
+
+
+def read_until(terminal: int, words: str | None, timeout_s: float = 120) -> str:
+    """What a terminal shows up to some words, or to its end."""
+    seen, ends_s = "", time.monotonic() + timeout_s
+    while words is None or words not in seen:
+        assert select.select([terminal], [], [], max(0, ends_s - time.monotonic()))[0], seen
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # the other end was closed
+            part = b""
+        if not part:
+            assert words is None, seen
+            return seen
+        seen += part.decode(errors="replace")
+    return seen

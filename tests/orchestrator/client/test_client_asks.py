@@ -1,0 +1,158 @@
+"""What tasks ask, as a client sees and answers it; the worker is played by hand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from envelope.agents import AgentCard, WorkerCard
+from envelope.asks import AskTerms, Option, Question, Reply, read_reply
+from envelope.events import AskOpened
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress
+from orchestrator.approvals import approve_in, approved_in
+from orchestrator.asks import find_ask, reply_to
+from orchestrator.errors import BadInput
+from orchestrator.submit import task_request
+from transport.base import Wait
+
+DOC = Path(__file__).parent.parent.parent.parent / "docs" / "agents" / "asks.md"
+FIELDS = {"agent": "build", "pool": "build", "auth_scope": ("read:**",), "deadline_ms": 60_000}
+LOG = AskOpened(ask_id="ask_aaaa0001", permission="bash", patterns=("git log",), always=("bash:git log *",))
+OLD_LOG = AskOpened(ask_id="ask_aaaa0002", permission="bash", patterns=("git log -9",), always=("bash:git log *",))
+PUSH = AskOpened(ask_id="ask_aaaa0003", permission="bash", patterns=("git push",), always=("bash:git push *",))
+COLOUR = Question(question="Which?", options=(Option(label="Red"), Option(label="Blue")), multiple=True, custom=False)
+CHOICE = AskOpened(ask_id="ask_q", permission="question", questions=(COLOUR, Question(question="Why?")))
+PLAN = AskOpened(ask_id="ask_p", permission="plan_exit", questions=(Question(question="May it?"),))
+
+
+async def asking(stage, *asks: AskOpened, **fields) -> str:
+    """A task that has parked with these asks; its id."""
+    request = task_request(**{**FIELDS, **fields})
+    await stage.transport.submit([request])
+    [claim] = await stage.transport.claim("build", "w", slots=1, wait_s=5)
+    lease = claim.lease
+    opened = TaskProgress(
+        trace_id=lease.trace_id, task_id=lease.task_id, attempt=lease.attempt, seq=0, at_ms=1,
+        status=State.RUNNING, events=asks,
+    )  # fmt: skip
+    await stage.transport.emit(lease, opened)
+    assert await stage.transport.park(lease, Wait(asks=frozenset(ask.ask_id for ask in asks)))
+    return request.task_id
+
+
+async def test_open_asks_are_those_that_are_waited_for_in_their_order(any_stage):
+    task_id = await asking(any_stage, PUSH, LOG)
+    await any_stage.transport.answer(task_id, PUSH.ask_id, "once", by="me")
+
+    assert [(one.task.task_id, one.ask) for one in await any_stage.muster.asks()] == [(task_id, LOG)]
+    assert (await find_ask(any_stage.transport, "0001")).ask == LOG
+    with pytest.raises(BadInput, match="no open ask"):
+        await find_ask(any_stage.transport, PUSH.ask_id)
+
+
+async def test_a_plain_no_answers_what_else_its_task_asks(any_stage):
+    task_id = await asking(any_stage, LOG, PUSH)
+    other_id = await asking(any_stage, OLD_LOG)
+    one = await find_ask(any_stage.transport, LOG.ask_id)
+
+    await any_stage.muster.reply(one, Reply(choice="reject"))
+
+    answers = await any_stage.transport.answers(task_id)
+    assert {ask_id: read_reply(answer.text).choice for ask_id, answer in answers.items()} == {
+        LOG.ask_id: "reject",
+        PUSH.ask_id: "reject",
+    }
+    assert (await any_stage.muster.record(task_id)).state is State.PENDING
+    assert await any_stage.transport.answers(other_id) == {}
+
+
+async def test_always_answers_what_it_covers_and_is_kept_for_the_project(any_stage):
+    task_id = await asking(any_stage, LOG, OLD_LOG, PUSH, asks=AskTerms(project="/home/me/project"))
+    one = await find_ask(any_stage.transport, LOG.ask_id)
+
+    await any_stage.muster.reply(one, reply_to(LOG, "always"), by="me")
+
+    answers = await any_stage.transport.answers(task_id)
+    assert {ask_id: read_reply(answer.text).choice for ask_id, answer in answers.items()} == {
+        LOG.ask_id: "always",
+        OLD_LOG.ask_id: "once",
+    }
+    kept = any_stage.muster.settings.state_dir
+    assert approved_in(kept, "/home/me/project") == ("bash:git log *",)
+    assert approved_in(kept, "/home/me/another") == ()
+
+
+async def test_of_two_answers_the_first_stands(any_stage):
+    await asking(any_stage, LOG, PUSH)
+    one = await find_ask(any_stage.transport, LOG.ask_id)
+    await any_stage.muster.reply(one, Reply(choice="reject", message="no"), by="ann")
+
+    standing = await any_stage.muster.reply(one, Reply(choice="once"), by="bob")
+
+    assert (standing.by, read_reply(standing.text).message) == ("ann", "no")
+
+
+@pytest.mark.redis
+async def test_the_python_of_the_page_runs(served_stage, monkeypatch):
+    for name in ("redis_url", "fleet", "state_dir"):
+        monkeypatch.setenv(f"MUSTER_{name.upper()}", str(getattr(served_stage.muster.settings, name)))
+    agent = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**",))
+    await served_stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(agent,)), ttl_s=60)
+    task_id = await asking(served_stage, LOG)
+    [snippet] = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+
+    await eval(compile(snippet, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {})
+
+    answers = await served_stage.transport.answers(task_id)
+    assert read_reply(answers[LOG.ask_id].text) == Reply(choice="reject", message="not on a Friday")
+    [newest, *_] = await served_stage.muster.tasks()
+    assert (await served_stage.muster.request(newest.task_id)).asks == AskTerms(timeout_ms=600_000)
+
+
+@pytest.mark.parametrize(
+    ("ask", "choice", "fields", "reply"),
+    [
+        (LOG, "Once", {}, Reply(choice="once")),
+        (LOG, "always", {}, Reply(choice="always", rules=("bash:git log *",))),
+        (LOG, "reject", {"message": "why"}, Reply(choice="reject", message="why")),
+        (CHOICE, "", {"says": ["blue, red", "so"]}, Reply(choice="once", answers=(("Blue", "Red"), ("so",)))),
+        (CHOICE, "", {"says": ["red"]}, Reply(choice="once", answers=(("Red",), ()))),
+        (CHOICE, "reject", {}, Reply(choice="reject")),
+        (PLAN, "yes", {}, Reply(choice="once", answers=(("yes",),))),
+        (PLAN, "no", {"message": "smaller"}, Reply(choice="reject", message="smaller")),
+    ],
+)
+def test_a_persons_words_become_a_reply(ask, choice, fields, reply):
+    assert reply_to(ask, choice, **fields) == reply
+
+
+@pytest.mark.parametrize(
+    ("ask", "choice", "fields", "fault"),
+    [
+        (LOG, "maybe", {}, "'maybe' is no answer"),
+        (LOG, "", {}, "asks for a permission"),
+        (LOG, "once", {"message": "go"}, "goes with a refusal"),
+        (AskOpened(ask_id="x", permission="bash_unparsed", patterns=("eval x",)), "always", {}, "for good"),
+        (CHOICE, "once", {}, "this is a question"),
+        (CHOICE, "", {"says": ["green", "so"]}, "'green' is not offered"),
+        (CHOICE, "", {"says": ["red", "so", "more"]}, "2 questions and 3 answers"),
+    ],
+)
+def test_what_is_no_answer_is_said_to_be_none(ask, choice, fields, fault):
+    with pytest.raises(BadInput, match=fault) as error:
+        reply_to(ask, choice, **fields)
+
+    assert error.value.hint or "questions" in fault
+
+
+def test_a_spoilt_file_of_approvals_allows_nothing(tmp_path):
+    approve_in(tmp_path, "p", ["bash:ls *"])
+    [file] = (tmp_path / "approvals").glob("*.json")
+    file.write_text('{"approved": [7]}')
+
+    with pytest.raises(BadInput, match="cannot be read"):
+        approved_in(tmp_path, "p")

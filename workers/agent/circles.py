@@ -1,0 +1,31 @@
+"""Who judges a model that goes round in circles: people where they can be asked, else the loop itself."""
+
+from __future__ import annotations
+
+from ..llm.base import ToolCall
+from ..permissions.rules import Action
+from ..tools.asking import DOOM_LOOP
+from ..tools.people import Asked, People
+from .repeats import circling
+from .session import Session
+
+
+def begin_turn(people: People | None, session: Session) -> None:
+    """Before the last calls run: one that closes a circle is asked for where a rule says so."""
+    if people is None:
+        return
+    call = circling(session.messages)
+    asks = call is not None and people.action(DOOM_LOOP, call.name) is Action.ASK
+    people.turn, people.suspect = session.turn, call.id if call and asks else ""
+
+
+def circle_left(people: People | None, session: Session) -> ToolCall | None:
+    """The call of an open turn that closed a circle, unless people were asked about it, or a rule allows it."""
+    call = circling(session.messages)
+    if call is None or any(_is_about_loops(answer.result) for answer in session.open_turn):
+        return None
+    return None if people and people.action(DOOM_LOOP, call.name) is Action.ALLOW else call
+
+
+def _is_about_loops(result: object) -> bool:
+    return isinstance(result, Asked) and any(ask.permission == DOOM_LOOP for ask in result.asks)

@@ -1,0 +1,72 @@
+"""The seam between a call that needs a person's word and whoever brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from envelope.asks import Reply
+from envelope.events import AskOpened
+from envelope.scope import Grant
+
+from ..permissions.rules import Action, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """In place of a result: people are asked. They let the call run, or (of a question) their words are the answer.
+
+    `until_ms`, on the store's clock: from then on the answer is no. `missing`: the asks that nothing has settled yet.
+    """
+
+    asks: tuple[AskOpened, ...]
+    until_ms: int
+    title: str = ""
+    missing: tuple[AskOpened, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply, and whose it is."""
+
+    reply: Reply
+    by: str
+
+
+class People(Protocol):
+    """Those who can be asked whether a call may run. What they say may come days later, to another worker.
+
+    `approved`: what they have answered "always" to. `granted`: calls that they let run, each with what they were shown
+    of it. `turn` tells the asks of one turn from those of another with the same call. `suspect`: the call that makes a
+    circle of the last ones, or nothing.
+    """
+
+    approved: tuple[Rule, ...]
+    granted: dict[str, str]
+    turn: int
+    suspect: str
+
+    def action(self, permission: str, pattern: str) -> Action:
+        """What the rules and `approved` say."""
+        ...
+
+    async def learn(self) -> None:
+        """Bring `approved` up to date with what was answered elsewhere in the trace."""
+        ...
+
+    def approve(self, grants: Iterable[Grant]) -> None:
+        """From here on these are allowed without a question."""
+        ...
+
+    async def asked(self, call_id: str, asks: Sequence[AskOpened], *, title: str) -> Asked:
+        """The asks with their ids, which are the same for the same ask of the same call, and with their time."""
+        ...
+
+    async def said(self) -> Mapping[str, Said]:
+        """What they have said so far, by ask."""
+        ...
+
+    async def now_ms(self) -> int:
+        """On the store's clock."""
+        ...
