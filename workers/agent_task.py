@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
+from .output_schema import answer_tools, with_form
 from .results import TaskOutcome
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
@@ -51,6 +53,7 @@ class AgentTasks:
 
         `BadInput` and `NoModel` before the first call.
         """
+        answer_tools(attempt.request)  # a schema that cannot be used ends the task before anything is spent
         turns = Turns(self.transport, attempt)
         session = await self._session(attempt, turns)
         attempt.reporter.totals.metrics = _spent(session)
@@ -87,7 +90,7 @@ class AgentTasks:
             base=prepared.spec.base,
             writable=not prepared.spec.read_only,
         )
-        system = system_prompt(attempt.agent, environment)
+        system = with_form(system_prompt(attempt.agent, environment), request)
         return open_session(
             attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
         )
@@ -110,7 +113,7 @@ class AgentTasks:
         )
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
-        tools: dict[str, Tool] = {tool.name: tool for tool in shown}
+        tools: dict[str, Tool] = {tool.name: tool for tool in shown} | answer_tools(attempt.request)
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
         return Loop(
@@ -156,4 +159,5 @@ def _outcome(session: Session, token: str) -> TaskOutcome:
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)
+    text = outcome.text or ("" if outcome.structured is None else json.dumps(outcome.structured, ensure_ascii=False))
+    return TaskOutcome(Output(text=text, structured=outcome.structured), errors, session.tool_calls, token)

@@ -13,6 +13,10 @@ from .errors import BadInput
 UNSERVED: Mapping[str, Callable[[TaskRequest], object]] = {
     "context_refs": lambda request: request.context_refs,
     "attachments": lambda request: request.attachments,
+}
+# A recipe has no model that could give an answer of some form.
+UNSERVED_BY_RECIPES: Mapping[str, Callable[[TaskRequest], object]] = {
+    **UNSERVED,
     "output_schema": lambda request: request.output_schema,
 }
 # Recipes run their commands in the folder; an agent's tools and its prompt know the whole workspace alone.
@@ -24,7 +28,7 @@ UNSERVED_BY_AGENTS: Mapping[str, Callable[[TaskRequest], object]] = {
 
 def refuse_unserved(request: TaskRequest, agent: Agent) -> None:
     """`BadInput` for the first field that would be ignored."""
-    table = UNSERVED if agent.mode == "recipe" else UNSERVED_BY_AGENTS
+    table = UNSERVED_BY_RECIPES if agent.mode == "recipe" else UNSERVED_BY_AGENTS
     for field, value_in in table.items():
         if value_in(request):
             raise BadInput(f"this worker cannot use {field} yet", hint=f"submit the task without {field}")

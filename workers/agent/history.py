@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
@@ -144,8 +145,8 @@ def final_text(session: Session) -> str:
     return "".join(reversed(parts))
 
 
-def finished(session: Session) -> Session:
-    return session.model_copy(update={"outcome": Outcome(text=final_text(session))})
+def finished(session: Session, structured: dict[str, Any] | None = None) -> Session:
+    return session.model_copy(update={"outcome": Outcome(text=final_text(session), structured=structured)})
 
 
 def failed(session: Session, code: ErrorCode, detail: str, hint: str = "") -> Session:

@@ -40,6 +40,7 @@ from .history import (
 )
 from .repeats import WARNING, circling
 from .session import Session
+from .structured import REMINDER, for_closing, given, only_answers, wants_form, was_reminded
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +90,20 @@ async def step(session: Session, loop: Loop) -> Session:
     closing = is_last_turn(session)
     session = _say(session, loop, CLOSING) if closing else session
     session = session.model_copy(update={"turn": session.turn + 1})
+    tools = for_closing(loop.tools) if closing else loop.tools
     loop.emit(TurnStarted(turn=session.turn, model=loop.model.name))
-    reply = await ask(loop.model, session.messages, [] if closing else offer(loop.tools), loop.emit)
+    reply = await ask(loop.model, session.messages, offer(tools), loop.emit)
     if isinstance(reply, Failed):
         loop.emit(TurnFinished(turn=session.turn, finish_reason="error"))
         return _model_failed(session, reply)
     cost, reason = loop.price(reply.usage), reply.finish_reason
-    session = with_reply(session, reply, cost_microusd=cost, keep_calls=not closing)
+    act = bool(reply.tool_calls) and (not closing or only_answers(reply.tool_calls, loop.tools))
+    session = with_reply(session, reply, cost_microusd=cost, keep_calls=act)
     loop.emit(TurnFinished(turn=session.turn, finish_reason=reason, usage=reply.usage, cost_microusd=cost))
-    if closing:
-        return session  # its turns are used up, and that is what `run` will say
-    return await _act(session, loop) if reply.tool_calls else _conclude(session, reply, loop)
+    if act:
+        return await _act(session, loop)
+    # after a closing turn: its turns are used up, and that is what `run` will say
+    return session if closing else _conclude(session, reply, loop)
 
 
 async def _heard(session: Session, loop: Loop) -> Session:
@@ -123,6 +127,8 @@ async def _act(session: Session, loop: Loop) -> Session:
     if any(answer.child for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
     session = with_answers(session, answers, loop.context.read_digests)
+    if (value := given(answers)) is not None:
+        return finished(session, value)
     call = circling(session.messages)
     if call is None:
         return session
@@ -147,7 +153,16 @@ def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
         if was_told(session, EMPTY):
             return failed(session, ErrorCode.MODEL_FAILED, "the model gave two empty replies in a row")
         return _say(session, loop, EMPTY)
-    return _say(session, loop, CUT_OFF) if reply.finish_reason == "length" else finished(session)
+    if reply.finish_reason == "length":
+        return _say(session, loop, CUT_OFF)
+    return _remind(session, loop) if wants_form(loop.tools) else finished(session)
+
+
+def _remind(session: Session, loop: Loop) -> Session:
+    """A plain text is no answer of the form that the task wants; the model hears so once."""
+    if was_reminded(session):
+        return failed(session, ErrorCode.NO_ANSWER, "the model gave no answer of the form that the task asks for")
+    return _say(session, loop, REMINDER)
 
 
 def _say(session: Session, loop: Loop, text: str) -> Session:

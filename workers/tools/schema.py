@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import jsonschema
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
 
 
 def parameters(required: Iterable[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -30,8 +30,26 @@ def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str 
     """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
     validator = jsonschema.Draft202012Validator(cast(dict[str, Any], schema))
     faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))  # pyright: ignore[reportUnknownMemberType]
-    fault = next(iter(faults), None)
+    try:
+        fault = next(iter(faults), None)
+    except RecursionError:
+        return "they are nested too deeply"
     if fault is None:
         return None
+    return _sentence(fault)
+
+
+def schema_fault(schema: Mapping[str, Any]) -> str:
+    """What makes a schema none, in one sentence; empty when nothing does."""
+    try:
+        jsonschema.Draft202012Validator.check_schema(cast(dict[str, Any], schema))  # pyright: ignore[reportUnknownMemberType]
+    except SchemaError as e:
+        return _sentence(e)
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+def _sentence(fault: ValidationError | SchemaError) -> str:
     place = ".".join(str(part) for part in fault.absolute_path)
     return f"{place}: {fault.message}" if place else fault.message
