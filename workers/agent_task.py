@@ -29,9 +29,12 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
+from .opening import first_prompt
 from .output_schema import answer_tools, with_form
+from .references.names import check_refs
+from .references.tool import reading_references
 from .results import TaskOutcome
-from .tools.base import Tool, ToolContext
+from .tools.base import ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
 from .turns import Turns
@@ -53,7 +56,8 @@ class AgentTasks:
 
         `BadInput` and `NoModel` before the first call.
         """
-        answer_tools(attempt.request)  # a schema that cannot be used ends the task before anything is spent
+        answer_tools(attempt.request)  # what cannot be used ends the task before anything is spent
+        check_refs(attempt.request.context_refs)
         turns = Turns(self.transport, attempt)
         session = await self._session(attempt, turns)
         attempt.reporter.totals.metrics = _spent(session)
@@ -80,7 +84,7 @@ class AgentTasks:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if attempt.claim.session:
             earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
-            prompt = request.input.prompt or "Go on."
+            prompt = await first_prompt(request, request.input.prompt or "Go on.")
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
         sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
@@ -91,9 +95,8 @@ class AgentTasks:
             writable=not prepared.spec.read_only,
         )
         system = with_form(system_prompt(attempt.agent, environment), request)
-        return open_session(
-            attempt.agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget
-        )
+        prompt = await first_prompt(request, request.input.prompt)
+        return open_session(attempt.agent, model=model, system=system, prompt=prompt, budget=request.budget)
 
     async def _with_work(self, attempt: Attempt, session: Session) -> Session:
         """The session; its earlier work will be in the sandbox."""
@@ -113,7 +116,8 @@ class AgentTasks:
         )
         capabilities = attempt.request.capabilities
         shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
-        tools: dict[str, Tool] = {tool.name: tool for tool in shown} | answer_tools(attempt.request)
+        own = {tool.name: tool for tool in shown} | answer_tools(attempt.request)
+        tools = reading_references(own, attempt, self.transport)
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
         return Loop(
