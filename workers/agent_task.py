@@ -29,8 +29,8 @@ from .errors import BadInput
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .models import Models
-from .opening import first_prompt
-from .output_schema import answer_tools, with_form
+from .opening import first_prompt, whole_system
+from .output_schema import answer_tools
 from .references.names import check_refs
 from .references.tool import reading_references
 from .results import TaskOutcome
@@ -84,7 +84,7 @@ class AgentTasks:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if attempt.claim.session:
             earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
-            prompt = await first_prompt(request, request.input.prompt or "Go on.")
+            prompt = await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
         sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
@@ -94,8 +94,8 @@ class AgentTasks:
             base=prepared.spec.base,
             writable=not prepared.spec.read_only,
         )
-        system = with_form(system_prompt(attempt.agent, environment), request)
-        prompt = await first_prompt(request, request.input.prompt)
+        system = whole_system(system_prompt(attempt.agent, environment), request)
+        prompt = await first_prompt(request, request.input.prompt, attempt.sandbox)
         return open_session(attempt.agent, model=model, system=system, prompt=prompt, budget=request.budget)
 
     async def _with_work(self, attempt: Attempt, session: Session) -> Session:

@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 from envelope.messages import TaskRequest
 
-from .agent.structured import SYSTEM_LINE
 from .errors import BadInput
 from .tools.base import Tool
 from .tools.schema import schema_fault
@@ -29,10 +28,6 @@ def answer_tools(request: TaskRequest) -> dict[str, Tool]:
     if request.output_schema is None:
         return {}
     return {STRUCTURED_OUTPUT: StructuredOutput(answer_schema(request.output_schema))}
-
-
-def with_form(system: str, request: TaskRequest) -> str:
-    return system if request.output_schema is None else f"{system}\n\n{SYSTEM_LINE}"
 
 
 def answer_schema(written: Mapping[str, Any]) -> dict[str, Any]:

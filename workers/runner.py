@@ -11,15 +11,17 @@ from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
 from envelope.logs import get_logger
-from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
+from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
-from sandbox.base import Limits, SandboxDriver
+from sandbox.base import Limits, Sandbox, SandboxDriver
 from transport.base import Claim, Transport
 from transport.consumer import Again, Delivery, Pause, StopReason
 from transport.errors import Fenced, Unreachable
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
+from .artifacts import attached
+from .attachments import furnish
 from .attempt import Attempt, resume_token
 from .errors import BadInput
 from .failures import again, code_of, error_info
@@ -92,7 +94,10 @@ class Runner:
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)
 
-        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox) as sandbox:
+        async def furnish_it(sandbox: Sandbox) -> str:
+            return await furnish(sandbox, request.attachments, self.transport.blobs)
+
+        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
             is_recipe = agent.mode == "recipe"
             outcome = await (run_recipe_task(attempt) if is_recipe else self.agent_tasks.run(attempt))
@@ -101,11 +106,12 @@ class Runner:
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
         scope, metrics = attempt.request.auth_scope, attempt.reporter.totals.metrics
+        artifacts = await self._artifacts(attempt)
         patch = None
         if attempt.agent.returns_patch:
             patch = await attempt.sandbox.patch(lambda path: allows(scope, "edit", path))
         if patch is None:
-            return result_of(attempt.claim, outcome, metrics=metrics)
+            return result_of(attempt.claim, outcome, metrics=metrics, attachments=artifacts)
         for warning in patch.warnings:
             attempt.reporter.report(WarningRaised(message=warning))
         return result_of(
@@ -113,8 +119,17 @@ class Runner:
             replace(outcome, errors=(*out_of_scope(patch), *outcome.errors)),
             metrics=metrics,
             patch=None if patch.empty else await store_patch(self.transport.blobs, patch),
-            attachments=await store_refused(self.transport.blobs, patch),
+            attachments=(*await store_refused(self.transport.blobs, patch), *artifacts),
         )
+
+    async def _artifacts(self, attempt: Attempt) -> tuple[Attachment, ...]:
+        if attempt.sandbox.current is None:
+            return ()
+
+        def warn(message: str) -> None:
+            attempt.reporter.report(WarningRaised(message=message))
+
+        return await attached(attempt.sandbox.current, self.transport.blobs, warn)
 
     def _agent(self, request: TaskRequest) -> Agent:
         agent = self.agents.get(request.agent)

@@ -9,19 +9,14 @@ from envelope.messages import TaskRequest
 from .agents.base import Agent
 from .errors import BadInput
 
-# Field → what the request says of it.
-UNSERVED: Mapping[str, Callable[[TaskRequest], object]] = {
-    "attachments": lambda request: request.attachments,
-}
-# A recipe has no model that could read what is referred to, or give an answer of some form.
+# Field → what the request says of it. A recipe has no model that could read what is referred to, or give an answer of
+# some form.
 UNSERVED_BY_RECIPES: Mapping[str, Callable[[TaskRequest], object]] = {
-    **UNSERVED,
     "context_refs": lambda request: request.context_refs,
     "output_schema": lambda request: request.output_schema,
 }
 # Recipes run their commands in the folder; an agent's tools and its prompt know the whole workspace alone.
 UNSERVED_BY_AGENTS: Mapping[str, Callable[[TaskRequest], object]] = {
-    **UNSERVED,
     "workspace.subpath": lambda request: request.workspace and request.workspace.subpath,
 }
 

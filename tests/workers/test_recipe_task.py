@@ -188,7 +188,6 @@ async def test_nothing_of_the_workers_environment_enters_the_sandbox(hands, monk
     ("fields", "name"),
     [
         ({"context_refs": ({"type": "file", "id": "src/greet.py"},)}, "context_refs"),
-        ({"attachments": ({"blob": "sha256:" + "0" * 64, "name": "log"},)}, "attachments"),
         ({"output_schema": {"type": "object"}}, "output_schema"),
     ],
 )
