@@ -11,7 +11,7 @@ from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
 from envelope.logs import get_logger
-from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest, TaskResult
+from envelope.messages import Attachment, ErrorInfo, Output, Provenance, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
 from sandbox.base import Limits, Sandbox, SandboxDriver
 from transport.base import Claim, Transport
@@ -28,6 +28,7 @@ from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
 from .permissions.guard import Guard
 from .permissions.rules import DEFAULTS
+from .provenance import provenance_of
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
 from .results import TaskOutcome, out_of_scope, result_of, store_patch, store_refused, that_travels
@@ -43,6 +44,8 @@ STOPPED: Mapping[StopReason, tuple[ErrorCode, str]] = {
     StopReason.CANCELLED: (ErrorCode.CANCELLED, "the task was cancelled"),
     StopReason.EXPIRED: (ErrorCode.DEADLINE, "the deadline has passed"),
 }
+
+BroughtAlong = tuple[tuple[Provenance, ...], tuple[Attachment, ...]]
 
 log = get_logger("runner")
 
@@ -106,12 +109,12 @@ class Runner:
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
         scope, metrics = attempt.request.auth_scope, attempt.reporter.totals.metrics
-        artifacts = await self._artifacts(attempt)
+        provenance, artifacts = await self._brought_along(attempt, outcome)
         patch = None
         if attempt.agent.returns_patch:
             patch = await attempt.sandbox.patch(lambda path: allows(scope, "edit", path))
         if patch is None:
-            return result_of(attempt.claim, outcome, metrics=metrics, attachments=artifacts)
+            return result_of(attempt.claim, outcome, metrics=metrics, attachments=artifacts, provenance=provenance)
         for warning in patch.warnings:
             attempt.reporter.report(WarningRaised(message=warning))
         return result_of(
@@ -120,16 +123,18 @@ class Runner:
             metrics=metrics,
             patch=None if patch.empty else await store_patch(self.transport.blobs, patch),
             attachments=(*await store_refused(self.transport.blobs, patch), *artifacts),
+            provenance=provenance,
         )
 
-    async def _artifacts(self, attempt: Attempt) -> tuple[Attachment, ...]:
-        if attempt.sandbox.current is None:
-            return ()
+    async def _brought_along(self, attempt: Attempt, outcome: TaskOutcome) -> BroughtAlong:
+        """What a result holds beside its answer and its patch."""
 
         def warn(message: str) -> None:
             attempt.reporter.report(WarningRaised(message=message))
 
-        return await attached(attempt.sandbox.current, self.transport.blobs, warn)
+        is_recipe, sandbox = attempt.agent.mode == "recipe", attempt.sandbox.current
+        places = () if is_recipe else await provenance_of(attempt, outcome.output.text, warn)
+        return places, () if sandbox is None else await attached(sandbox, self.transport.blobs, warn)
 
     def _agent(self, request: TaskRequest) -> Agent:
         agent = self.agents.get(request.agent)

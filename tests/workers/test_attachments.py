@@ -40,14 +40,6 @@ def shell(start_hands, serve) -> Callable:
     return run
 
 
-def zipped(**files: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name.replace("_", "/"), content)
-    return packed.getvalue()
-
-
 async def test_a_short_text_stands_in_the_prompt_and_a_long_one_in_a_file(shell):
     result, server, _ = await shell(
         "wc -c < /tmp/attachments/long.log; ls /tmp/attachments",
@@ -62,11 +54,6 @@ async def test_a_short_text_stands_in_the_prompt_and_a_long_one_in_a_file(shell)
 
 
 async def test_an_archive_is_unpacked_where_the_prompt_says(shell):
-    result, server, _ = await shell(
-        "cat /tmp/attachments/logs.zip.d/app/today.log", {"logs.zip": zipped(app_today=b"x")}
-    )
-    assert "No such file" in result.output.text
-
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("app/today.log", b"all is well")
