@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from envelope.budget import Metrics, Usage
@@ -37,7 +37,9 @@ from .results import TaskOutcome
 from .tools.base import ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
+from .tools.web import WEB_TOOLS
 from .turns import Turns
+from .web.access import WebAccess
 
 SHOWN_PROMPT_CHARS = 4096  # people see the beginning; the request holds the whole
 
@@ -50,6 +52,7 @@ class AgentTasks:
     outbox: Outbox
     models: Models
     agents: Mapping[str, Agent]
+    web: WebAccess = field(default_factory=WebAccess)
 
     async def run(self, attempt: Attempt) -> TaskOutcome | Pause:
         """From wherever the session stands to its end, or to where it waits for subagents.
@@ -105,7 +108,7 @@ class AgentTasks:
         return session
 
     async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
-        names = tuple(sorted(all_tools()))
+        names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
         children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
         context = ToolContext(
             attempt.sandbox.opened,
@@ -115,9 +118,11 @@ class AgentTasks:
             emit=attempt.reporter.report,
         )
         capabilities = attempt.request.capabilities
-        shown = offered(attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model)
+        shown = offered(
+            attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model, web=self.web
+        )
         own = {tool.name: tool for tool in shown} | answer_tools(attempt.request)
-        tools = reading_references(own, attempt, self.transport)
+        tools = reading_references(own, attempt, self.transport, self.web)
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
         return Loop(

@@ -32,6 +32,8 @@ from .models import Models
 from .owners import dead_owners, owned
 from .runner import Runner
 from .settings import WorkerSettings
+from .web.access import WebAccess, WithOwn
+from .web.searching import JsonSearch
 from .workspace import Workspaces
 
 # A worker that was killed is forgotten after three announcements that did not come.
@@ -93,8 +95,14 @@ def make_runner(
     )
     prices = {model: Price(row.input, row.output, row.cached) for model, row in settings.price_rows.items()}
     models = Models(settings.model, settings.model_base_url, settings.model_api_key.get_secret_value(), prices)
-    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents)
+    agent_tasks = AgentTasks(transport, Outbox(transport), models, agents, web_access(settings))
     return Runner(transport, driver, workspaces, agents, agent_tasks, metrics)
+
+
+def web_access(settings: WorkerSettings) -> WebAccess:
+    key = settings.search_api_key.get_secret_value()
+    search = JsonSearch(settings.search_url, key, settings.search_key_header) if settings.search_url else None
+    return WebAccess(WithOwn(settings.web_private_addresses), search)
 
 
 def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int) -> WorkerCard:

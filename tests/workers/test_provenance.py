@@ -55,7 +55,8 @@ async def test_only_places_that_exist_support_an_answer(start_hands, serve, work
         f"""
 rules:
   - when: {{turn: 1}}
-    reply: {{tool_calls: [{{name: bash, arguments: {{command: "printf 'one\\\\ntwo' > new.txt; rm tests/test_greet.py"}}}}]}}
+    reply:
+      tool_calls: [{{name: bash, arguments: {{command: "printf 'one\\\\ntwo' > new.txt; rm tests/test_greet.py"}}}}]
   - reply:
       text: |-
         {ANSWER.replace(chr(10), chr(10) + "        ")}

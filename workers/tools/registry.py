@@ -8,6 +8,7 @@ from envelope.pattern import match
 
 from ..agents.base import Agent
 from ..permissions.guard import Guard
+from ..web.access import WebAccess
 from .apply_patch import ApplyPatch
 from .base import Tool
 from .bash import Bash
@@ -18,6 +19,7 @@ from .list import ListDirectory
 from .read import Read
 from .task import Task
 from .todo import TodoRead, TodoWrite
+from .web import web_tools
 from .write import Write
 
 # One kind of model edits with these, the other with those.
@@ -45,7 +47,13 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
 
 
 def offered(
-    agent: Agent, guard: Guard, capabilities: Iterable[str] | None, catalogue: Mapping[str, str], *, model: str = ""
+    agent: Agent,
+    guard: Guard,
+    capabilities: Iterable[str] | None,
+    catalogue: Mapping[str, str],
+    *,
+    model: str = "",
+    web: WebAccess | None = None,
 ) -> list[Tool]:
     """The tools that the model is shown, sorted by name so that the prompt's prefix stays the same.
 
@@ -64,6 +72,7 @@ def offered(
     tools = [
         tool for name, tool in all_tools(catalogue).items() if name not in unused and (name != "task" or catalogue)
     ]
+    tools += [] if web is None else web_tools(guard.check, web)
     return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
 
 
