@@ -34,6 +34,7 @@ from .output_schema import answer_tools
 from .references.names import check_refs
 from .references.tool import reading_references
 from .results import TaskOutcome
+from .subpath import folder_of, in_folder, require_folder
 from .tools.base import ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
@@ -61,6 +62,7 @@ class AgentTasks:
         """
         answer_tools(attempt.request)  # what cannot be used ends the task before anything is spent
         check_refs(attempt.request.context_refs)
+        folder_of(attempt.request)
         turns = Turns(self.transport, attempt)
         session = await self._session(attempt, turns)
         attempt.reporter.totals.metrics = _spent(session)
@@ -87,15 +89,18 @@ class AgentTasks:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if attempt.claim.session:
             earlier = await Checkpoints(self.transport.blobs).load(attempt.claim.session)
+            earlier = await self._with_work(attempt, _without_what_its_caller_has(earlier, request))
             prompt = await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
-            session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
-            return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
+            return reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
         sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
+        folder = folder_of(request)
+        await require_folder(sandbox, folder)
         environment = await look_around(
             sandbox,
             date=datetime.now(UTC).date().isoformat(),
             base=prepared.spec.base,
             writable=not prepared.spec.read_only,
+            directory=folder,
         )
         system = whole_system(system_prompt(attempt.agent, environment), request)
         prompt = await first_prompt(request, request.input.prompt, attempt.sandbox)
@@ -121,7 +126,8 @@ class AgentTasks:
         shown = offered(
             attempt.agent, attempt.guard, capabilities, children.catalogue(), model=session.model, web=self.web
         )
-        own = {tool.name: tool for tool in shown} | answer_tools(attempt.request)
+        rooted = in_folder({tool.name: tool for tool in shown}, folder_of(attempt.request))
+        own = rooted | answer_tools(attempt.request)
         tools = reading_references(own, attempt, self.transport, self.web)
         model = self.models.named(session.model, temperature=attempt.agent.temperature)
         time_left_s = await self._time_left(attempt)
@@ -154,13 +160,13 @@ def _cost(price: Price | None, usage: Usage) -> int:
     return 0 if price is None else cost_microusd(price, usage)
 
 
-def _without_what_its_caller_has(session: Session, earlier: Session, request: TaskRequest) -> Session:
+def _without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
     """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
 
     What a failed one had done was never taken in.
     """
     taken_in = request.parent_task_id is not None and earlier.outcome is not None and earlier.outcome.error is None
-    return session.model_copy(update={"changes": None}) if taken_in else session
+    return earlier.model_copy(update={"changes": None}) if taken_in else earlier
 
 
 def _outcome(session: Session, token: str) -> TaskOutcome:

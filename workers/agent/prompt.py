@@ -26,7 +26,7 @@ MAX_INSTRUCTION_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where an agent works. `date` is ISO (2026-11-21) and passed in; `paths` are relative to the workspace."""
+    """Where an agent works. `date` is ISO (2026-11-21) and passed in; `paths` are relative to `directory`."""
 
     date: str
     base: str  # the commit that the workspace starts from
@@ -34,12 +34,15 @@ class Environment:
     paths: tuple[str, ...] = ()
     more_paths: bool = False
     instructions: tuple[str, str] | None = None  # file name, text
+    directory: str = WORKSPACE
 
 
-async def look_around(sandbox: Sandbox, *, date: str, base: str, writable: bool) -> Environment:
-    """Take in the workspace once: at most 200 paths, and the project's instructions for agents."""
-    found, more = await sandbox.glob(VISIBLE, WORKSPACE, limit=MAX_PATHS_SEEN)
-    paths = [path.removeprefix(f"{WORKSPACE}/") for path in found]
+async def look_around(
+    sandbox: Sandbox, *, date: str, base: str, writable: bool, directory: str = WORKSPACE
+) -> Environment:
+    """Take in the task's folder once: at most 200 paths, and the project's instructions for agents."""
+    found, more = await sandbox.glob(VISIBLE, directory, limit=MAX_PATHS_SEEN)
+    paths = [path.removeprefix(f"{directory}/") for path in found]
     shown = sorted(path for path in paths if not path.startswith(".") and "/." not in path)
     return Environment(
         date=date,
@@ -47,7 +50,8 @@ async def look_around(sandbox: Sandbox, *, date: str, base: str, writable: bool)
         writable=writable,
         paths=tuple(shown[:MAX_TREE_PATHS]),
         more_paths=more or len(shown) > MAX_TREE_PATHS,
-        instructions=await _instructions(sandbox),
+        instructions=await _instructions(sandbox, directory),
+        directory=directory,
     )
 
 
@@ -55,10 +59,11 @@ def system_prompt(agent: Agent, environment: Environment) -> str:
     return "\n\n".join(part for part in (agent.prompt, _surroundings(environment), _project(environment)) if part)
 
 
-async def _instructions(sandbox: Sandbox) -> tuple[str, str] | None:
-    for name in INSTRUCTION_FILES:
+async def _instructions(sandbox: Sandbox, directory: str) -> tuple[str, str] | None:
+    """The folder's own, else the project's."""
+    for folder, name in [(folder, name) for folder in (directory, WORKSPACE) for name in INSTRUCTION_FILES]:
         try:
-            content = await sandbox.read(f"{WORKSPACE}/{name}", max_bytes=MAX_INSTRUCTION_BYTES)
+            content = await sandbox.read(f"{folder}/{name}", max_bytes=MAX_INSTRUCTION_BYTES)
         except PathError:
             continue
         return name, content.decode(errors="replace")
@@ -69,7 +74,7 @@ def _surroundings(environment: Environment) -> str:
     git = f"at commit {environment.base}, which is all the history there is" if environment.base else "none"
     lines = [
         "# Where you are",
-        f"Directory: {WORKSPACE} ({'writable' if environment.writable else 'read-only'})",
+        f"Directory: {environment.directory} ({'writable' if environment.writable else 'read-only'})",
         f"Date: {environment.date}",
         f"Git: {git}",
         "Files:",
