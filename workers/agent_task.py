@@ -34,6 +34,7 @@ from .output_schema import answer_tools
 from .references.names import check_refs
 from .references.tool import reading_references
 from .results import TaskOutcome
+from .room import Room
 from .subpath import folder_of, in_folder, require_folder
 from .tools.base import ToolContext
 from .tools.dispatch import run_calls
@@ -114,7 +115,8 @@ class AgentTasks:
 
     async def _loop(self, attempt: Attempt, session: Session, price: Price | None, turns: Turns) -> Loop:
         names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
-        children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names)
+        room = Room(self.transport, attempt.request.trace_id)
+        children = QueuedChildren(self.transport, self.outbox, attempt, self.agents, names, room)
         context = ToolContext(
             attempt.sandbox.opened,
             children,
