@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 MEMORY_BYTES = 1024 * 1024 * 1024  # some formats let an archive say how much its unpacking takes
 CHUNK_BYTES = 1024 * 1024
@@ -29,7 +29,7 @@ class Member(NamedTuple):
     content: IO[bytes] | None
 
 
-def unpack(archive: str, target: str, max_files: int, max_bytes: int) -> dict[str, object]:
+def unpack(archive: str, target: str, max_files: int, max_bytes: int) -> dict[str, Any]:
     files, left = 0, max_bytes
     left_out: list[str] = []
     folder = Path(target)
