@@ -56,6 +56,7 @@ class ErrorCode(StrEnum):
     MODEL_AUTH = "model_auth"
     MODEL_UNKNOWN = "model_unknown"
     MODEL_FAILED = "model_failed"
+    NO_ANSWER = "no_answer"
     SANDBOX = "sandbox"
     SETUP_FAILED = "setup_failed"
     RECIPE_FAILED = "recipe_failed"
@@ -90,6 +91,7 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.MODEL_AUTH: CodeInfo(False, Turn.OPERATOR, ExitCode.USAGE),
     ErrorCode.MODEL_UNKNOWN: CodeInfo(False, Turn.OPERATOR, ExitCode.USAGE),
     ErrorCode.MODEL_FAILED: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
+    ErrorCode.NO_ANSWER: CodeInfo(True, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.SANDBOX: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.SETUP_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.RECIPE_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),

@@ -12,7 +12,7 @@ import ipaddress
 import os
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -48,6 +48,7 @@ PRIVATE_NETWORKS = tuple(
 
 
 SOCKET_NAME = "proxy.sock"
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 CA_NAME = "ca.crt"
 # Where programs say which authorities they believe; the first that is set counts for us.
 CA_VARIABLES = (
@@ -89,11 +90,18 @@ class _Refused(Exception):
 class EgressProxy:
     """CONNECT and plain HTTP to allowed names. `refused` collects what was asked for in vain."""
 
-    def __init__(self, hosts: Iterable[str], *, allow_private: bool = False) -> None:
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        *,
+        allow_private: bool = False,
+        may_connect: Callable[[str, int], bool] | None = None,
+    ) -> None:
         """A host is a name, for the ports 80 and 443, or `name:port`. `allow_private` is for an operator whose own
-        index stands on a private address; it never comes from a task."""
+        index stands on a private address; it never comes from a task. `may_connect` judges addresses in its place."""
         self._hosts = frozenset(host.lower() for host in hosts)
         self._allow_private = allow_private
+        self._may_connect = may_connect or self._is_public
         self._server: asyncio.Server | None = None
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._connections: set[asyncio.Task[None]] = set()
@@ -106,6 +114,11 @@ class EgressProxy:
             raise SandboxError(f"The egress proxy cannot listen on {socket_path}: {error}.") from error
         self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_HEAD_BYTES)
         return self
+
+    async def adopt(self, connection: socket.socket) -> None:
+        """Serve one client, by the proxy's end of a pair of sockets, as if it had connected."""
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_HEAD_BYTES)
+        self._connections.add(asyncio.create_task(self._accept(reader, writer)))
 
     async def close(self) -> None:
         if self._server is not None:
@@ -142,7 +155,7 @@ class EgressProxy:
             if first_bytes:
                 far_writer.write(first_bytes)
             else:
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                writer.write(ESTABLISHED)
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         finally:
             far_writer.close()
@@ -152,6 +165,9 @@ class EgressProxy:
             return
         self._note_refused(host, port)
         raise _Refused(f"{host}:{port} may not be reached from this sandbox.")
+
+    def _is_public(self, address: str, port: int) -> bool:
+        return self._allow_private or not is_private(address)
 
     def _note_refused(self, host: str, port: int) -> None:
         if len(self.refused) < MAX_REFUSED:
@@ -163,10 +179,12 @@ class EgressProxy:
         except OSError as error:
             raise _Refused(f"{host} cannot be resolved.") from error
         addresses = [str(entry[4][0]) for entry in found]
-        allowed = [address for address in addresses if self._allow_private or not is_private(address)]
+        allowed = [address for address in addresses if self._may_connect(address, port)]
         if not allowed:
             self._note_refused(host, port)
-            raise _Refused(f"{host} stands on a private address.")
+            raise _Refused(
+                f"{host}:{port} is a private address, or no port of the web: only public addresses are reached."
+            )
         for address in allowed:
             with suppress(OSError):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):

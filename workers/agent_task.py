@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -22,14 +23,18 @@ from .agent.session import Session
 from .attempt import Attempt, resume_token
 from .commands.prompts import Prompts, is_from_person
 from .errors import BadInput
+from .first_prompt import first_prompt
 from .kit import Kit
 from .llm.prices import Price
 from .mcp.hub import mcp_tools
 from .opening import new_session
+from .output_schema import answer_tools
 from .params import agent_params, is_undoing, require_session
 from .recorder import Recorder, attachments
+from .references.names import check_refs
 from .results import TaskOutcome
 from .rigging import Rigging, hearing
+from .subpath import folder_of
 from .tape import NoTape, Tape
 from .titles import Titling
 from .turns import Turns
@@ -54,6 +59,9 @@ class AgentTasks:
 
     async def run_on(self, tape: Tape, attempt: Attempt) -> TaskOutcome | Pause:
         """As `run`, with what `tape` makes of the world."""
+        answer_tools(attempt.request)  # what cannot be used ends the task before anything is spent
+        check_refs(attempt.request.context_refs)
+        folder_of(attempt.request)
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
         session = await self._session(attempt, turns, tape)
         tape.opened(session)
@@ -92,10 +100,12 @@ class AgentTasks:
         if attempt.claim.session:
             earlier = await turns.load_to_go_on(attempt.claim.session)
             only_compact = is_request(request.input.prompt)
-            prompt = "" if only_compact else request.input.prompt or "Go on."
+            earlier = await self._with_work(attempt, _without_what_its_caller_has(earlier, request))
+            prompt = (
+                "" if only_compact else await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
+            )
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
-            session = only_compacted(session) if only_compact else session
-            return await self._with_work(attempt, _without_what_its_caller_has(session, earlier, request))
+            return only_compacted(session) if only_compact else session
         return await new_session(attempt, self.kit.equipment.guidance, tape, model=model)
 
     async def _with_work(self, attempt: Attempt, session: Session) -> Session:
@@ -135,13 +145,13 @@ def _wait_of(session: Session) -> Wait | None:
     return None
 
 
-def _without_what_its_caller_has(session: Session, earlier: Session, request: TaskRequest) -> Session:
+def _without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
     """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
 
     What a failed one had done was never taken in.
     """
     taken_in = request.parent_task_id is not None and earlier.outcome is not None and earlier.outcome.error is None
-    return session.model_copy(update={"changes": None}) if taken_in else session
+    return earlier.model_copy(update={"changes": None}) if taken_in else earlier
 
 
 def _outcome(session: Session, token: str, attached: tuple[Attachment, ...]) -> TaskOutcome:
@@ -149,4 +159,6 @@ def _outcome(session: Session, token: str, attached: tuple[Attachment, ...]) -> 
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
     errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token, attached, outcome.next_agent)
+    text = outcome.text or ("" if outcome.structured is None else json.dumps(outcome.structured, ensure_ascii=False))
+    output = Output(text=text, structured=outcome.structured)
+    return TaskOutcome(output, errors, session.tool_calls, token, attached, outcome.next_agent)

@@ -23,6 +23,7 @@ from transport.outbox import Outbox
 from .agents.base import Agent
 from .attempt import Attempt, session_of
 from .failures import OUTAGES, error_info
+from .room import Room
 from .tools.base import ChildRequest
 from .tools.errors import ToolError
 
@@ -44,6 +45,7 @@ class QueuedChildren:
     attempt: Attempt
     agents: Mapping[str, Agent]
     tool_names: tuple[str, ...]
+    room: Room
 
     def catalogue(self) -> Mapping[str, str]:
         return {
@@ -57,6 +59,7 @@ class QueuedChildren:
     async def start(self, request: ChildRequest) -> str:
         if request.session and not await self._is_own(request.session):
             raise ToolError(f"you have started no subagent with the id {request.session!r}")
+        await self.room.take()
         child = await self._request(request)
         try:
             [handle] = await self.outbox.submit([child], under=self.attempt.claim.lease)

@@ -12,6 +12,7 @@ from .agents.base import Agent
 from .equipment import Equipment
 from .llm.limited import Limiter
 from .models import Models
+from .web.access import WebAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,4 @@ class Kit:
     equipment: Equipment
     limiter: Limiter
     ask_timeout_ms: int  # how long people may think about what they are asked
+    web: WebAccess

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,10 +15,13 @@ from .agent.history import open_session
 from .agent.prompt import Environment, system_prompt
 from .agent.session import Session
 from .agent.surroundings import git_of, tree_of
+from .artifacts import SYSTEM_LINE as ARTIFACTS_LINE
 from .attempt import Attempt
+from .first_prompt import first_prompt
 from .permissions.guard import Guard
 from .project.instructions import Guidance, Instructions, find_instructions
 from .project.skills import Skills, find_skills
+from .subpath import folder_of, require_folder
 from .tape import Tape
 from .tools.base import Target
 
@@ -48,7 +50,9 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
     system = system_prompt(
         agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
     )
-    session = open_session(agent, model=model, system=system, prompt=request.input.prompt, budget=request.budget)
+    prompt = await first_prompt(request, request.input.prompt, attempt.sandbox)
+    system = f"{system}\n\n{ARTIFACTS_LINE}"
+    session = open_session(agent, model=model, system=system, prompt=prompt, budget=request.budget)
     # what stands in the prompt is not attached to a read again; to be edited it must be read
     return session.model_copy(update={"read_digests": {file.source: "" for file in readable if not file.is_users}})
 
@@ -56,7 +60,8 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
 async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surroundings:
     request = attempt.request
     sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
-    directory = posixpath.join(WORKSPACE, request.workspace.subpath if request.workspace else "").rstrip("/")
+    directory = folder_of(request)
+    await require_folder(sandbox, directory)
     knows_skills = not attempt.guard.hides("skill")
     tree, git, instructions, skills = await asyncio.gather(
         tree_of(sandbox),

@@ -34,6 +34,7 @@ from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 from .reporter import Reporter
 from .results import TaskOutcome
 from .task_sandbox import TaskSandbox
+from .web.access import WebAccess
 from .workspace import Prepared
 
 UNASKED = "not/asked"  # the model of a task that ended before it asked one
@@ -77,7 +78,8 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
             claim, decode_request(claim.envelope, keyring=transport.keyring), agent, guard, NoSandbox(), reporter
         )
         limiter = Limiter(transport.rates, Unwatched(), Quota())
-        tasks = AgentTasks(Kit(transport, Outbox(transport), models, agents, plain_equipment(), limiter, 0))
+        outbox, equipment = Outbox(transport), plain_equipment()
+        tasks = AgentTasks(Kit(transport, outbox, models, agents, equipment, limiter, 0, WebAccess()))
         try:
             outcome = await tasks.run_on(player, attempt)
             assert isinstance(outcome, TaskOutcome), "a replay waits for nobody"

@@ -9,7 +9,7 @@ from envelope.budget import Metrics
 from envelope.codec import encode
 from envelope.errors import CODES, DecodeError, ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, TaskResult, ToolCallSummary
+from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, Provenance, TaskResult, ToolCallSummary
 from envelope.redaction import redact_value
 from repo.patch import FileChange, Patch
 from transport.base import Blobs, Claim
@@ -41,6 +41,7 @@ def result_of(
     metrics: Metrics,
     patch: PatchRef | None = None,
     attachments: tuple[Attachment, ...] = (),
+    provenance: tuple[Provenance, ...] = (),
 ) -> TaskResult:
     """The one result of a task, with secrets blanked out; its first error says which state it ends in."""
     lease = claim.lease
@@ -52,6 +53,7 @@ def result_of(
         output=Output.model_validate(_redacted(outcome.output)),
         patch=patch,
         attachments=(*outcome.attachments, *attachments),
+        provenance=tuple(Provenance.model_validate(_redacted(place)) for place in provenance),
         errors=tuple(ErrorInfo.model_validate(_redacted(error)) for error in outcome.errors),
         tool_calls=tuple(ToolCallSummary.model_validate(_redacted(call)) for call in outcome.tool_calls),
         metrics=metrics,
@@ -149,5 +151,5 @@ def _text(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _redacted(value: Output | ErrorInfo | ToolCallSummary) -> dict[str, Any]:
+def _redacted(value: Output | ErrorInfo | Provenance | ToolCallSummary) -> dict[str, Any]:
     return cast(dict[str, Any], redact_value(value.model_dump()))

@@ -25,14 +25,19 @@ from .llm.limited import Limited
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
 from .opening import may_read
+from .output_schema import answer_tools
 from .people import people_of
 from .project.nearby import nearby_instructions
+from .references.tool import reading_references
+from .room import Room
+from .subpath import folder_of, in_folder
 from .tape import Tape
 from .till import TraceTill
 from .titles import Titling
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
+from .tools.web import WEB_TOOLS
 from .turns import Turns
 
 
@@ -107,8 +112,9 @@ class Rigging:
         )
 
     def _children(self) -> QueuedChildren:
-        names = tuple(sorted(all_tools()))
-        return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names)
+        names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
+        room = Room(self.kit.transport, self.attempt.request.trace_id)
+        return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names, room)
 
     def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
         attempt = self.attempt
@@ -119,8 +125,13 @@ class Rigging:
             context.children.catalogue(),
             model=session.model,
             foreign=self.foreign,
+            web=self.kit.web,
         )
-        return {tool.name: tool for tool in shown}
+        theirs = {tool.name for tool in self.foreign}
+        ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
+        own = ours | answer_tools(attempt.request)
+        found = {tool.name: tool for tool in shown if tool.name in theirs}
+        return reading_references(found | own, attempt, self.kit.transport, self.kit.web)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
         """Hooks around what is recorded, around retries, around the fleet's limit, around the engine."""

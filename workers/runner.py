@@ -11,9 +11,9 @@ from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
 from envelope.logs import get_logger
-from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
+from envelope.messages import Attachment, ErrorInfo, Output, Provenance, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
-from sandbox.base import Limits, SandboxDriver
+from sandbox.base import Limits, Sandbox, SandboxDriver
 from transport.base import Claim, Transport
 from transport.consumer import Again, Delivery, Pause, StopReason
 from transport.errors import Fenced, Unreachable
@@ -22,11 +22,14 @@ from .agent_task import AgentTasks
 from .agents.base import Agent
 from .agents.layers import Known
 from .agents.project import ProjectAgents
+from .artifacts import attached
+from .attachments import furnish
 from .attempt import Attempt, resume_token
 from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
 from .permissions.guard import HEADLESS, Guard
 from .permissions.rules import DEFAULTS
+from .provenance import provenance_of
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
 from .results import TaskOutcome, out_of_scope, result_of, store_patch, store_refused, that_travels
@@ -42,6 +45,8 @@ STOPPED: Mapping[StopReason, tuple[ErrorCode, str]] = {
     StopReason.CANCELLED: (ErrorCode.CANCELLED, "the task was cancelled"),
     StopReason.EXPIRED: (ErrorCode.DEADLINE, "the deadline has passed"),
 }
+
+BroughtAlong = tuple[tuple[Provenance, ...], tuple[Attachment, ...]]
 
 log = get_logger("runner")
 
@@ -95,7 +100,10 @@ class Runner:
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)
 
-        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox) as sandbox:
+        async def furnish_it(sandbox: Sandbox) -> str:
+            return await furnish(sandbox, request.attachments, self.transport.blobs)
+
+        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
             _tell_faults(attempt, known)
             agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))
@@ -105,11 +113,12 @@ class Runner:
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
         """The result with what the work changed; paths outside of the `edit` grants end it as an error."""
         scope, metrics = attempt.request.auth_scope, attempt.reporter.totals.metrics
+        provenance, artifacts = await self._brought_along(attempt, outcome)
         patch = None
         if attempt.agent.returns_patch:
             patch = await attempt.sandbox.patch(lambda path: allows(scope, "edit", path))
         if patch is None:
-            return result_of(attempt.claim, outcome, metrics=metrics)
+            return result_of(attempt.claim, outcome, metrics=metrics, attachments=artifacts, provenance=provenance)
         for warning in patch.warnings:
             attempt.reporter.report(WarningRaised(message=warning))
         return result_of(
@@ -117,7 +126,8 @@ class Runner:
             replace(outcome, errors=(*out_of_scope(patch), *outcome.errors)),
             metrics=metrics,
             patch=None if patch.empty else await store_patch(self.transport.blobs, patch),
-            attachments=await store_refused(self.transport.blobs, patch),
+            attachments=(*await store_refused(self.transport.blobs, patch), *artifacts),
+            provenance=provenance,
         )
 
     async def _known(self, request: TaskRequest) -> Known:
@@ -125,6 +135,16 @@ class Runner:
         own = self.agents.own.agents.get(request.agent)
         is_recipe = own is not None and own.mode == "recipe"
         return self.agents.own if is_recipe else await self.agents.of(request.workspace)
+
+    async def _brought_along(self, attempt: Attempt, outcome: TaskOutcome) -> BroughtAlong:
+        """What a result holds beside its answer and its patch."""
+
+        def warn(message: str) -> None:
+            attempt.reporter.report(WarningRaised(message=message))
+
+        is_recipe, sandbox = attempt.agent.mode == "recipe", attempt.sandbox.current
+        places = () if is_recipe else await provenance_of(attempt, outcome.output.text, warn)
+        return places, () if sandbox is None else await attached(sandbox, self.transport.blobs, warn)
 
     async def _check_scope(self, request: TaskRequest) -> None:
         """The queue has checked this at submit; whoever runs the task trusts the signature, and counts again."""

@@ -44,6 +44,8 @@ from .owners import dead_owners, owned
 from .project.instructions import Guidance
 from .runner import Runner
 from .settings import WorkerSettings
+from .web.access import WebAccess, WithOwn
+from .web.searching import JsonSearch
 from .workspace import Workspaces
 
 # A worker that was killed is forgotten after three announcements that did not come.
@@ -128,9 +130,24 @@ def make_runner(
     quota = Quota(settings.model_requests_per_minute, settings.model_tokens_per_minute)
     limiter = Limiter(transport.rates, metrics, quota)
     agent_tasks = AgentTasks(
-        Kit(transport, Outbox(transport), models, own.agents, equipment, limiter, settings.ask_timeout_s * 1000)
+        Kit(
+            transport,
+            Outbox(transport),
+            models,
+            own.agents,
+            equipment,
+            limiter,
+            settings.ask_timeout_s * 1000,
+            web_access(settings),
+        )
     )
     return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
+
+
+def web_access(settings: WorkerSettings) -> WebAccess:
+    key = settings.search_api_key.get_secret_value()
+    search = JsonSearch(settings.search_url, key, settings.search_key_header) if settings.search_url else None
+    return WebAccess(WithOwn(settings.web_private_addresses), search)
 
 
 def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int, agents: ProjectAgents) -> WorkerCard:

@@ -73,6 +73,10 @@ class WorkerSettings(FleetSettings):
     language_servers: dict[str, LanguageServer] = Field(default_factory=dict[str, LanguageServer])
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
     ask_timeout_s: int = Field(default=24 * 3600, ge=1)  # how long people have to answer, where a task names no time
+    web_private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for webfetch: 10.0.0.5:8080
+    search_url: str = ""  # of websearch: holds {query} and, if it likes, {count}; answers with JSON
+    search_api_key: SecretStr = SecretStr("")
+    search_key_header: str = "Authorization"
     # How long tasks may go on after a stop; then they are given back. Enough for a turn that is nearly over, and short
     # beside the supervisor's patience (20 s), which covers the removal of sandboxes, too.
     drain_grace_s: float = Field(default=5.0, ge=0)
@@ -96,7 +100,14 @@ class WorkerSettings(FleetSettings):
             raise ValueError(f"{prices} is no TOML file with prices: {e}") from e
         return {model: PriceRow.model_validate(row) for model, row in table.items()}
 
-    @field_validator("model_api_key")
+    @field_validator("search_url")
+    @classmethod
+    def _holds_the_query(cls, url: str) -> str:
+        if url and ("{query}" not in url or not url.startswith(("http://", "https://"))):
+            raise ValueError("write a complete URL with {query} in it, such as https://search.example/?q={query}")
+        return url
+
+    @field_validator("model_api_key", "search_api_key")
     @classmethod
     def _never_shown(cls, key: SecretStr) -> SecretStr:
         register_secret(key.get_secret_value())

@@ -20,12 +20,19 @@ class TaskSandbox:
     """`prepare` makes the spec and is called once; `earlier_work_diff` is the work diff of an earlier attempt."""
 
     def __init__(
-        self, driver: SandboxDriver, prepare: Callable[[], Awaitable[Prepared]], on_open: Callable[[int], None]
+        self,
+        driver: SandboxDriver,
+        prepare: Callable[[], Awaitable[Prepared]],
+        on_open: Callable[[int], None],
+        furnish: Callable[[Sandbox], Awaitable[str]] | None = None,
     ) -> None:
-        """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed."""
+        """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed. `furnish` puts more into it than
+        its workspace, and says what."""
         self._driver = driver
         self._prepare = prepare
         self._on_open = on_open
+        self._furnish = furnish
+        self.furnished = ""  # what `furnish` said
         self._prepared: Prepared | None = None
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
@@ -46,7 +53,13 @@ class TaskSandbox:
                 self._on_open(1)
                 await sandbox.apply(prepared.request_diff, as_base=True)
                 await sandbox.apply(self.earlier_work_diff)
+                self.furnished = await self._furnish(sandbox) if self._furnish else ""
             return self._sandbox
+
+    @property
+    def current(self) -> Sandbox | None:
+        """The sandbox if it was opened: for those who only look at what the work left."""
+        return self._sandbox
 
     async def apply(self, diff: bytes) -> None:
         """Put a subagent's patch onto the workspace, one at a time; `PatchRefused` when it collides."""

@@ -14,8 +14,10 @@ from workers.attempt import Attempt
 from workers.children import QueuedChildren
 from workers.permissions.guard import Guard
 from workers.reporter import Reporter
+from workers.room import Room
 from workers.task_sandbox import TaskSandbox
 from workers.tools.base import ChildRequest
+from workers.tools.errors import ToolError
 from workers.tools.registry import all_tools
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -37,8 +39,9 @@ async def caller(hands, driver) -> AsyncIterator[Callable[[], Awaitable[QueuedCh
         [claim] = await hands.transport.claim("orchestrator", "w1", slots=1, wait_s=5)
         agents, reporter = builtin(), Reporter(hands.transport, claim.lease)
         guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(driver, no_workspace, lambda _: None)
+        room = Room(hands.transport, request.trace_id, max_in_flight=2)
         made = Attempt(claim, request, agents["build"], guard, sandbox, reporter)
-        return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()))
+        return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()), room)
 
     yield attempt
     await hands.transport.cancel(request.task_id, by="test", reason="done")
@@ -60,3 +63,15 @@ async def test_a_worker_that_lost_its_task_starts_no_subagent(caller, hands):
 
     [task] = await hands.transport.tasks(trace_id=lost.attempt.request.trace_id)
     assert task.attempt == current.attempt.claim.lease.attempt == 2
+
+
+async def test_a_trace_has_no_more_subagents_than_there_is_room_for(caller, hands):
+    children = await caller()
+    await hands.stop()  # nobody works: what is started stays under way
+    started = [await children.start(ChildRequest(f"call_{n}", "explore", "look", f"look {n}")) for n in range(2)]
+
+    with pytest.raises(ToolError, match="2 subagents of this trace are under way"):
+        await children.start(ChildRequest("call_2", "explore", "look", "look 2"))
+    await hands.transport.cancel(started[0], by="test", reason="room")
+
+    assert await children.start(ChildRequest("call_3", "explore", "look", "look 3"))

@@ -121,6 +121,21 @@ async def test_a_caller_goes_on_with_a_subagent(start_agents):
     assert "It was blue" in result.output.text
 
 
+FAILS_FIRST = ASKS_AGAIN.replace(
+    "  - {when: {prompt_contains: remember}, reply: {text: I do.}}\n",
+    "  - {when: {prompt_contains: remember}, fault: {status: 401}}\n",
+)
+
+
+async def test_a_caller_goes_on_with_a_subagent_that_failed(start_agents):
+    hands = await start_agents(FAILS_FIRST)
+
+    result = await hands.result(ask(hands, "lead"))
+
+    assert "It was blue" in result.output.text
+    assert [call.is_error for call in result.tool_calls] == [True, False]
+
+
 CALLS = """
 rules:
   - {when: {prompt_contains: remember}, reply: {text: I do.}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
@@ -157,8 +158,9 @@ def final_text(session: Session) -> str:
     return "".join(reversed(parts))
 
 
-def finished(session: Session, *, next_agent: str = "") -> Session:
-    return session.model_copy(update={"outcome": Outcome(text=final_text(session), next_agent=next_agent)})
+def finished(session: Session, structured: dict[str, Any] | None = None, *, next_agent: str = "") -> Session:
+    outcome = Outcome(text=final_text(session), structured=structured, next_agent=next_agent)
+    return session.model_copy(update={"outcome": outcome})
 
 
 def failed(session: Session, code: ErrorCode, detail: str, hint: str = "") -> Session:

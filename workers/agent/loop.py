@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
-from envelope.events import Event, MessageAdded, WarningRaised
+from envelope.events import Event, MessageAdded, TurnFinished, WarningRaised
 
 from ..failures import OF_MODELS
 from ..llm.base import ChatModel, Completed, Failed, Failure
@@ -47,6 +47,7 @@ from .reminders import reminder_of, with_reminder
 from .repeats import WARNING
 from .session import Session
 from .shown import shown
+from .structured import REMINDER, for_closing, given, only_answers, wants_form, was_reminded
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ async def step(session: Session, loop: Loop) -> Session:
     """One model call, and the tool calls that it asks for."""
     closing = is_last_turn(session)
     session = _say(session, loop, CLOSING) if closing and not was_told(session, CLOSING) else session
-    tools = [] if closing else offer(loop.tools)
+    tools = offer(for_closing(loop.tools) if closing else loop.tools)
     session = loop.policy.pruned(session)
     messages = with_reminder(session, shown(session))
     tokens = window_tokens(session, tools) + len(reminder_of(session).encode())
@@ -108,10 +109,12 @@ async def step(session: Session, loop: Loop) -> Session:
     session, reply = paid.session, paid.reply
     if isinstance(reply, Failed):
         return _model_failed(session, reply, loop)
-    session = measured(with_reply(session, reply, keep_calls=not closing), reply.usage, loop.policy)
-    if closing:
-        return session  # its turns are used up, and that is what `run` will say
-    return await _act(session, loop) if reply.tool_calls else _conclude(session, reply, loop)
+    act = bool(reply.tool_calls) and (not closing or only_answers(reply.tool_calls, loop.tools))
+    session = measured(with_reply(session, reply, keep_calls=act), reply.usage, loop.policy)
+    if act:
+        return await _act(session, loop)
+    # after a closing turn: its turns are used up, and that is what `run` will say
+    return session if closing else _conclude(session, reply, loop)
 
 
 async def _heard(session: Session, loop: Loop) -> Session:
@@ -142,6 +145,8 @@ async def _act(session: Session, loop: Loop) -> Session:
     session = with_answers(session, answers, loop.context.read_digests)
     if plan_approved(answers):
         return finished(session, next_agent=AFTER_PLAN)
+    if (value := given(answers)) is not None:
+        return finished(session, value)
     if call is None:
         return session
     loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
@@ -172,7 +177,16 @@ def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
         if was_told(session, EMPTY):
             return failed(session, ErrorCode.MODEL_FAILED, "the model gave two empty replies in a row")
         return _say(session, loop, EMPTY)
-    return _say(session, loop, CUT_OFF) if reply.finish_reason == "length" else finished(session)
+    if reply.finish_reason == "length":
+        return _say(session, loop, CUT_OFF)
+    return _remind(session, loop) if wants_form(loop.tools) else finished(session)
+
+
+def _remind(session: Session, loop: Loop) -> Session:
+    """A plain text is no answer of the form that the task wants; the model hears so once."""
+    if was_reminded(session):
+        return failed(session, ErrorCode.NO_ANSWER, "the model gave no answer of the form that the task asks for")
+    return _say(session, loop, REMINDER)
 
 
 def _say(session: Session, loop: Loop, text: str) -> Session:

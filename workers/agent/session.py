@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,6 +25,7 @@ class Outcome(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     text: str = ""
+    structured: dict[str, Any] | None = None  # of a task that wants an answer of a certain form
     error: ErrorCode | None = None
     detail: str = ""
     hint: str = ""

@@ -12,7 +12,7 @@ from sandbox.errors import PathError
 from ..agent.loop import Loop
 from ..llm.base import ToolCall
 from ..project.framing import framed
-from ..tools.base import Delegated, ToolResult
+from ..tools.base import ToolResult
 from ..tools.paths import absolute
 from ..tools.people import Asked
 from .template import Mentions, inlined, mentions, shell_commands, told_apart
@@ -84,9 +84,8 @@ async def _told_apart(names: Sequence[str], loop: Loop) -> Mentions:
 async def _answers(calls: Sequence[ToolCall], loop: Loop) -> list[ToolResult]:
     """As if a model had called: the same tools, judged by the same scope and rules, seen by the same watchers."""
     results = await loop.run_calls(calls, loop.emit) if calls else []
-    return [
-        NOT_ASKED if isinstance(result, Asked) else result for result in results if not isinstance(result, Delegated)
-    ]
+    told = (NOT_ASKED if isinstance(result, Asked) else result for result in results)
+    return [result for result in told if isinstance(result, ToolResult)]
 
 
 def _reason(result: ToolResult) -> str:

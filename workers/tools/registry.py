@@ -8,6 +8,7 @@ from envelope.pattern import match
 
 from ..agents.base import Agent
 from ..permissions.guard import Guard
+from ..web.access import WebAccess
 from .apply_patch import ApplyPatch
 from .base import Tool
 from .bash import Bash
@@ -20,6 +21,7 @@ from .read import Read
 from .skill import SkillTool
 from .task import Task
 from .todo import TodoRead, TodoWrite
+from .web import web_tools
 from .write import Write
 
 # One kind of model edits with these, the other with those.
@@ -57,6 +59,7 @@ def offered(
     *,
     model: str = "",
     foreign: Iterable[Tool] = (),
+    web: WebAccess | None = None,
 ) -> list[Tool]:
     """The tools that the model is shown, sorted by name so that the prompt's prefix stays the same.
 
@@ -73,7 +76,8 @@ def offered(
         switched_on = any(match(switch, name) for switch in agent.tools for name in names)
         return switched_on and (named is None or bool(names & named)) and not guard.hides(tool.name)
 
-    every = {tool.name: tool for tool in foreign} | all_tools(catalogue)
+    own = all_tools(catalogue) | ({} if web is None else {tool.name: tool for tool in web_tools(guard.check, web)})
+    every = {tool.name: tool for tool in foreign} | own
     tools = [tool for name, tool in every.items() if name not in unused and (name != "task" or catalogue)]
     return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
 

@@ -10,9 +10,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from envelope.logs import get_logger
-
-_log = get_logger("schema")
+TOO_DEEP = "they are nested too deeply"
 
 
 def parameters(required: Iterable[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -33,12 +31,8 @@ def flag(description: str) -> dict[str, Any]:
 
 
 def is_schema(schema: Mapping[str, Any]) -> bool:
-    """Does it make sense as a JSON Schema? Those of others need not."""
-    try:
-        jsonschema.Draft202012Validator.check_schema(cast(dict[str, Any], schema))
-    except SchemaError:
-        return False
-    return True
+    """Does it make sense as a JSON Schema, and come to an end? Those of others need not."""
+    return not schema_fault(schema) and first_fault(schema, {}) != TOO_DEEP
 
 
 def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
@@ -48,10 +42,26 @@ def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str 
     faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))  # pyright: ignore[reportUnknownMemberType]
     try:
         fault = next(iter(faults), None)
-    except (RecursionError, Unresolvable) as error:  # of a foreign schema; whose it is will judge
-        _log.warning("schema_not_checkable", error=repr(error)[:200])
+    except RecursionError:
+        return TOO_DEEP
+    except Unresolvable:  # of a foreign schema; whose it is will judge
         return None
     if fault is None:
         return None
+    return _sentence(fault)
+
+
+def schema_fault(schema: Mapping[str, Any]) -> str:
+    """What makes a schema none, in one sentence; empty when nothing does."""
+    try:
+        jsonschema.Draft202012Validator.check_schema(cast(dict[str, Any], schema))  # pyright: ignore[reportUnknownMemberType]
+    except SchemaError as e:
+        return _sentence(e)
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+def _sentence(fault: ValidationError | SchemaError) -> str:
     place = ".".join(str(part) for part in fault.absolute_path)
     return f"{place}: {fault.message}" if place else fault.message

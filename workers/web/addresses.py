@@ -60,6 +60,17 @@ class Public:
 PUBLIC = Public()
 
 
+@dataclass(frozen=True, slots=True)
+class Any:
+    """For hosts that the operator named."""
+
+    def allows(self, address: str, port: int) -> bool:
+        return True
+
+
+ANY = Any()
+
+
 def is_public(address: str) -> bool:
     """
     >>> is_public("93.184.215.14"), is_public("169.254.169.254"), is_public("::ffff:93.184.215.14")

@@ -1,24 +1,23 @@
 """Fetching one page, for somebody who must not reach everything.
 
-A name is resolved once, by `_Checked`, and the addresses that passed the policy are the ones that are connected to: a
-name that changes its mind gains nothing. Every redirect starts from the beginning, and asks.
+Every connection goes through the egress proxy (see `tunnel.py`), which resolves a name once and connects to an address
+that passed the policy: a name that changes its mind gains nothing. Every redirect starts from the beginning, and asks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from .addresses import PUBLIC, AddressPolicy
 from .errors import WebError
+from .tunnel import session_for
 from .urls import join_url, parse_url
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
@@ -69,11 +68,7 @@ class Fetcher:
 
     async def _ask(self, url: URL, accept: str) -> Page | URL:
         """The page, or where it says that it is."""
-        _require_literal(self.policy, url)
-        connector = aiohttp.TCPConnector(resolver=_Checked(self.policy), use_dns_cache=False, force_close=True)
-        async with aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False
-        ) as session:
+        async with session_for(url, self.policy) as session:
             for agent in AGENTS:
                 headers = {"User-Agent": agent, "Accept": accept, "Accept-Encoding": "gzip"}
                 async with session.get(url, headers=headers, allow_redirects=False) as response:
@@ -81,50 +76,6 @@ class Fetcher:
                         continue
                     return await _read(url, response)
         raise AssertionError("the last agent's answer is taken")
-
-
-class _Checked(AbstractResolver):
-    """Names by this machine's resolver; only the addresses that the policy allows are told to the connector."""
-
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as e:
-            raise WebError(f"the host {host!r} cannot be resolved") from e
-        allowed = [(kind, str(end[0])) for kind, _, _, _, end in found if self._policy.allows(str(end[0]), port)]
-        if not allowed:
-            raise WebError(_refusal(host, port))
-        return [_numeric(host, address, port, kind) for kind, address in allowed]
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def _numeric(host: str, address: str, port: int, family: int) -> ResolveResult:
-    return {
-        "hostname": host,
-        "host": address,
-        "port": port,
-        "family": family,
-        "proto": 0,
-        "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-    }
-
-
-def _require_literal(policy: AddressPolicy, url: URL) -> None:
-    """The connector takes an address in the URL as it is, without asking the resolver."""
-    host, port = url.host or "", url.port or 0
-    if (":" in host or host.rpartition(".")[2].isdigit()) and not policy.allows(host, port):
-        raise WebError(_refusal(host, port))
-
-
-def _refusal(host: str, port: int) -> str:
-    return f"{host}:{port} may not be reached from here: only public addresses, at ports that are the web's"
 
 
 def _is_challenge(status: int, headers: Mapping[str, str]) -> bool:

@@ -10,7 +10,10 @@ from urllib.parse import quote
 
 import aiohttp
 
-from .errors import WebError
+from .addresses import ANY
+from .errors import Unreached, WebError
+from .tunnel import session_for
+from .urls import parse_url
 
 TIMEOUT_S = 25.0
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -36,7 +39,8 @@ class SearchProvider(Protocol):
 class JsonSearch:
     """A service that answers GET with JSON. `url` holds `{query}` and, if it likes, `{count}`.
 
-    The URL is the operator's own, so any address will do; redirects are not followed, since the key goes along.
+    The URL is the operator's own, so any address of its host will do; redirects are not followed, since the key goes
+    along.
     """
 
     url: str
@@ -49,14 +53,14 @@ class JsonSearch:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-                session.get(url, headers=headers, allow_redirects=False) as response,
+                session_for(parse_url(url), ANY) as session,
+                session.get(url, headers=headers, allow_redirects=False, timeout=timeout) as response,
             ):
                 if response.status != 200:
                     raise WebError(f"the search service answered {response.status}")
                 answer = await _at_most(response.content, MAX_ANSWER_BYTES)
             return found_in(json.loads(answer))[:limit]
-        except (TimeoutError, aiohttp.ClientError, OSError) as e:
+        except (Unreached, TimeoutError, aiohttp.ClientError, OSError) as e:
             raise WebError("the search service does not answer; try again later") from e
         except (ValueError, RecursionError) as e:
             raise WebError("the search service answered with something that is no JSON") from e

@@ -1,0 +1,26 @@
+"""One file out of a commit or a tree, as git keeps it: no work tree, no filters, no links followed."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+
+from .git import git
+from .mirror import REGULAR_FILES
+
+
+async def file_at(git_dir: Path, tree: str, path: str, *, max_bytes: int) -> bytes | None:
+    """The file's bytes; None where `tree` (a commit or tree id) has no regular file at this path.
+
+    `OutputTooLarge` for one that is larger than `max_bytes`.
+    """
+    if posixpath.isabs(path) or posixpath.normpath(path) != path or path.split("/")[0] in ("", ".", ".."):
+        return None
+    listed = await git("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", path, git_dir=git_dir)
+    for entry in listed.fields:
+        attributes, _, name = entry.partition(b"\t")
+        mode, _, kind_and_id = attributes.partition(b" ")
+        if mode in REGULAR_FILES and name == path.encode("utf-8", "surrogateescape"):
+            blob = kind_and_id.split(b" ")[1].decode()
+            return (await git("cat-file", "blob", blob, git_dir=git_dir, max_stdout_bytes=max_bytes)).stdout
+    return None

@@ -1,0 +1,146 @@
+"""Answers of a certain form: through a real worker, and what a schema may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from envelope.budget import Budget
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from envelope.messages import TaskInput
+from workers.agent.structured import REMINDER, SYSTEM_LINE
+from workers.errors import BadInput
+from workers.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
+from workers.tools.schema import first_fault
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"steps": {"type": "array", "items": {"$ref": "#/$defs/Step"}}},
+    "required": ["steps"],
+    "$defs": {"Step": {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}},
+}
+GIVES = '{tool_calls: [{name: StructuredOutput, arguments: {steps: [{title: "Lies: 2"}]}}]}'
+GIVES_WRONG = "{tool_calls: [{name: StructuredOutput, arguments: {steps: [{title: 7}]}}]}"
+
+
+@pytest.fixture
+def planned(start_hands, serve) -> Callable:
+    """`await planned(rules, …)`: the result of a task that wants `SCHEMA`, and the model's server."""
+
+    async def run(rules: str, **fields):
+        server = await serve(f"rules:\n{rules}")
+        hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
+        told = {"agent": "build", "input": TaskInput(prompt="plan it"), "output_schema": SCHEMA, **fields}
+        return await hands.result(hands.request(**told)), server
+
+    return run
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_an_answer_of_the_wanted_form_ends_the_task_and_stands_in_its_result(planned):
+    result, server = await planned(f"  - reply: {GIVES}")
+
+    assert (result.status, result.errors) == (State.COMPLETED, ())
+    assert result.output.structured == {"steps": [{"title": "Lies: 2"}]}
+    assert result.output.text == '{"steps": [{"title": "Lies: 2"}]}'
+    assert server.log.requests == 1
+    assert server.log.bodies[0]["messages"][0]["content"].endswith(SYSTEM_LINE)
+    offered = {tool["function"]["name"]: tool["function"] for tool in server.log.bodies[0]["tools"]}
+    assert offered["StructuredOutput"]["parameters"] == SCHEMA
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_wrong_answer_is_told_what_is_wrong_and_may_be_mended(planned):
+    result, server = await planned(f"  - {{when: {{turn: 1}}, reply: {GIVES_WRONG}}}\n  - reply: {GIVES}")
+
+    assert result.output.structured == {"steps": [{"title": "Lies: 2"}]}
+    assert "steps.0.title: 7 is not of type 'string'" in server.log.bodies[1]["messages"][-1]["content"]
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_plain_answer_is_reminded_once(planned):
+    result, server = await planned(f"  - {{when: {{turn: 1}}, reply: {{text: Done.}}}}\n  - reply: {GIVES}")
+
+    assert result.status is State.COMPLETED
+    assert result.output.structured == {"steps": [{"title": "Lies: 2"}]}
+    assert server.log.bodies[1]["messages"][-1]["content"] == REMINDER
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_second_plain_answer_is_an_error_with_its_code(planned):
+    result, server = await planned("  - reply: {text: It is all done.}")
+
+    assert (result.status, [error.code for error in result.errors]) == (State.ERROR, [ErrorCode.NO_ANSWER])
+    assert (result.output.text, result.output.structured) == ("It is all done.", None)
+    assert server.log.requests == 2
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_the_last_turn_may_still_give_the_answer(planned):
+    result, server = await planned(f"  - reply: {GIVES}", budget=Budget(max_turns=1))
+
+    assert (result.status, result.output.structured) == (State.COMPLETED, {"steps": [{"title": "Lies: 2"}]})
+    assert [tool["function"]["name"] for tool in server.log.bodies[0]["tools"]] == ["StructuredOutput"]
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_bad_schema_is_refused_before_a_model_is_asked(planned):
+    result, server = await planned("  - reply: {text: hi}", output_schema={"type": "array"})
+
+    assert result.errors[0].code is ErrorCode.BAD_INPUT
+    assert "wrap" in result.errors[0].hint
+    assert server.log.requests == 0
+
+
+def nested(depth: int) -> dict:
+    return {"not": nested(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "array"}, "not of type object"),
+        ({"type": "object", "properties": {"a": {"type": "strnig"}}}, "properties.a.type"),
+        ({"type": "object", "required": "a"}, "required"),
+        ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing else is read"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "nothing else is read"),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}}, "nothing else is read"),
+        ({"properties": {"a": {"$id": "https://example.com/", "$ref": "#"}}}, "$id"),
+        (nested(MAX_DEPTH + 1), "levels deep"),
+        ({"description": "x" * MAX_SCHEMA_BYTES}, "bytes"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_says_why(schema, said):
+    with pytest.raises(BadInput) as refused:
+        answer_schema(schema)
+
+    assert said in str(refused.value)
+    assert refused.value.hint
+
+
+def test_a_schema_may_name_itself_and_lack_its_type():
+    ours = {"properties": {"b": {"$ref": "#/$defs/A"}}, "additionalProperties": False}
+    written = {
+        "$id": "https://example.com/plan",
+        "$schema": "https://x.example/",
+        "$ref": "#/$defs/A",
+        "$defs": {"A": ours},
+    }
+
+    schema = answer_schema(written)
+
+    assert set(schema) == {"$ref", "$defs", "type"}
+    assert first_fault(schema, {"b": {"b": {}}}) is None
+    assert "'c' was unexpected" in (first_fault(schema, {"b": {"c": 1}}) or "")
+
+
+def test_a_schema_that_never_ends_is_a_fault_and_no_crash():
+    assert first_fault(answer_schema({"$ref": "#"}), {}) == "they are nested too deeply"

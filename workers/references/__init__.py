@@ -1,0 +1,1 @@
+"""What a request refers to: listed in the prompt, read on demand."""
