@@ -64,7 +64,7 @@ async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surr
     await require_folder(sandbox, directory)
     knows_skills = not attempt.guard.hides("skill")
     tree, git, instructions, skills = await asyncio.gather(
-        tree_of(sandbox),
+        tree_of(sandbox, directory),
         git_of(sandbox),
         find_instructions(sandbox, guidance, directory=directory),
         find_skills(sandbox, guidance.user_dir) if knows_skills else _none(),

@@ -103,6 +103,7 @@ class NoSandbox(TaskSandbox):
 
     def __init__(self) -> None:
         self.earlier_work_diff = b""
+        self.furnished = ""
 
     async def prepared(self) -> Prepared:
         raise Difference(0, "it needs a workspace, which it did not then")

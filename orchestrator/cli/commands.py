@@ -60,7 +60,8 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     app.callback()(_options)
     called = next((word for word in _line_of(words) if not word.startswith("-")), None)
     plugins = _plugins()
-    for name, command in {**plugins, **COMMANDS}.items():
+    others = {name: plugin for name, plugin in plugins.items() if name not in COMMANDS}
+    for name, command in {**COMMANDS, **others}.items():
         if name == called:
             _add(app, name, command.load(), command.help)
             if name in plugins and name in COMMANDS:
@@ -96,7 +97,7 @@ def _plugin_help(point: EntryPoint) -> str:
 PLUGIN_HELP = {
     "sandbox": "Build the sandbox image, and clean up what sandboxes left.",
     "commands": "See the commands that `muster run /name` knows.",
-    "replay": "Run a recorded task again, offline, and show the first difference.",
+    "replay": "Run a recorded task again, offline.",
 }
 
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from envelope.agents import AgentCard, CommandCard
 from envelope.errors import ScopeExceeded
-from envelope.scope import Scope, narrow
+from envelope.scope import Scope, narrow, split
 from repo.local import locate
 
 from ..catalogue import PEOPLE_START
@@ -22,6 +22,8 @@ from .console import data, note, plain
 # Packages that the orchestrator must not import tell their commands under this name (`pyproject.toml`).
 PROMPTS = "muster.prompts"
 HELP = "help"
+# Tools that do nothing but ask a person.
+ONLY_ASKING = frozenset({"question", "plan_exit"})
 _TYPED = re.compile(r"/(\S+)(?:\s.*)?", re.DOTALL)
 
 
@@ -78,7 +80,7 @@ def agent_for(command: CommandCard | None, default: AgentCard, agents: Mapping[s
 
 def _is_within(scope: Scope, ceiling: Scope) -> bool:
     try:
-        narrow(ceiling, scope)
+        narrow(ceiling, tuple(grant for grant in scope if split(grant)[0] not in ONLY_ASKING))
     except ScopeExceeded:
         return False
     return True

@@ -16,15 +16,10 @@ from ..project.framing import one_line
 from ..project.instructions import Instruction, instructions_text
 from ..project.skills import Skill, skills_text
 from .family import first_layer
+from .structured import SYSTEM_LINE as STRUCTURED_LINE
 from .surroundings import Git, Tree
 
 PLATFORM = "linux, in a container; sh, git, ripgrep and Python 3 are there"
-STRUCTURED = (
-    "# How to end\nA program reads your answer: when you are done, call the tool for structured output once, with an"
-    " object that fits its schema. Plain text is not taken for an answer."
-)
-
-
 NO_FILES = Tree()
 
 
@@ -54,7 +49,7 @@ def system_prompt(
         _surroundings(environment),
         instructions_text(instructions),
         skills_text(skills),
-        STRUCTURED if is_structured else "",
+        STRUCTURED_LINE if is_structured else "",
     )
     return "\n\n".join(layer for layer in layers if layer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sandbox.base import Command, Sandbox
+from sandbox.base import WORKSPACE, Command, Sandbox
 
 # Enough to see a project's shape, about 2,000 tokens; larger trees are cut and say so.
 MAX_TREE_PATHS = 200
@@ -35,14 +35,14 @@ class Git:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """`paths` are relative to the workspace, folders with a slash; `more` when there are others."""
+    """`paths` are relative to the folder, folders with a slash; `more` when there are others."""
 
     paths: tuple[str, ...] = ()
     more: bool = False
 
 
-async def tree_of(sandbox: Sandbox) -> Tree:
-    ended = await sandbox.exec(Command(TREE, timeout_s=LOOK_TIMEOUT_S))
+async def tree_of(sandbox: Sandbox, folder: str = WORKSPACE) -> Tree:
+    ended = await sandbox.exec(Command(TREE, cwd=folder, timeout_s=LOOK_TIMEOUT_S))
     found = ended.output.decode("utf-8", "backslashreplace").splitlines()
     return Tree(tuple(sorted(path[:MAX_PATH_CHARS] for path in found[:MAX_TREE_PATHS])), len(found) > MAX_TREE_PATHS)
 

@@ -67,7 +67,9 @@ def project(desk) -> Path:
 
 
 def run(desk, agent: str = "", **env: str):
-    return desk.muster("run", "write", "--repo", "project", *(("--agent", agent) if agent else ()), env=env)
+    return desk.muster(
+        "run", "write", "--no-input", "--repo", "project", *(("--agent", agent) if agent else ()), env=env
+    )
 
 
 def test_a_repositorys_agent_does_a_goal_and_is_free_only_once_it_is_trusted(desk, project):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envelope.agents import AgentCard, CommandCard, WorkerCard
+from envelope.agents import AgentCard, CommandCard
 from orchestrator.cli.slash import agent_for
 from orchestrator.errors import UnknownName
 
@@ -83,7 +83,7 @@ def test_commands_are_listed_with_their_sources_and_faults(desk):
     helped = desk.muster("run", "/help", "--repo", "project")
 
     assert "/think  [repository]  A look" in listed.stdout and "/init  [builtin]" in listed.stdout
-    assert "broken.md: command 'broken': the front matter has no end" in listed.stderr
+    assert "broken.md: command 'broken': it has no front matter that ends" in listed.stderr
     cards = {card["name"]: card for card in map(json.loads, as_json.stdout.splitlines())}
     assert (cards["think"]["agent"], cards["review"]["subtask"]) == ("plan", True)
     assert (helped.exit_code, "/think  A look" in helped.stdout.splitlines()) == (0, True)
@@ -102,32 +102,31 @@ def test_an_unknown_command_is_refused_before_anything_is_submitted(desk):
 
 AGENTS = (
     AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**")),
-    AgentCard(name="plan", mode="primary", pool="general", auth_scope=("read:**",)),
+    AgentCard(name="plan", mode="primary", pool="general", auth_scope=("read:**", "plan_exit:*")),
     AgentCard(name="surfer", mode="primary", pool="build", auth_scope=("read:**", "webfetch:**")),
     AgentCard(name="explore", mode="subagent", pool="explore", auth_scope=("read:**",)),
 )
-WORKERS = [WorkerCard(worker="w", pool="build", slots=1, agents=AGENTS)]
+BY_NAME = {card.name: card for card in AGENTS}
 
 
 @pytest.mark.parametrize(
-    ("command", "wanted", "agent"),
+    ("command", "default", "agent"),
     [
-        (None, "", "build"),
+        (None, "build", "build"),
         (None, "plan", "plan"),
-        (CommandCard(name="x"), "", "build"),
-        (CommandCard(name="x", agent="plan", source="repository"), "", "plan"),
-        (CommandCard(name="x", agent="plan"), "build", "build"),
-        (CommandCard(name="x", agent="explore"), "", "build"),
-        (CommandCard(name="x", agent="surfer", source="user"), "", "surfer"),
-        (CommandCard(name="x", agent="surfer", source="repository"), "", "build"),  # it may only narrow
+        (CommandCard(name="x"), "build", "build"),
+        (CommandCard(name="x", agent="plan", source="repository"), "build", "plan"),
+        (CommandCard(name="x", agent="explore"), "build", "build"),
+        (CommandCard(name="x", agent="surfer", source="user"), "build", "surfer"),
+        (CommandCard(name="x", agent="surfer", source="repository"), "build", "build"),  # it may only narrow
     ],
 )
-def test_who_does_a_command(command, wanted, agent):
-    assert agent_for(command, wanted, WORKERS).name == agent
+def test_who_does_a_command(command, default, agent):
+    assert agent_for(command, BY_NAME[default], BY_NAME).name == agent
 
 
 def test_a_command_for_an_agent_that_is_not_there_says_so():
     with pytest.raises(UnknownName, match="is for the agent 'paln'") as refused:
-        agent_for(CommandCard(name="x", agent="paln"), "", WORKERS)
+        agent_for(CommandCard(name="x", agent="paln"), BY_NAME["build"], BY_NAME)
 
     assert "did you mean 'plan'?" in refused.value.hint

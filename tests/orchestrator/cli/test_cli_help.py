@@ -48,7 +48,7 @@ Commands:
   config    See the settings, and where each comes from.
   schema    Print the JSON Schema of the messages.
   commands  See the commands that `muster run /name` knows.
-  replay    Run a recorded task again, offline, and show the first difference.
+  replay    Run a recorded task again, offline.
   sandbox   Build the sandbox image, and clean up what sandboxes left.
 
   --verbose, anywhere, shows the whole traceback of an error.

@@ -193,7 +193,7 @@ async def test_broken_skills_are_warnings_and_the_others_are_there(sandbox):
     skills = await find_skills(sandbox, None)
 
     assert [skill.name for skill in skills.found] == ["good"]
-    reasons = ("longer than", "not UTF-8", "`description` is missing", "no end", "one word", "cannot be read")
+    reasons = ("longer than", "not UTF-8", "`description` is missing", "that ends", "one word", "cannot be read")
     assert sorted(reason for reason in reasons for warning in skills.warnings if reason in warning) == sorted(reasons)
     assert len(skills_text(skills.found).splitlines()[-1]) < 520
 

@@ -168,7 +168,7 @@ def test_an_untrusted_file_that_only_narrows_loses_nothing():
 
 def test_an_untrusted_agent_of_which_no_grant_is_left_is_refused_and_not_given_everything():
     with pytest.raises(BadInput, match="nothing of its scope"):
-        layered(file("mine", mode="primary", scope='["webfetch:**"]'), trusted=False).named("mine")
+        layered(file("mine", mode="primary", scope='["elsewhere:**"]'), trusted=False).named("mine")
 
 
 def test_an_untrusted_file_replaces_nothing_of_the_users():
@@ -266,7 +266,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
 @pytest.mark.parametrize(
     ("name", "keys", "capabilities", "layers"),
     [
-        ("build", {}, None, {"bash": "rule", "apply_patch": "model", "question": ""}),
+        ("build", {}, None, {"bash": "rule", "apply_patch": "model", "question": "rule"}),
         ("plan", {}, None, {"edit": "scope", "write": "scope", "bash": "rule", "todowrite": "rule"}),
         ("explore", {}, None, {"edit": "scope", "todowrite": "scope", "task": "scope", "read": "rule"}),
         ("general", {}, None, {"todowrite": "rule", "todoread": "rule", "edit": "rule"}),
