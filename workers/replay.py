@@ -19,7 +19,7 @@ from transport.rates import Quota
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
-from .attempt import Attempt
+from .attempt import Attempt, guard_of
 from .checkpoints import Checkpoints
 from .equipment import plain_equipment
 from .errors import BadInput
@@ -27,8 +27,6 @@ from .kit import Kit
 from .llm.cassette import Call, Entry, Kept, read
 from .llm.limited import Limiter
 from .models import Models
-from .permissions.guard import Guard
-from .permissions.rules import DEFAULTS
 from .player import Difference, NotRecorded, Player
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 from .reporter import Reporter
@@ -73,7 +71,7 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
     models = Models(default=next((entry.model for entry in entries if isinstance(entry, Call)), UNASKED))
     agent = agents[request.agent]
     async with Reporter(transport, claim.lease) as reporter:
-        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), agent.fixed)
+        guard = guard_of(request, agent)
         attempt = Attempt(
             claim, decode_request(claim.envelope, keyring=transport.keyring), agent, guard, NoSandbox(), reporter
         )

@@ -24,11 +24,9 @@ from .agents.layers import Known
 from .agents.project import ProjectAgents
 from .artifacts import attached
 from .attachments import furnish
-from .attempt import Attempt, resume_token
+from .attempt import Attempt, guard_of, resume_token
 from .failures import again, code_of, error_info
 from .metrics import WorkerMetrics
-from .permissions.guard import HEADLESS, Guard
-from .permissions.rules import DEFAULTS
 from .provenance import provenance_of
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
@@ -94,8 +92,7 @@ class Runner:
         agent = known.named(request.agent)
         refuse_unserved(request, agent)
         await self._check_scope(request)
-        fixed = agent.fixed if request.asks else (*agent.fixed, *HEADLESS)
-        guard = Guard(request.auth_scope, (*DEFAULTS, *agent.rules), fixed)
+        guard = guard_of(request, agent)
 
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)
