@@ -55,7 +55,7 @@ def test_the_line_for_programs_stands_last_and_only_when_asked_for():
 
     asked = system_prompt(builtin()["build"], here, is_structured=True)
 
-    assert asked.startswith(plain) and "structured output" in asked.removeprefix(plain)
+    assert asked.startswith(plain) and "StructuredOutput" in asked.removeprefix(plain)
     assert "read-only" in plain and "Git: no repository" in plain
 
 
