@@ -34,9 +34,6 @@ class Guidance:
     instructions: tuple[str, ...] = ()
 
 
-NO_GUIDANCE = Guidance()
-
-
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One file. `is_users`: it is from the worker's machine and not from the repository."""
