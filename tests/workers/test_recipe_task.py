@@ -236,6 +236,7 @@ async def test_a_secret_that_a_cut_would_halve_is_not_shown(hands):
 async def test_finished_tasks_are_counted_by_outcome_and_reason(hands, workspace: Workspace):
     await hands.result(hands.recipe("true", workspace=workspace))
     await hands.result(hands.recipe("false", workspace=workspace))
+    await hands.stop()  # a worker counts a task just after its result can be read
 
     def value(outcome: str, reason: str) -> float | None:
         labels = {"pool": "build", "outcome": outcome, "reason": reason}

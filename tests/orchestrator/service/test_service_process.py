@@ -123,11 +123,11 @@ async def test_the_process_announces_where_its_metrics_are(served_stage):
         [handle] = await stage.muster.submit_many([request])
         await stage.muster.gather([handle])
         card = await card_of(stage)
-        text = await asyncio.to_thread(metrics_of, card.metrics_port)
+        ended = 'muster_tasks_finished_total{outcome="completed",pool="orchestrator",reason="none"} 1.0'
+        text = await metrics_with(card.metrics_port, ended)
 
     assert {agent.name for agent in card.agents} == {"run", "batch"}
     assert 'muster_tasks_submitted_total{pool="build"} 4.0' in text
-    assert 'muster_tasks_finished_total{outcome="completed",pool="orchestrator",reason="none"} 1.0' in text
     assert 'muster_tasks_running{pool="orchestrator"} 0.0' in text
     assert 'muster_fleet_count{what="lost_leases"} 0.0' in text
     assert 'muster_merge_total{outcome="applied"} 2.0' in text
