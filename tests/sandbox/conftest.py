@@ -10,14 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from repo.bundle import bundle
-from repo.checkout import checkout
-from repo.mirror import mirror_of
 from sandbox.base import Command, ExecResult, SandboxSpec
+from sandbox.contract import make_project
 from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
 from sandbox.opened import OpenSandbox
-from sandbox.workspace import AGENT_GID, AGENT_UID
 
 Run = Callable[..., Awaitable[ExecResult]]
 
@@ -69,27 +66,6 @@ def of_owner(owner: str) -> list[str]:
     return [line for listing in listings for line in subprocess.check_output(listing, text=True).split()]
 
 
-PROJECT = {
-    "src/app.py": "def answer():\n    return 41\n",
-    "src/other.py": "x = 1\n",
-    "tests/test_app.py": "from src.app import answer\n\n\ndef test_answer():\n    assert answer() == 41\n",
-    ".gitignore": "*.log\n__pycache__/\n.pytest_cache/\n",
-    "README.md": "# Project\n",
-}
-
-
 @pytest.fixture
 async def project(tmp_path: Path, image: str) -> SandboxSpec:
-    """A small project as a worker would open it: committed, mirrored, checked out."""
-    root = tmp_path / "user"
-    for name, content in PROJECT.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(content)
-    identity = ["-c", "user.name=tester", "-c", "user.email=tester@localhost"]
-    for words in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "-m", "first"]):
-        subprocess.run(["git", "-C", str(root), *words], check=True)
-    commit = subprocess.check_output(["git", "-C", str(root), "rev-parse", "HEAD"], text=True).strip()
-    await bundle(root, commit, tmp_path / "project.bundle")
-    mirror = await mirror_of(tmp_path / "cache", bundle=tmp_path / "project.bundle", commit=commit)
-    files = await checkout(mirror, commit, tmp_path / "cache", owner=(AGENT_UID, AGENT_GID))
-    return SandboxSpec(image, files, mirror.git_dir, commit)
+    return await make_project(tmp_path, image)

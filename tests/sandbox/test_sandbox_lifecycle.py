@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.base import Command, Limits, SandboxSpec
+from sandbox.contract import make_project
 from sandbox.driver import DockerDriver
 from sandbox.errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
@@ -189,3 +190,23 @@ async def test_a_dead_workers_commands_end_with_it(image: str, killed_worker: st
 async def test_capabilities_say_what_holds(driver: DockerDriver):
     assert driver.capabilities().network_none
     assert "memory_bytes" in driver.capabilities().limits
+
+
+async def test_a_container_that_is_gone_gives_no_patch(driver: DockerDriver, image: str, tmp_path: Path):
+    """Its workspace is not mounted any more: every file would read as deleted."""
+    async with await driver.open(await make_project(tmp_path, image)) as sandbox:
+        await asyncio.to_thread(subprocess.check_call, ["docker", "rm", "-f", sandbox.id], stdout=subprocess.DEVNULL)
+        with pytest.raises(SandboxLost):
+            await sandbox.snapshot()
+        with pytest.raises(SandboxLost):
+            await sandbox.patch(lambda _: True)
+
+
+async def test_python_first_on_the_path_is_not_what_runs_the_server(driver: DockerDriver, image: str):
+    """Setup commands own /opt/venv: a python that they left there must not become PID 1."""
+    spec = SandboxSpec(image, env={"PATH": "/opt/venv/bin:/usr/bin:/bin"})
+    async with await driver.open(spec) as sandbox:
+        result = await sandbox.exec(Command("tr '\\0' ' ' < /proc/1/cmdline; command -v python3"))
+
+    assert result.output.startswith(b"/usr/bin/python3 -S -E ")
+    assert result.output.endswith(b"/opt/venv/bin/python3\n")
