@@ -194,6 +194,23 @@ class Engine:
         return self._client
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Keeps one sandbox. See `opened.Keeper`."""
+
+    engine: Engine
+    name: str
+
+    async def freeze(self) -> None:
+        await self.engine.pause(self.name)
+
+    async def thaw(self) -> None:
+        await self.engine.resume(self.name)
+
+    async def work_tree(self) -> Path:
+        return await self.engine.mountpoint(self.name)
+
+
 def _translated(error: aiodocker.DockerError) -> SandboxError:
     if error.status == UNREACHABLE:
         return EngineUnavailable("The Docker engine cannot be reached.", hint=ENGINE_HINT)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import uuid
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from .base import Capabilities, OnOutput, SandboxSpec, Setup
 from .channel import Channel
 from .container import EGRESS_FOLDER, Opening, container_config
-from .docker import Engine
+from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
+from .openings import Openings
 from .reaper import reap
 from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
@@ -48,42 +47,14 @@ class DockerDriver:
         self._owner = owner
         self._runtime = runtime
         self._allow_private_egress = allow_private_egress
-        self._open: dict[str, OpenSandbox | None] = {}  # None while it opens
+        self._openings = Openings()
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
-        self._background: set[asyncio.Task[None]] = set()
 
     async def open(
         self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
     ) -> OpenSandbox:
         """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
-        opening = asyncio.create_task(self._open_whole(spec, writable_root, ca_bundle))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # A request to the engine cannot be taken back: a container that it made after us would have no owner.
-            await asyncio.shield(self._in_background(_discard(opening)))
-            raise
-
-    async def _open_whole(self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None) -> OpenSandbox:
-        sandbox_id = f"muster-{uuid.uuid4().hex}"
-        self._open[sandbox_id] = None
-        async with AsyncExitStack() as undo:
-            undo.callback(self._open.pop, sandbox_id, None)
-            workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
-            undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
-            expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
-            server = install_server(self.state_dir)
-            opening = Opening(
-                sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
-            )
-            channel = await self._start(opening, undo)
-            proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-            env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
-            destroy = undo.pop_all().aclose
-            sandbox = OpenSandbox(sandbox_id, spec, channel, env, self.engine, destroy, proxy.refused)
-            self._open[sandbox_id] = sandbox
-            return sandbox
-        raise AssertionError("unreachable")  # an exit stack swallows nothing here; for the type checker
+        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
 
     async def require_image(self, image: str) -> None:
         await image_id_of(self.engine, image)
@@ -97,22 +68,34 @@ class DockerDriver:
         return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
-        return await reap(self.engine, self.state_dir, owner=owner, now_s=now_s, spare=self._open.keys())
+        return await reap(self.engine, self.state_dir, owner=owner, now_s=now_s, spare=self._openings.ids)
 
     async def close(self) -> None:
         """Close every open sandbox; the first failure is raised after all were tried."""
-        closings = [sandbox.close() for sandbox in self._open.values() if sandbox is not None]
-        outcomes = await asyncio.gather(*closings, *self._background, return_exceptions=True)
+        failures = await self._openings.close()
         await self.engine.close()
-        for failure in outcomes:
-            if failure is not None:
-                raise failure
+        if failures:
+            raise failures[0]
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _assemble(
+        self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
+    ) -> OpenSandbox:
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
+        undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
+        expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
+        server = install_server(self.state_dir)
+        opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
+        channel = await self._start(opening, undo)
+        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
+        env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+        container = Container(self.engine, sandbox_id)
+        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused)
 
     async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
         """Create, attach, start, and wait until the tool server listens."""
@@ -137,24 +120,11 @@ class DockerDriver:
 
     def _kill_soon(self, name: str) -> None:
         """A lost sandbox is not waited for: its owner closes it, or the reaper does."""
-        self._in_background(self._remove_quietly(name))
+        self._openings.in_background(self._remove_quietly(name))
 
     async def _remove_quietly(self, name: str) -> None:
         with suppress(SandboxError):  # closing tries again, and raises
             await self.engine.remove(name)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Kept until it is done: `close` waits for it."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
-
-
-async def _discard(opening: asyncio.Task[OpenSandbox]) -> None:
-    with suppress(SandboxError):  # an opening that failed has cleaned up behind itself
-        sandbox = await opening
-        await sandbox.close()
 
 
 async def _open_egress(

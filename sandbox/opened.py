@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Set
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from repo.checkout import index_of
 from repo.errors import PatchRefused, RepoError
@@ -14,12 +14,26 @@ from repo.patch import Patch, apply_to_tree, extract_patch
 
 from .base import WORKSPACE, Command, SandboxSpec
 from .channel import Channel
-from .docker import Engine
 from .errors import SandboxError
 from .tools import ToolClient
 
 APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
 APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
+
+
+class Keeper(Protocol):
+    """What holds the processes and the workspace of one sandbox, from outside. A sandbox that is gone is
+    `SandboxLost`."""
+
+    async def freeze(self) -> None:
+        """Every process stops where it stands, and none of them can start another again."""
+        ...
+
+    async def thaw(self) -> None: ...
+
+    async def work_tree(self) -> Path:
+        """Where the workspace can be read on this host."""
+        ...
 
 
 class OpenSandbox(ToolClient):
@@ -31,7 +45,7 @@ class OpenSandbox(ToolClient):
         spec: SandboxSpec,
         channel: Channel,
         env: Mapping[str, str],
-        engine: Engine,
+        keeper: Keeper,
         destroy: Callable[[], Coroutine[Any, Any, None]],
         refused_hosts: Set[str],
     ) -> None:
@@ -40,7 +54,7 @@ class OpenSandbox(ToolClient):
         self.id = sandbox_id
         self._spec = spec
         self._base = spec.base
-        self._engine = engine
+        self._keeper = keeper
         self._destroy = destroy
         self.refused_hosts = refused_hosts
         self._closing: asyncio.Task[None] | None = None
@@ -56,11 +70,11 @@ class OpenSandbox(ToolClient):
     async def snapshot(self) -> Patch:
         """Frozen meanwhile: a command that swaps a file for a link while the host reads would have it read another."""
         async with self._freezing:
-            await self._engine.pause(self.id)
+            await self._keeper.freeze()
             try:
                 return await self._extract(None)
             finally:
-                await self._engine.resume(self.id)
+                await self._keeper.thaw()
 
     async def patch(self, allowed: Callable[[str], bool]) -> Patch:
         await self.kill_all()
@@ -91,7 +105,7 @@ class OpenSandbox(ToolClient):
     async def _apply_from_outside(self, diff: bytes) -> None:
         """A read-only workspace has no writer, so that its tree holds still while the host writes. Git's hardened
         runner refuses paths that leave the tree or go through a link."""
-        work_tree = await self._engine.mountpoint(self.id)
+        work_tree = await self._keeper.work_tree()
         try:
             await git(*APPLY, git_dir=self._git_dir(), work_tree=work_tree, cwd=work_tree, stdin=diff)
         except RepoError as error:
@@ -104,7 +118,7 @@ class OpenSandbox(ToolClient):
         return await extract_patch(
             git_dir=self._git_dir(),
             base=self._base,
-            work_tree=await self._engine.mountpoint(self.id),
+            work_tree=await self._keeper.work_tree(),
             index_seed=seed,
             allowed=allowed,
         )
