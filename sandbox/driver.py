@@ -93,7 +93,7 @@ class DockerDriver:
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
         channel = await self._start(opening, undo)
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-        env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         container = Container(self.engine, sandbox_id)
         return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused)
 
@@ -127,7 +127,7 @@ class DockerDriver:
             await self.engine.remove(name)
 
 
-async def _open_egress(
+async def open_egress(
     proxy: EgressProxy, folder: Path, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
 ) -> dict[str, str]:
     """Open the one way out; what a command needs in its environment to find it."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from repo.lock import file_lock
 
 from .base import Command, Limits, OnOutput, SandboxSpec, Setup
-from .docker import Engine
 from .errors import ImageMissing, SetupFailed
 from .index import PackageIndex, host_index
 from .opened import OpenSandbox
@@ -28,6 +27,18 @@ MARGIN_S = 900
 TAIL_BYTES = 4000  # fifty lines: an installer says at the end what it lacked
 
 
+class ImageStore(Protocol):
+    """Where a driver has its images."""
+
+    async def image_id(self, image: str) -> str | None:
+        """Another one when the image is another; None when there is no such image."""
+        ...
+
+    async def commit(self, name: str, image: str, config: Mapping[str, Any]) -> None:
+        """Keep the root of the sandbox `name`, without its workspace, as `image`."""
+        ...
+
+
 class OpenWritable(Protocol):
     """Opens a sandbox whose root can be written, and whose commands believe the authorities in `ca_bundle`."""
 
@@ -35,15 +46,15 @@ class OpenWritable(Protocol):
 
 
 async def ensure_setup(
-    setup: Setup, engine: Engine, open_writable: OpenWritable, locks: Path, on_output: OnOutput | None
+    setup: Setup, images: ImageStore, open_writable: OpenWritable, locks: Path, on_output: OnOutput | None
 ) -> str:
     """See `SandboxDriver.prepare_image`. `locks` is a folder that all processes of this host share."""
     if not setup.commands:
         return setup.image
-    key = setup_key(await image_id_of(engine, setup.image), setup)
+    key = setup_key(await image_id_of(images, setup.image), setup)
     tag = f"{REPOSITORY}:{key}"
     async with file_lock(locks / f"setup-{key}.lock"):
-        if await engine.image_id(tag) is None:
+        if await images.image_id(tag) is None:
             index = await host_index()
             if setup.egress_hosts is not None:
                 index = replace(index, hosts=setup.egress_hosts)
@@ -53,15 +64,15 @@ async def ensure_setup(
                 for command in setup.commands:
                     await _run(sandbox, command, index, on_output)
                 await sandbox.kill_all()  # what still runs would be committed in the middle of a write
-                await engine.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
+                await images.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
     return tag
 
 
-async def image_id_of(engine: Engine, image: str) -> str:
-    """`ImageMissing` with a hint when the engine does not have it."""
-    image_id = await engine.image_id(image)
+async def image_id_of(images: ImageStore, image: str) -> str:
+    """`ImageMissing` with a hint when it is not there."""
+    image_id = await images.image_id(image)
     if image_id is None:
-        raise ImageMissing(f"The engine has no image {image}.", hint="run `muster sandbox build`")
+        raise ImageMissing(f"There is no image {image}.", hint="run `muster sandbox build`")
     return image_id
 
 

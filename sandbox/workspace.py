@@ -31,6 +31,11 @@ class Workspace:
     def egress(self) -> Path:
         return self.folder / "egress"
 
+    @property
+    def merged(self) -> Path:
+        """Where a driver that mounts by itself has the overlay."""
+        return self.folder / "merged"
+
     def volume_options(self) -> dict[str, str]:
         """For the engine's `local` volume driver, which hands them to mount(2)."""
         layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.folder / 'work'}"

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
-from sandbox.contract import CASES, cases_for, staged
+from sandbox.base import Command, SandboxSpec, Setup
+from sandbox.bubblewrap import BubblewrapDriver
+from sandbox.cgroup import group_of
+from sandbox.contract import CASES, cases_for, make_project, staged
 from sandbox.driver import DockerDriver
 
 pytestmark = pytest.mark.docker
@@ -16,5 +26,85 @@ async def test_docker_keeps_the_contract(driver: DockerDriver, image: str, name:
         await CASES[name](stage)
 
 
-async def test_docker_claims_all_of_it(driver: DockerDriver):
-    assert cases_for(driver) == list(CASES)
+@pytest.fixture(scope="session")
+def root_folder(image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image's files, as a folder."""
+    folder = tmp_path_factory.mktemp("root")
+    folder.chmod(0o755)
+    name = subprocess.check_output(["docker", "create", image, "true"], text=True).strip()
+    try:
+        export = subprocess.Popen(["docker", "export", name], stdout=subprocess.PIPE)
+        subprocess.check_call(["tar", "-x", "-C", str(folder)], stdin=export.stdout)
+        assert export.wait() == 0
+    finally:
+        subprocess.check_call(["docker", "rm", name], stdout=subprocess.DEVNULL)
+    return str(folder)
+
+
+@pytest.fixture
+async def bubblewrap(tmp_path: Path, owner: str) -> AsyncIterator[BubblewrapDriver]:
+    async with BubblewrapDriver(tmp_path / "state", owner) as opened:
+        yield opened
+    assert list((tmp_path / "state" / "bubblewrap" / "sandboxes").iterdir()) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_bubblewrap_keeps_the_contract(bubblewrap: BubblewrapDriver, root_folder: str, name: str):
+    async with staged(bubblewrap, root_folder) as stage:
+        await CASES[name](stage)
+
+
+@pytest.mark.parametrize("kind", [DockerDriver, BubblewrapDriver])
+async def test_a_driver_claims_all_of_it(kind: type, tmp_path: Path, owner: str):
+    async with kind(tmp_path, owner) as driver:
+        assert cases_for(driver) == list(CASES)
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from sandbox.base import Command, SandboxSpec
+from sandbox.bubblewrap import BubblewrapDriver
+
+async def main(state, owner, image):
+    driver = BubblewrapDriver(Path(state), owner)
+    sandbox = await driver.open(SandboxSpec(image))
+    await sandbox.exec(Command("echo; setsid sleep 1000", timeout_s=2000), lambda _: print(sandbox.id, flush=True))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_what_a_killed_worker_left_of_namespaces_goes_with_its_name(
+    bubblewrap: BubblewrapDriver, root_folder: str, owner: str, tmp_path: Path
+):
+    arguments = [sys.executable, "-c", WORKER, str(tmp_path / "state"), f"{owner}-killed", root_folder]
+    worker = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    assert worker.stdout is not None
+    left = (await worker.stdout.readline()).decode().strip()
+    worker.kill()
+    await worker.wait()
+    async with await bubblewrap.open(SandboxSpec(root_folder)) as mine:
+        assert await bubblewrap.reap(now_s=time.time()) == []
+        assert await bubblewrap.reap(owner=f"{owner}-killed", now_s=time.time()) == [left]
+        assert (await mine.exec(Command("echo on"))).output == b"on\n"
+
+    assert not any(folder.exists() for folder in group_of(left).folders.values())
+
+
+async def test_setup_adds_a_layer_to_a_folder_and_leaves_the_folder_alone(
+    bubblewrap: BubblewrapDriver, root_folder: str, tmp_path: Path
+):
+    project = await make_project(tmp_path / "project", root_folder)
+    assert project.checkout is not None
+    setup = Setup(root_folder, project.checkout, project.base, "key", ("touch /opt/venv/added",), frozenset())
+
+    image = await bubblewrap.prepare_image(setup)
+    assert await bubblewrap.prepare_image(setup) == image
+    async with await bubblewrap.open(SandboxSpec(image)) as sandbox:
+        seen = await sandbox.exec(Command("ls /opt/venv/added; touch /opt/venv/more; git --version"))
+
+    assert seen.output.startswith(b"/opt/venv/added\n")
+    assert b"Read-only file system" in seen.output and b"git version" in seen.output
+    assert not (Path(root_folder) / "opt/venv/added").exists()

@@ -1,0 +1,217 @@
+"""Open, keep track of and reap sandboxes without an engine: namespaces of this host's kernel, made by bubblewrap."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Collection
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from .base import Capabilities, OnOutput, SandboxSpec, Setup
+from .cgroup import ControlGroup, create_group, group_of
+from .channel import Channel
+from .driver import EXPIRY_GRACE_S, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
+from .egress import EgressProxy
+from .errors import EngineUnavailable, SandboxError, SandboxLost
+from .mounts import mount_overlay, unmount
+from .namespace import Opening, Root, launcher, make_places
+from .opened import OpenSandbox
+from .openings import Openings
+from .pipes import ProcessStream
+from .reaper import ORPHAN_AGE_S
+from .roots import ROOT, Roots
+from .seccomp import as_file
+from .setup import ensure_setup, image_id_of
+from .toolserver import install_server
+from .workspace import Workspace, create_workspace, remove_workspace
+
+NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
+CARD = "sandbox.json"
+
+
+class BubblewrapDriver:
+    """See `SandboxDriver`. `async with` closes all sandboxes that are still open.
+
+    Needs root on this host: for the overlay, for control groups, and to become nobody special before bubblewrap
+    starts. Commands share this host's kernel behind a system call filter; there is no second one as with runsc.
+    """
+
+    name = "bubblewrap"
+
+    def __init__(self, state_dir: Path, owner: str, *, allow_private_egress: bool = False) -> None:
+        """Everything stands in a folder of its own under `state_dir`. `owner` names this worker for `reap`."""
+        self.state_dir = state_dir.absolute() / self.name
+        self._owner = owner
+        self._allow_private_egress = allow_private_egress
+        self._openings = Openings()
+        self._roots = Roots(self.state_dir / "images", self._sandboxes)
+        self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
+
+    async def open(
+        self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
+    ) -> OpenSandbox:
+        """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is kept."""
+        self._require_programs()
+        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
+
+    async def require_image(self, image: str) -> None:
+        self._require_programs()
+        await image_id_of(self._roots, image)
+
+    async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
+        open_writable = partial(self.open, writable_root=True)
+        return await ensure_setup(setup, self._roots, open_writable, self.state_dir / "locks", on_output)
+
+    def capabilities(self) -> Capabilities:
+        limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})
+        return Capabilities(isolation="namespace", network_none=True, limits=limits, copy_on_write=True)
+
+    async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
+        folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
+        due = [folder for folder in folders if _is_due(folder, owner, now_s, self._openings.ids)]
+        for folder in due:
+            group_of(folder.name).kill()
+            await _dismantle(folder)
+        return [folder.name for folder in due]
+
+    async def close(self) -> None:
+        """Close every open sandbox; the first failure is raised after all were tried."""
+        if failures := await self._openings.close():
+            raise failures[0]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _sandboxes(self) -> Path:
+        return self.state_dir / "sandboxes"
+
+    def _require_programs(self) -> None:
+        if os.geteuid() != 0:
+            raise EngineUnavailable("The driver bubblewrap needs root on this host.", hint="use the driver docker")
+        for program, package in NEEDED.items():
+            if shutil.which(program) is None:
+                raise EngineUnavailable(f"{program} is not installed.", hint=f"install Debian's package {package}")
+
+    async def _assemble(
+        self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
+    ) -> OpenSandbox:
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
+        undo.push_async_callback(_dismantle, workspace.folder)
+        card = {"owner": self._owner, "expires_at_s": int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S,
+                "labels": dict(spec.labels)}  # fmt: skip
+        (workspace.folder / CARD).write_text(json.dumps(card))
+        await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.folder / "work")
+        root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
+        group = create_group(sandbox_id, spec.limits)
+        channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
+        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+        keeper = Namespaces(group, workspace.merged, process)
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused)
+
+    async def _root(self, image: str, folder: Path, writable: bool) -> Root:
+        """Layers lie over each other in `folder`; one that can be written lies on top of them."""
+        layers, mounted = self._roots.layers(image), folder / "merged"
+        if writable and layers == [Path("/")]:
+            raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
+        if len(layers) > 1 or writable:
+            for part in ("upper", "work"):
+                (folder / part).mkdir(parents=True)
+            (folder / "base").write_text(image)
+            upper = folder / "upper" if writable else None
+            await mount_overlay(mounted, layers, upper=upper, work=folder / "work")
+        if writable:
+            make_places(mounted)
+        return Root(mounted, (), writable=True) if writable else self._roots.root(image, mounted)
+
+    async def _start(
+        self,
+        spec: SandboxSpec,
+        sandbox_id: str,
+        workspace: Workspace,
+        root: Root,
+        group: ControlGroup,
+        undo: AsyncExitStack,
+    ) -> tuple[Channel, asyncio.subprocess.Process]:
+        """Start, and wait until the tool server listens."""
+        filter_fd = as_file()
+        opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
+        pipe = asyncio.subprocess.PIPE
+        async with self._starts:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *launcher(opening),
+                    stdin=pipe,
+                    stdout=pipe,
+                    stderr=pipe,
+                    pass_fds=(filter_fd,),
+                    env={"PATH": os.defpath},
+                )
+            finally:
+                os.close(filter_fd)
+            stream = ProcessStream(process)
+            channel = Channel(stream, on_lost=group.kill)
+            undo.push_async_callback(channel.close)
+            undo.callback(channel.give_up)
+            try:
+                await channel.ready(START_TIMEOUT_S)
+            except SandboxLost as lost:
+                said = stream.complaint.decode(errors="replace").strip() or str(lost)
+                raise SandboxError(f"The sandbox did not start: {said}") from lost
+        return channel, process
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Keeps one sandbox. See `opened.Keeper`."""
+
+    group: ControlGroup
+    merged: Path
+    process: asyncio.subprocess.Process
+
+    async def freeze(self) -> None:
+        try:
+            await self.group.freeze()
+        except FileNotFoundError as gone:
+            raise SandboxLost("The sandbox is gone.") from gone
+
+    async def thaw(self) -> None:
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            await self.group.thaw()
+
+    async def work_tree(self) -> Path:
+        if not self.merged.is_mount():
+            raise SandboxLost("The sandbox is gone.")
+        return self.merged
+
+
+async def _dismantle(folder: Path) -> None:
+    """Remove what one sandbox had on this host."""
+    await group_of(folder.name).remove()
+    for mounted in (folder / "merged", folder / ROOT / "merged"):
+        await unmount(mounted)
+    await asyncio.to_thread(remove_workspace, folder)
+
+
+def _is_due(folder: Path, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
+    """One without a card is being made, or was given up by who died in between: its age decides."""
+    if folder.name in spare:
+        return False
+    try:
+        card = json.loads((folder / CARD).read_text())
+        return card["expires_at_s"] <= now_s or (owner is not None and card["owner"] == owner)
+    except (OSError, ValueError, KeyError, TypeError):
+        with suppress(FileNotFoundError):
+            return folder.stat().st_mtime < time.time() - ORPHAN_AGE_S
+        return False

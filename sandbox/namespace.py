@@ -1,0 +1,136 @@
+"""The namespaces that a bubblewrap sandbox runs in, as command lines. Pure: every restriction stands here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .base import WORKSPACE, SandboxSpec
+from .cgroup import ControlGroup
+from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM_BYTES, START_SERVER, TMP
+from .errors import SandboxError
+from .workspace import AGENT_GID, AGENT_UID, Workspace
+
+# In the launcher's own mount namespace, over a folder that every system has.
+STAGE = "/mnt"
+WORKSPACE_PLACE, SERVER_PLACE, EGRESS_PLACE, ROOT_PLACE, TMP_PLACE, HOME_PLACE, SHM_PLACE = (
+    f"{STAGE}/{name}" for name in ("workspace", "server", "egress", "root", "tmp", "home", "shm")
+)
+SHM = "/dev/shm"  # noqa: S108 - inside
+PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Of an image's root; what is not here is a file system of the sandbox's own, or nothing at all.
+ROOT_PARTS = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", "sbin", "srv", "usr", "var")
+# Of this host's own root: programs, and what they need to start. Its /etc holds secrets, so it is named file by file.
+HOST_PARTS = (
+    "bin", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "etc/alternatives", "etc/group", "etc/ld.so.cache",
+    "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/localtime", "etc/mime.types", "etc/nsswitch.conf", "etc/passwd",
+    "etc/ssl/certs",
+)  # fmt: skip
+# bubblewrap drops privileges as far as it got them; as nobody special it has none to begin with.
+AS_AGENT = (
+    "setpriv", f"--reuid={AGENT_UID}", f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs",
+    "--bounding-set=-all", "--inh-caps=-all", "--",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """`parts` of the folder `base` are what a sandbox sees of a root; all of it can be written with `writable`, which
+    is for the setup phase only."""
+
+    base: Path
+    parts: Sequence[str]
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Everything that one sandbox is made from."""
+
+    sandbox_id: str
+    spec: SandboxSpec
+    workspace: Workspace
+    server: Path
+    root: Root
+    group: ControlGroup
+    filter_fd: int  # of the system call filter
+
+
+def launcher(opening: Opening) -> list[str]:
+    """Run as root, in a mount namespace of its own, so that these mounts are gone when the sandbox is."""
+    limits = opening.spec.limits
+    owner = f"uid={AGENT_UID},gid={AGENT_GID}"
+    lines = ["set -e", *(f"echo $$ > {shlex.quote(str(entrance))}" for entrance in opening.group.entrances)]
+    # State folders are for their owner's eyes: nobody special finds what he needs here.
+    lines.append(f"mount -t tmpfs -o mode=0755 tmpfs {STAGE}")
+    for place, source in _sources(opening).items():
+        make = "mkdir" if source.is_dir() else "touch"
+        lines += [f"{make} {place}", f"mount --bind {shlex.quote(str(source))} {place}"]
+    for place, size, mode in (
+        (TMP_PLACE, limits.tmp_bytes, "1777"),
+        (HOME_PLACE, limits.tmp_bytes, "0755"),
+        (SHM_PLACE, SHM_BYTES, "1777"),
+    ):
+        options = f"nosuid,nodev,size={size},nr_inodes={limits.tmp_inodes},mode={mode},{owner}"
+        lines += [f"mkdir {place}", f"mount -t tmpfs -o {options} tmpfs {place}"]
+    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*AS_AGENT, *bubblewrap(opening)])}"]
+    return ["unshare", "--mount", "/bin/sh", "-c", "\n".join(lines)]
+
+
+def _sources(opening: Opening) -> dict[str, Path]:
+    """What bubblewrap is to bind, by the place where it finds it."""
+    sources = {WORKSPACE_PLACE: opening.workspace.merged, SERVER_PLACE: opening.server}
+    if opening.spec.egress:
+        sources[EGRESS_PLACE] = opening.workspace.egress
+    if opening.root.base != Path("/"):
+        sources[ROOT_PLACE] = opening.root.base
+    return sources
+
+
+def make_places(root: Path) -> None:
+    """Where things are bound to in a root that can be written: by root, because nobody special can make them."""
+    for folder in ("proc", "dev", "run", TMP, HOME, WORKSPACE, EGRESS_FOLDER):
+        place = root / folder.lstrip("/")
+        if place.is_symlink():  # it would lead out, to this host
+            raise SandboxError(f"The image's {folder} is a link.", hint="make it a folder")
+        place.mkdir(parents=True, exist_ok=True)
+    (root / SERVER_PATH.lstrip("/")).touch()
+
+
+def bubblewrap(opening: Opening) -> list[str]:
+    spec = opening.spec
+    environment = {"PATH": PATH, "HOME": HOME, **spec.env}
+    return [
+        "bwrap",
+        *("--unshare-user", "--disable-userns", "--uid", str(AGENT_UID), "--gid", str(AGENT_GID)),
+        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
+        *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1"),
+        *("--seccomp", str(opening.filter_fd)),
+        "--clearenv",
+        *(word for name, value in environment.items() for word in ("--setenv", name, value)),
+        *_root(opening.root),
+        *("--proc", "/proc", "--dev", "/dev", "--bind", SHM_PLACE, SHM, "--remount-ro", "/dev"),
+        *("--bind", TMP_PLACE, TMP, "--bind", HOME_PLACE, HOME),
+        *("--ro-bind" if spec.read_only else "--bind", WORKSPACE_PLACE, WORKSPACE),
+        *("--ro-bind", SERVER_PLACE, SERVER_PATH),
+        *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.egress else ()),
+        *(() if opening.root.writable else ("--remount-ro", "/")),
+        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s)),
+    ]
+
+
+def _root(root: Root) -> list[str]:
+    """Links of a root stay links: they point at other parts of it."""
+    place = Path("/" if root.base == Path("/") else ROOT_PLACE)
+    if root.writable:
+        return ["--bind", str(place), "/"]
+    words: list[str] = []
+    for part in root.parts:
+        source = root.base / part
+        if source.is_symlink() and "/" not in part:
+            words += ["--symlink", str(source.readlink()), f"/{part}"]
+        elif source.exists():
+            words += ["--ro-bind", str(place / part), f"/{part}"]
+    return words

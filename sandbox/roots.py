@@ -1,0 +1,74 @@
+"""What a bubblewrap sandbox can have as its image: this host's own programs, a folder, or a folder with what a setup
+phase has added to it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from .errors import ImageMissing, SandboxError
+from .namespace import HOST_PARTS, ROOT_PARTS, Root
+
+HOST = "host"
+ROOT = "root"  # the folder of a sandbox that has a root of several layers
+HINT = "name a folder that holds a root file system with python3, or `host` for this machine's own programs"
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """`kept` holds what setups have added: for each, the layer `upper`, and the file `base` that names what it lies
+    on. `sandboxes` holds the folders of open sandboxes."""
+
+    kept: Path
+    sandboxes: Path
+
+    def layers(self, image: str) -> list[Path]:
+        """Folders that lie over each other, topmost first; `ImageMissing` when one is not there."""
+        if image == HOST:
+            return [Path("/")]
+        layer = self._layer(image)
+        if layer.is_dir():
+            return [layer / "upper", *self.layers((layer / "base").read_text())]
+        root = Path(image)
+        if not root.is_absolute() or not (root / "usr").is_dir():
+            raise ImageMissing(f"There is no image {image} here.", hint=HINT)
+        if not root.stat().st_mode & stat.S_IXOTH:
+            raise SandboxError(f"Nobody special may look into the image {image}.", hint=f"chmod 755 {image}")
+        return [root]
+
+    def root(self, image: str, mounted: Path) -> Root:
+        """`mounted`: where the layers lie over each other, when there are several."""
+        layers = self.layers(image)
+        if layers == [Path("/")]:
+            return Root(layers[0], HOST_PARTS)
+        return Root(layers[0] if len(layers) == 1 else mounted, ROOT_PARTS)
+
+    async def image_id(self, image: str) -> str | None:
+        """Changes when the folder at the bottom is another one. None when there is no such image."""
+        try:
+            layers = self.layers(image)
+        except ImageMissing:
+            return None
+        bottom = layers[-1].stat()
+        return hashlib.sha256(repr((image, bottom.st_ino, bottom.st_mtime_ns)).encode()).hexdigest()
+
+    async def commit(self, name: str, image: str, config: Mapping[str, Any]) -> None:
+        """Keep as `image` what was written to the root of the sandbox `name`, in which nothing runs any more."""
+        part = self._layer(image).with_suffix(".part")
+        with suppress(FileNotFoundError):
+            shutil.rmtree(part)
+        part.mkdir(parents=True)
+        added = self.sandboxes / name / ROOT
+        shutil.copy(added / "base", part / "base")
+        (added / "upper").rename(part / "upper")
+        part.rename(self._layer(image))
+
+    def _layer(self, image: str) -> Path:
+        return self.kept / quote(image, safe="")
