@@ -195,8 +195,25 @@ class Sandbox(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A sandbox that stands on this host, whoever opened it."""
+
+    sandbox_id: str
+    owner: str
+    expires_at_s: int  # from then on anybody may remove it
+
+
 class SandboxDriver(Protocol):
     name: str
+
+    async def check(self) -> str:
+        """One line that tells what isolates here; `EngineUnavailable` when nothing can be opened."""
+        ...
+
+    async def known(self) -> list[Known]:
+        """All of this state folder's or engine's, sorted by id."""
+        ...
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox, ready for a first command. `EngineUnavailable`, `ImageMissing` or `SandboxError` if not."""

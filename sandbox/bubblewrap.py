@@ -7,19 +7,20 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from .base import Capabilities, OnOutput, SandboxSpec, Setup
-from .cgroup import ControlGroup, create_group, group_of
+from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .cgroup import ControlGroup, create_group, group_of, groups_version
 from .channel import Channel
 from .driver import EXPIRY_GRACE_S, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
+from .host_process import run
 from .mounts import mount_overlay, unmount
 from .namespace import Opening, Root, launcher, make_places
 from .opened import OpenSandbox
@@ -34,6 +35,7 @@ from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
 CARD = "sandbox.json"
+CHECK_TIMEOUT_S = 10.0
 
 
 class BubblewrapDriver:
@@ -60,6 +62,16 @@ class BubblewrapDriver:
         """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is kept."""
         self._require_programs()
         return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
+
+    async def check(self) -> str:
+        self._require_programs()
+        answer = await run(["bwrap", "--version"], timeout_s=CHECK_TIMEOUT_S)
+        return f"{answer.stdout.decode().strip()}, {groups_version()}"
+
+    async def known(self) -> list[Known]:
+        folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
+        cards = [(folder.name, _card(folder)) for folder in folders]
+        return [Known(name, card.owner, card.expires_at_s) for name, card in cards if card]
 
     async def require_image(self, image: str) -> None:
         self._require_programs()
@@ -108,9 +120,9 @@ class BubblewrapDriver:
     ) -> OpenSandbox:
         workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
         undo.push_async_callback(_dismantle, workspace.folder)
-        card = {"owner": self._owner, "expires_at_s": int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S,
-                "labels": dict(spec.labels)}  # fmt: skip
-        (workspace.folder / CARD).write_text(json.dumps(card))
+        expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
+        card = Card(self._owner, expires_at_s, dict(spec.labels))
+        (workspace.folder / CARD).write_text(json.dumps(asdict(card)))
         await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.folder / "work")
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
@@ -204,14 +216,29 @@ async def _dismantle(folder: Path) -> None:
     await asyncio.to_thread(remove_workspace, folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What stands in a sandbox's folder for those who find it without its worker."""
+
+    owner: str
+    expires_at_s: int
+    labels: Mapping[str, str]
+
+
+def _card(folder: Path) -> Card | None:
+    """None for a sandbox that is being made, or was given up by who died in between."""
+    try:
+        return Card(**json.loads((folder / CARD).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def _is_due(folder: Path, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
-    """One without a card is being made, or was given up by who died in between: its age decides."""
+    """Of one without a card its age decides."""
     if folder.name in spare:
         return False
-    try:
-        card = json.loads((folder / CARD).read_text())
-        return card["expires_at_s"] <= now_s or (owner is not None and card["owner"] == owner)
-    except (OSError, ValueError, KeyError, TypeError):
-        with suppress(FileNotFoundError):
-            return folder.stat().st_mtime < time.time() - ORPHAN_AGE_S
-        return False
+    if card := _card(folder):
+        return card.expires_at_s <= now_s or card.owner == owner
+    with suppress(FileNotFoundError):
+        return folder.stat().st_mtime < time.time() - ORPHAN_AGE_S
+    return False

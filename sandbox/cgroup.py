@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .base import Limits
-from .errors import SandboxError
+from .errors import EngineUnavailable, SandboxError
 
 TREE = Path("/sys/fs/cgroup")
 PARENT = "muster"  # the folder that holds all of ours
@@ -79,6 +79,14 @@ class ControlGroup:
                 return
             await asyncio.sleep(PAUSE_S)
         raise SandboxError(f"The kernel did not {'thaw' if v2 == '0' else 'freeze'} the sandbox.")
+
+
+def groups_version() -> str:
+    """Of the control groups here; `EngineUnavailable` where none can be made."""
+    folders = group_of("").folders.values()
+    if any(not os.access(folder.parent, os.W_OK) for folder in folders):
+        raise EngineUnavailable("Control groups cannot be written here.", hint=HINT)
+    return f"control groups {'v2' if len(folders) == 1 else 'v1'}"
 
 
 def group_of(name: str) -> ControlGroup:

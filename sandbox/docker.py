@@ -79,6 +79,18 @@ class Engine:
     def __init__(self) -> None:
         self._client: aiodocker.Docker | None = None
 
+    async def describe(self, runtime: str | None) -> str:
+        """For people: the engine's version and the runtime; `EngineUnavailable` when it does not know the runtime."""
+        async with self._call() as client:
+            details = await client.system.info()
+        if runtime and runtime not in details["Runtimes"]:
+            hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
+            raise EngineUnavailable(
+                f"The Docker engine has no runtime {runtime}.",
+                hint=f"add it to the engine's daemon.json; it has {known}",
+            )
+        return f"Docker engine {details['ServerVersion']}, runtime {runtime or details['DefaultRuntime']}"
+
     async def create(self, name: str, config: Mapping[str, Any]) -> None:
         async with self._call() as client:
             await client.containers.create(dict(config), name=name)

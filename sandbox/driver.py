@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from .base import Capabilities, OnOutput, SandboxSpec, Setup
+from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .channel import Channel
-from .container import EGRESS_FOLDER, Opening, container_config
+from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .openings import Openings
-from .reaper import reap
+from .reaper import expiry_of, reap
 from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
@@ -55,6 +55,16 @@ class DockerDriver:
     ) -> OpenSandbox:
         """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
         return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
+
+    async def check(self) -> str:
+        return await self.engine.describe(self._runtime)
+
+    async def known(self) -> list[Known]:
+        things = await self.engine.containers(OWNER_LABEL)
+        return sorted(
+            (Known(thing.sandbox_id, thing.labels[OWNER_LABEL], expiry_of(thing)) for thing in things),
+            key=lambda known: known.sandbox_id,
+        )
 
     async def require_image(self, image: str) -> None:
         await image_id_of(self.engine, image)

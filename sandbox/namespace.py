@@ -101,7 +101,7 @@ def make_places(root: Path) -> None:
 
 def bubblewrap(opening: Opening) -> list[str]:
     spec = opening.spec
-    environment = {"PATH": PATH, "HOME": HOME, **spec.env}
+    environment = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **spec.env}
     return [
         "bwrap",
         *("--unshare-user", "--disable-userns", "--uid", str(AGENT_UID), "--gid", str(AGENT_GID)),

@@ -38,12 +38,16 @@ async def reap(
     return sorted(gone)
 
 
+def expiry_of(thing: Labelled) -> int:
+    """One that does not say has expired."""
+    expires_at_s = thing.labels.get(EXPIRY_LABEL, "")
+    return int(expires_at_s) if expires_at_s.isdigit() else 0
+
+
 def _is_due(thing: Labelled, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
     if thing.sandbox_id in spare:
         return False
-    expires_at_s = thing.labels.get(EXPIRY_LABEL, "")
-    expired = not expires_at_s.isdigit() or int(expires_at_s) <= now_s
-    return expired or (owner is not None and thing.labels.get(OWNER_LABEL) == owner)
+    return expiry_of(thing) <= now_s or (owner is not None and thing.labels.get(OWNER_LABEL) == owner)
 
 
 def _remove_orphans(folder: Path, kept: Collection[str]) -> list[str]:

@@ -68,6 +68,8 @@ class Roots:
         added = self.sandboxes / name / ROOT
         shutil.copy(added / "base", part / "base")
         (added / "upper").rename(part / "upper")
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._layer(image))
         part.rename(self._layer(image))
 
     def _layer(self, image: str) -> Path:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from envelope.errors import ExitCode
+from sandbox.base import SandboxDriver
 from sandbox.errors import SandboxError
 from sandbox.image import DEFAULT_IMAGE
 
@@ -36,21 +39,12 @@ def build(tag: Annotated[str, typer.Option(metavar="NAME:TAG", help="What to cal
 
 @app.command("list")
 def list_sandboxes() -> None:
-    """List the sandboxes of this engine, one a line: id, owner, seconds until anybody may remove it."""
-    from sandbox.container import EXPIRY_LABEL, OWNER_LABEL
-    from sandbox.docker import Engine
+    """List the sandboxes that stand, one a line: id, owner, seconds until anybody may remove it."""
 
     async def found() -> list[str]:
-        engine = Engine()
-        try:
-            things = await engine.containers(OWNER_LABEL)
-        finally:
-            await engine.close()
-        now_s = int(time.time())
-        return [
-            f"{thing.sandbox_id} {thing.labels[OWNER_LABEL]} {int(thing.labels.get(EXPIRY_LABEL, now_s)) - now_s}"
-            for thing in things
-        ]
+        async with _chosen() as (driver, _):
+            now_s = int(time.time())
+            return [f"{each.sandbox_id} {each.owner} {each.expires_at_s - now_s}" for each in await driver.known()]
 
     for line in _run(found()):
         typer.echo(line)
@@ -59,11 +53,9 @@ def list_sandboxes() -> None:
 @app.command()
 def prune() -> None:
     """Remove what is left of sandboxes whose time is over or whose worker is gone; those at work stay."""
-    from sandbox.driver import DockerDriver
 
     async def pruned() -> list[str]:
-        state_dir = WorkerSettings().state_dir
-        async with DockerDriver(state_dir, owner="prune") as driver:
+        async with _chosen() as (driver, state_dir):
             gone = await driver.reap(now_s=time.time())
             for owner in dead_owners(state_dir / "owners"):
                 gone += await driver.reap(owner=owner, now_s=time.time())
@@ -71,6 +63,32 @@ def prune() -> None:
 
     for sandbox_id in _run(pruned()):
         typer.echo(sandbox_id)
+
+
+@app.command()
+def check() -> None:
+    """Say what isolates sandboxes here (MUSTER_SANDBOX_DRIVER: docker, bubblewrap or auto)."""
+
+    async def chosen() -> None:
+        async with _chosen(say=typer.echo):
+            pass
+
+    _run(chosen())
+
+
+@asynccontextmanager
+async def _chosen(say: Callable[[str], Any] = lambda line: None) -> AsyncGenerator[tuple[SandboxDriver, Path]]:
+    """The driver that a worker of this machine would use, and its state folder."""
+    from sandbox.choice import choose_driver
+
+    settings = WorkerSettings()
+    driver = await choose_driver(
+        settings.sandbox_driver, settings.state_dir, "muster-sandbox", runtime=settings.sandbox_runtime, say=say
+    )
+    try:
+        yield driver, settings.state_dir
+    finally:
+        await driver.close()
 
 
 def _note(line: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from envelope.agents import WorkerCard
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
-from sandbox.driver import DockerDriver
+from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
 from transport.base import Transport
 from transport.consumer import Consumer
@@ -194,8 +194,20 @@ async def _meanwhile(*chores: Coroutine[Any, Any, None]) -> AsyncGenerator[None]
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _driver(settings: WorkerSettings, worker: str) -> DockerDriver:
-    return DockerDriver(settings.state_dir, worker, allow_private_egress=settings.setup_private_hosts)
+@asynccontextmanager
+async def _driver(settings: WorkerSettings, worker: str) -> AsyncGenerator[SandboxDriver]:
+    driver = await choose_driver(
+        settings.sandbox_driver,
+        settings.state_dir,
+        worker,
+        allow_private_egress=settings.setup_private_hosts,
+        runtime=settings.sandbox_runtime,
+        say=lambda line: log.info("sandbox_driver", what=line),
+    )
+    try:
+        yield driver
+    finally:
+        await driver.close()
 
 
 async def _announce(transport: Transport, card: Callable[[], WorkerCard], stop: asyncio.Event) -> None:

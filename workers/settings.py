@@ -14,6 +14,7 @@ from pydantic_settings import (
 )
 
 from envelope.redaction import register_secret
+from sandbox.choice import DriverName
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
@@ -61,6 +62,8 @@ class WorkerSettings(FleetSettings):
     compaction: bool = True  # when the window is full; people may ask for one in any case
     compaction_reserved: int | None = Field(default=None, ge=0)  # tokens below a model's own limit for its input
     pruning: bool = False  # clear old outputs: cheaper turns, but providers cache the start of a request less often
+    sandbox_driver: DriverName = "docker"
+    sandbox_runtime: str = ""  # of Docker's engine: runsc, kata; its own default if empty
     image: str = DEFAULT_IMAGE
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
