@@ -85,10 +85,7 @@ class Engine:
             details = await client.system.info()
         if runtime and runtime not in details["Runtimes"]:
             hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
-            raise EngineUnavailable(
-                f"The Docker engine has no runtime {runtime}.",
-                hint=f"add it to the engine's daemon.json; it has {known}",
-            )
+            raise EngineUnavailable(f"The Docker engine has no runtime {runtime}.", hint=hint)
         return f"Docker engine {details['ServerVersion']}, runtime {runtime or details['DefaultRuntime']}"
 
     async def create(self, name: str, config: Mapping[str, Any]) -> None:
