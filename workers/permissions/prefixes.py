@@ -11,17 +11,17 @@ from collections.abc import Sequence
 # for what is not here. Options count as words, so that `git -C x push` is not allowed by way of `git -C x log`'s name.
 _BEGINNINGS: dict[int, tuple[str, ...]] = {
     2: (
-        *("ansible", "apt", "apt-get", "apk", "bazel", "brew", "bun", "bundle", "cargo", "cdk", "choco", "cf", "cmake"),
-        *("composer", "conan", "conda", "consul", "corepack", "crictl", "dart", "deno", "dnf", "docker"),
-        *("docker-compose", "dotnet", "eksctl", "firebase", "fly", "flyctl", "flutter", "gem", "git", "go", "gradle"),
+        *("ansible", "apk", "apt", "apt-get", "bazel", "brew", "bun", "bundle", "cargo", "cdk", "cf", "choco"),
+        *("cmake", "composer", "conan", "conda", "consul", "corepack", "crictl", "dart", "deno", "dnf", "docker"),
+        *("docker-compose", "dotnet", "eksctl", "firebase", "flutter", "fly", "flyctl", "gem", "git", "go", "gradle"),
         *("gradlew", "./gradlew", "hatch", "helm", "heroku", "hg", "hugo", "ip", "java", "jest", "just", "kind"),
         *("kubectl", "kustomize", "lerna", "make", "mamba", "mc", "meson", "minikube", "mise", "mix", "mongosh"),
-        *("mvn", "mvnw", "./mvnw", "mysql", "ng", "ninja", "nix", "node", "nomad", "npm", "npx", "nvm", "nx", "openssl", "pdm"),
-        *("perl", "php", "pip", "pip3", "pipenv", "pipx", "pnpm", "podman", "poetry", "pre-commit", "psql", "pulumi"),
-        *("pyenv", "python", "python3", "rails", "rake", "rbenv", "redis-cli", "ruby", "rustup", "sbt", "serverless"),
-        *("service", "skaffold", "sls", "snap", "sst", "stack", "svn", "swift", "systemctl", "tailscale", "task"),
-        *("terraform", "tmux", "tofu", "tox", "turbo", "ufw", "uv", "uvx", "vagrant", "vault", "vercel", "volta"),
-        *("wp", "wrangler", "yarn", "yum", "zig"),
+        *("mvn", "mvnw", "./mvnw", "mysql", "ng", "ninja", "nix", "node", "nomad", "npm", "npx", "nvm", "nx"),
+        *("openssl", "pdm", "perl", "php", "pip", "pip3", "pipenv", "pipx", "pnpm", "podman", "poetry", "pre-commit"),
+        *("psql", "pulumi", "pyenv", "python", "python3", "rails", "rake", "rbenv", "redis-cli", "ruby", "rustup"),
+        *("sbt", "serverless", "service", "skaffold", "sls", "snap", "sst", "stack", "svn", "swift", "systemctl"),
+        *("tailscale", "task", "terraform", "tmux", "tofu", "tox", "turbo", "ufw", "uv", "uvx", "vagrant", "vault"),
+        *("vercel", "volta", "wp", "wrangler", "yarn", "yum", "zig"),
     ),
     3: (
         *("aws", "az", "doctl", "gcloud", "gh", "glab", "sfdx"),
