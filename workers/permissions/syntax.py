@@ -136,7 +136,7 @@ def source_of(node: Node) -> str:
 
 
 def walk(root: Node, closed: Container[str] = ()) -> Iterator[tuple[Node, int]]:
-    """All nodes in the order of the text with their depth, a parent before its children; but what is in `closed` ones."""
+    """All nodes in the order of the text with their depth, a parent before its children. Nothing within `closed`."""
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
