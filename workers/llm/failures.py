@@ -105,13 +105,21 @@ def judged(error: object) -> Judged:
         return error
     response = first(error, "response")
     status = first(error, "status", "status_code") or first(response, "status", "status_code")
-    headers: Any = first(error, "headers") or first(response, "headers") or ()
+    headers: Any = first(error, "headers") or first(response, "headers")
     return ProviderError(
         message=str(first(error, "message") or (error if isinstance(error, BaseException) else "")),
-        status=status if isinstance(status, int) else None,
-        headers={str(name): str(value) for name, value in dict[Any, Any](headers).items()},
+        status=int(status) if re.fullmatch("[1-5][0-9]{2}", str(status)) else None,
+        headers=_read_headers(headers),
         kind=f"{type(error).__name__} {first(error, 'code', 'kind', 'type') or ''}",
     )
+
+
+def _read_headers(headers: Any) -> dict[str, str]:
+    """A map's, or those of pairs."""
+    try:
+        return {str(name): str(value) for name, value in dict[Any, Any](headers or ()).items()}
+    except (TypeError, ValueError):
+        return {}
 
 
 _STATUS_KNOWS_BETTER = frozenset(

@@ -28,7 +28,7 @@ def tokens_of(usage: object) -> int:
     >>> tokens_of({"input": 3, "output": 4, "cache": {"read": 50, "write": 600}}), tokens_of({"total": 9, "input": 3})
     (657, 9)
     """
-    return first(usage, *TOTAL) or sum(_number(first(usage, *names)) for names in PARTS)
+    return _number(first(usage, *TOTAL)) or sum(_number(first(usage, *names)) for names in PARTS)
 
 
 def limits_of(model: object) -> ModelLimits:
@@ -40,14 +40,14 @@ def limits_of(model: object) -> ModelLimits:
         return model
     limits = first(model, "limit", "limits") or model
     return ModelLimits(
-        context=first(limits, "context", "context_window", "context_limit") or 0,
-        output=first(limits, "output", "output_limit", "max_output_tokens") or 0,
-        input=first(limits, "input", "input_limit"),
+        context=_number(first(limits, "context", "context_window", "context_limit")),
+        output=_number(first(limits, "output", "output_limit", "max_output_tokens")),
+        input=_number(first(limits, "input", "input_limit")) or None,
     )
 
 
 def _number(written: object) -> int:
-    """A number; the sum of several."""
+    """A number; the sum of several; 0 for what is none."""
     if isinstance(written, Mapping):
         return sum(map(_number, cast(Mapping[Any, object], written).values()))
-    return written if isinstance(written, int) else 0
+    return max(0, written) if isinstance(written, int) else 0

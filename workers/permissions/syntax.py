@@ -15,8 +15,11 @@ from collections.abc import Container, Iterator
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-# The parser takes a fifth of a second for the worst text of this length, and four times that for twice the length.
+# What the parser takes grows with the square of the length, and with that of what it may have to take back: where a
+# text of nothing but pipes breaks off, it looks at all of them again for each. Half a second is the worst within these.
 MAX_BYTES = 16 * 1024
+MAX_OPERATORS = 2_000
+_OPERATOR = re.compile(rb"[|&;()<>]")
 # Far beyond what people nest; it bounds what the texts of nested commands take together.
 MAX_DEPTH = 400
 
@@ -128,6 +131,8 @@ def _parsed(text: str) -> tuple[Node, bytes]:
         raise Unparsable("the text is no valid Unicode") from e
     if len(source) > MAX_BYTES:
         raise Unparsable(f"the text is longer than {MAX_BYTES} bytes; write it to a file and run that")
+    if len(_OPERATOR.findall(source)) > MAX_OPERATORS:
+        raise Unparsable(f"the text has more than {MAX_OPERATORS} of | & ; ( ) < >; write it to a file and run that")
     return _PARSER.parse(source).root_node, source
 
 

@@ -109,6 +109,9 @@ WRITTEN_ELSEWHERE = {"limit": {"context": 200_000, "output": 64_000}}
         ({"total": 10**9}, {"limit": {"output": 8_000}}, False),
         ({"total": 10**9}, {}, False),
         ({}, BIG, False),
+        (None, None, False),
+        ({"total": "many"}, {"context": "wide"}, False),
+        ({"total": 5}, {"context": -5}, False),
     ],
 )
 def test_usage_and_limits_may_come_from_other_programs(usage, model, due):

@@ -204,6 +204,15 @@ def test_a_patch_with_one_chunk_that_does_not_fit_changes_nothing():
     assert files == {"a": "x\n", "b": "x\n"}
 
 
+def test_lines_that_resemble_each_other_everywhere_are_searched_in_linear_time():
+    """Ten thousand times ten thousand comparisons in each pass would take minutes."""
+    wanted = "-x\n" * 10_000 + "-y\n"
+
+    with pytest.raises(PatchRefused, match="no such lines"):
+        updated("x\n" * 100_000, f"@@\n{wanted}")
+    assert updated("x\n" * 100_000 + "y\n", f"@@\n{wanted}") == "x\n" * 90_000
+
+
 WORDS = st.lists(st.text("abc é\t", max_size=4), max_size=12)
 
 
