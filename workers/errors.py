@@ -17,7 +17,7 @@ from envelope.errors import ErrorCode, MusterError
 class WorkerError(MusterError): ...
 
 
-class BadAgent(WorkerError):
+class BadAgent(WorkerError, ValueError):
     code = ErrorCode.BAD_INPUT
 
     def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .agent.compaction import MAX_OUTPUT_TOKENS
 from .errors import NoModel
@@ -43,15 +43,24 @@ class Models:
         return name
 
     def named(
-        self, name: str, *, temperature: float | None = None, output_limit: Callable[[], int | None] = lambda: None
+        self,
+        name: str,
+        *,
+        temperature: float | None = None,
+        output_limit: Callable[[], int | None] = lambda: None,
+        options: Mapping[str, Any] | None = None,
     ) -> DirectModel | LiteLlmModel:
         """`output_limit`: tokens of the next reply at most; by default as many as the model can, and a window has kept
-        free."""
+        free. `options`: see `llm.options`."""
         base_url, api_key = self._access(name)
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
         own_limit = _output_limit(known)
-        return make(name, base_url, api_key, temperature, output_limit=lambda: output_limit() or own_limit)
+        return make(
+            *(name, base_url, api_key, temperature),
+            output_limit=lambda: output_limit() or own_limit,
+            options=options or {},
+        )
 
     def rate_key(self, name: str) -> str:
         """What the limiter knows this model by. Whose key is in the environment, all of a fleet's workers share."""

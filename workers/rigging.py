@@ -139,7 +139,12 @@ class Rigging:
         chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
         time_left_s = await self._time_left()
         limited = Limited(
-            models.named(session.model, temperature=chat.temperature, output_limit=lambda: till.output_tokens),
+            models.named(
+                session.model,
+                temperature=chat.temperature,
+                output_limit=lambda: till.output_tokens,
+                options=self.attempt.agent.model_options,
+            ),
             self.kit.limiter,
             models.rate_key(session.model),
             self.attempt.claim.lease.trace_id,

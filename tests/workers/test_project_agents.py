@@ -41,7 +41,7 @@ POET = (
 FILES = {
     ".muster/agents/poet.md": POET,
     ".opencode/agent/muse.md": "---\ndescription: Inspires.\nmode: subagent\n---\nYou are the muse.\n",
-    ".claude/agents/broken.md": "---\ndescription: d\nmood: bad\n---\nNever.\n",
+    ".claude/agents/broken.md": "---\ndescription: d\nmode: bad\n---\nNever.\n",
     ".env": "TOKEN=secret-word\n",
 }
 
@@ -91,7 +91,7 @@ async def test_an_untrusted_repositorys_agent_works_and_gains_nothing(at_work):
     assert "secret-word" not in result.output.text
     told = await warnings_of(hands, request.trace_id, request.task_id)
     assert any("poet.md: is not trusted" in warning and "costly/model" in warning for warning in told)
-    assert any("broken.md: agent 'broken' has an unknown key 'mood'" in warning for warning in told)
+    assert any("broken.md: agent 'broken': mode: " in warning for warning in told)
 
 
 async def test_a_trusted_one_is_followed_and_another_digest_is_no_trust(at_work):
@@ -128,7 +128,7 @@ async def test_agents_of_the_repository_are_subagents_of_others(at_work):
 
 @pytest.mark.parametrize(
     ("agent", "message", "hint"),
-    [("broken", "unknown key 'mood'", "mode"), ("poett", "there is no agent 'poett'", "poet")],
+    [("broken", "agent 'broken': mode: ", "known values: primary"), ("poett", "there is no agent 'poett'", "poet")],
 )
 async def test_who_asks_for_an_agent_that_cannot_be_used_is_told_why(at_work, agent, message, hint):
     hands, workspace, _ = at_work

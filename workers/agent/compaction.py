@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from envelope.budget import Usage
-
 from ..llm.base import ChatMessage
 from ..llm.limits import ModelLimits as ModelLimits
+from ..llm.others import limits_of, tokens_of
 from ..llm.overflow import is_overflow as is_overflow
 
 CHARS_PER_TOKEN = 4
@@ -42,18 +41,21 @@ class Compaction(BaseModel):
 SUMMARY_ASKED = ChatMessage(role="user", content="What has happened so far?", synthetic=True)
 
 
-def should_compact(usage: Usage, model: ModelLimits, *, auto: bool = True, reserved: int | None = None) -> bool:
+def should_compact(usage: object, model: object, *, auto: bool = True, reserved: int | None = None) -> bool:
     """Has the last reply filled the window as far as it may be used? Never when nobody knows the window.
 
-    `usage` is that of one model call: what was sent and what came back are in the next request.
+    `usage` is that of one model call: what was sent and what came back are in the next request. It is a `Usage`, and
+    `model` a `ModelLimits`; or both are as other programs write them (see `llm.others`).
 
+    >>> from envelope.budget import Usage
     >>> limits = ModelLimits(context=200_000, output=64_000)
     >>> [should_compact(Usage(input_tokens=sent, output_tokens=1_000), limits) for sent in (166_999, 167_000)]
     [False, True]
     """
-    if not auto or not model.context:
+    limits = limits_of(model)
+    if not auto or not limits.context:
         return False
-    return usage.total_tokens >= usable_tokens(model, reserved=reserved)
+    return tokens_of(usage) >= usable_tokens(limits, reserved=reserved)
 
 
 def usable_tokens(model: ModelLimits, *, reserved: int | None = None) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from envelope.scope import Scope
 
@@ -26,6 +27,9 @@ class Agent:
     model: str = ""  # "": the worker's
     max_turns: int | None = None
     temperature: float | None = None
+    top_p: float | None = None
+    variant: str = ""  # how hard a model thinks that can be told so: "low", "high"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of its model; see `llm.options`
     rules: tuple[Rule, ...] = ()
     fixed: tuple[Rule, ...] = ()  # denies that no later layer lifts
     tools: tuple[str, ...] = ("*",)  # the tools that are offered at all; wildcards
@@ -35,3 +39,22 @@ class Agent:
     counts_tests: bool = False  # of a recipe: each command's tests are counted, and the tree they ran on is named
     origin: str = ""  # the file that it comes from; empty: built-in
     stops_at_failure: bool = True  # of a recipe: False when failures are what it is asked to find out
+
+    @property
+    def model_options(self) -> dict[str, Any]:
+        own = {"top_p": self.top_p, "reasoning_effort": self.variant or None}
+        return {**self.options, **{name: value for name, value in own.items() if value is not None}}
+
+    # What files call them.
+
+    @property
+    def steps(self) -> int | None:
+        return self.max_turns
+
+    @property
+    def permission(self) -> tuple[Rule, ...]:
+        return self.rules
+
+    @property
+    def disable(self) -> bool:
+        return self.disabled

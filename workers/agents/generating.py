@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from ..errors import BadAgent
 from .layers import AgentFile, read_agent
+from .registry import remarks
 
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n```\s*\Z", re.DOTALL)
 # What else would be a path out of the folder, or a hidden file.
@@ -62,4 +63,7 @@ def accepted(answer: str, name: str) -> tuple[str, str]:
         raise BadAgent(
             f"{agent.name!r} is no name for an agent's file", hint="letters, digits, - and _, parts joined by /"
         )
+    if odd := remarks(agent):
+        key, fault, hint = odd[0]
+        raise BadAgent(fault, hint=hint, key=key)
     return agent.name, text

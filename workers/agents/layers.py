@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import BadAgent, BadInput
 from ..hints import nearest
 from .base import Agent
-from .registry import builtin, parse_agent
+from .registry import builtin, parse_agent, remarks
 from .trust import narrowed
 
 # In the order in which they count: ours over those that other programs share.
@@ -77,6 +77,7 @@ def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Kn
             if name not in _reserved():
                 unusable[name] = faults[-1]
             continue
+        faults += [Fault(file.path, name, fault, hint, key) for key, fault, hint in remarks(agent)]
         if lost:
             faults.append(Fault(file.path, name, f"is not trusted: {'; '.join(lost)}", TRUST))
         unusable.pop(name, None)

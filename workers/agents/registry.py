@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from envelope.agents import AgentCard
@@ -17,6 +18,8 @@ from envelope.scope import Scope
 
 from ..errors import BadAgent
 from ..hints import nearest
+from ..llm.options import KNOWN as KNOWN_OPTIONS
+from ..llm.options import unsent
 from ..permissions.rules import Action, Rule
 from .base import Agent, Mode
 from .dialects import denials, permission_rules, switch_rules, switches
@@ -31,6 +34,12 @@ COLORS = (
     *("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink"),
     *("primary", "secondary", "accent", "success", "warning", "error", "info"),
 )
+# What other programs read here and we do not: let pass, one of these would promise what is not kept.
+NOT_OURS = frozenset(
+    ("permissionMode", "skills", "mcpServers", "hooks", "memory", "background", "effort", "isolation", "initialPrompt")
+).union(("prompt",))
+# So near a key of ours that nobody means an option of the model.
+MISSPELT = 0.85
 # The values of these keys are few, so that a wrong one has a near miss.
 FEW = {"mode": get_args(Mode), "color": (*COLORS, "'#rrggbb'")}
 
@@ -50,6 +59,9 @@ class FrontMatter(BaseModel):
     model: str = Field(default="", pattern=r"^\S+$")
     max_turns: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    variant: str = Field(default="", pattern=r"^[\w.-]+$")
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
     permission: Annotated[tuple[Rule, ...], BeforeValidator(permission_rules)] = ()
     fixed: Annotated[tuple[Rule, ...], BeforeValidator(permission_rules)] = ()
     tools: Any = ("*",)
@@ -73,12 +85,6 @@ class FrontMatter(BaseModel):
         switch_rules(written, ())
         return written
 
-    @model_validator(mode="after")
-    def _says_what_it_is_for(self) -> Self:
-        if not self.description and not self.disable:
-            raise ValueError("description: is missing; say in a sentence when to use this agent")
-        return self
-
     @property
     def rules(self) -> tuple[Rule, ...]:
         return switch_rules(self.tools, self.permission) + self.permission + self.denied_tools
@@ -90,7 +96,8 @@ KEYS = (*FrontMatter.model_fields, *SAME_AS)
 def parse_agent(name: str, text: str) -> Agent:
     """One agent from the text of its file; `BadAgent` says what is wrong and, where it can, what was meant.
 
-    `name` is the file's; a name in the front matter goes before it.
+    `name` is the file's, its path below the folder without the suffix; a name in the front matter goes before it. Keys
+    that are none of an agent are options of its model, unless they look misspelt.
     """
     front, prompt = split(name, text)
     matter = _validated(name, front)
@@ -105,6 +112,9 @@ def parse_agent(name: str, text: str) -> Agent:
         model="" if matter.model in NO_MODELS else matter.model,
         max_turns=matter.max_turns,
         temperature=matter.temperature,
+        top_p=matter.top_p,
+        variant=matter.variant,
+        options={**matter.options, **{key: front[key] for key in front if _is_option(key)}},
         rules=matter.rules,
         fixed=matter.fixed,
         tools=switches(matter.tools),
@@ -114,6 +124,19 @@ def parse_agent(name: str, text: str) -> Agent:
         counts_tests=matter.counts_tests,
         stops_at_failure=matter.stops_at_failure,
     )
+
+
+def remarks(agent: Agent) -> list[tuple[str, str, str]]:
+    """What is odd about an agent that can be used: the key, the fault, the hint."""
+    known = (*KEYS, *sorted(KNOWN_OPTIONS))
+    found = [
+        (name, f"agent {agent.name!r} has an unknown key {name!r}, which no model is sent", nearest(name, known))
+        for name in unsent(agent.options)
+    ]
+    if agent.description or agent.disabled:
+        return found
+    said = "description: is missing, so nobody can tell when to use it"
+    return [*found, ("description", f"agent {agent.name!r}: {said}", "say in a sentence when to use this agent")]
 
 
 @cache
@@ -183,17 +206,22 @@ def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
     ours: dict[str, str] = {}
     for key, value in front.items():
         known = SAME_AS.get(key, key)
-        if known not in FrontMatter.model_fields:
+        if known not in FrontMatter.model_fields and not _is_option(key):
             fault, hint = f"agent {name!r} has an unknown key {reprlib.repr(key)}", nearest(key, KEYS)
         elif known in ours:
             fault, hint = f"agent {name!r} says one thing as {ours[known]!r} and as {key!r}", "keep one of them"
         elif value is None:
             fault, hint = f"agent {name!r}: {key}: has no value", "remove the line, or quote what is in it"
         else:
-            ours[known] = key
+            if not _is_option(key):
+                ours[known] = key
             continue
         raise BadAgent(fault, hint=hint, key=key)
     return ours
+
+
+def _is_option(key: str) -> bool:
+    return key not in KEYS and key not in NOT_OURS and not difflib.get_close_matches(key, KEYS, 1, MISSPELT)
 
 
 def _default_pool(matter: FrontMatter) -> str:

@@ -17,7 +17,7 @@ from .folders import SUFFIX, files_below, user_folder
 from .generating import accepted, request_text
 from .layers import FOLDERS, AgentFile, Fault, Known, read_agent
 from .project import own_agents, project_agents
-from .registry import card, problems
+from .registry import card, problems, remarks
 
 __all__ = ("accepted", "catalogue", "check", "request_text", "tools")
 
@@ -69,9 +69,11 @@ def _single(path: Path) -> AgentFile:
 def _faults(file: AgentFile) -> list[AgentFault]:
     found = problems(file.name, file.content.decode(errors="replace"))
     try:
-        read_agent(file)
+        odd = remarks(read_agent(file))
     except BadAgent as e:
         found = found or [e]
+    else:
+        found = [BadAgent(fault, hint=hint, key=key) for key, fault, hint in odd]
     return [_told(Fault(file.path, file.name, each.message, each.hint, each.key)) for each in found]
 
 

@@ -34,6 +34,8 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
         lost += [f"the grant `{grant}` is not given" for grant in agent.auth_scope if grant not in scope]
     if agent.model:
         lost.append(f"the model {agent.model!r} is not used")
+    if agent.options or agent.variant:
+        lost.append("its options of the model are not used")
     pools = {known.pool for known in builtin.values()}
     stranger = replace(
         agent,
@@ -41,6 +43,8 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
         fixed=(*kind.fixed, *agent.fixed),
         auth_scope=scope,
         model="",
+        variant="",
+        options={},
         pool=kind.pool if agent.name == kind.name or agent.pool not in pools else agent.pool,
     )
     return stranger, tuple(lost)

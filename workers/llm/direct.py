@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 
@@ -50,6 +50,7 @@ class DirectModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
@@ -77,7 +78,8 @@ class DirectModel:
         self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[ModelEvent, None]:
         question = Question(
-            where.model, self.name, messages, tools, self.temperature, self.output_limit(), where.reasoning_key
+            *(where.model, self.name, messages, tools, self.temperature, self.output_limit(), where.reasoning_key),
+            options=self.options,
         )
         session = await http_session()
         async with session.post(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from envelope.redaction import redact
 
+from ..duck import first
 from .base import Failed, Failure
 from .overflow import is_overflow
 from .pauses import HEADERS
@@ -80,6 +82,44 @@ class ProviderError:
         if self.status is not None and 400 <= self.status < 500:
             return BY_STATUS.get(self.status, Failure.BAD_REQUEST)
         return Failure.UNAVAILABLE
+
+
+class Judged(Protocol):
+    """A failure whose kind is known: `Failed`, or `ProviderError`."""
+
+    @property
+    def failure(self) -> Failure: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+def judged(error: object) -> Judged:
+    """A failure of ours as it is; else what any HTTP library raises or tells: an object or a map that has some of
+    `message`, `status` (or `status_code`), `code`, and `headers` (or a `response` with them).
+
+    >>> judged({"status": 429, "headers": {"retry-after": 3}}).failure
+    <Failure.RATE_LIMIT: 'rate_limit'>
+    """
+    if isinstance(error, Failed | ProviderError):
+        return error
+    response = first(error, "response")
+    status = first(error, "status", "status_code") or first(response, "status", "status_code")
+    headers: Any = first(error, "headers") or first(response, "headers")
+    return ProviderError(
+        message=str(first(error, "message") or (error if isinstance(error, BaseException) else "")),
+        status=int(status) if re.fullmatch("[1-5][0-9]{2}", str(status)) else None,
+        headers=_read_headers(headers),
+        kind=f"{type(error).__name__} {first(error, 'code', 'kind', 'type') or ''}",
+    )
+
+
+def _read_headers(headers: Any) -> dict[str, str]:
+    """A map's, or those of pairs."""
+    try:
+        return {str(name): str(value) for name, value in dict[Any, Any](headers or ()).items()}
+    except (TypeError, ValueError):
+        return {}
 
 
 _STATUS_KNOWS_BETTER = frozenset(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class ModelLimits:
     """A model's window in tokens. `input`: a limit of its own for what is sent, where it has one. 0: not known."""
 
-    context: int
-    output: int
+    context: int = 0
+    output: int = 0
     input: int | None = None
 
 
-UNKNOWN = ModelLimits(context=0, output=0)
+UNKNOWN = ModelLimits()

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +24,7 @@ from .assembly import Assembly
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
 from .failures import ProviderError, failed
 from .openai_format import messages_for, tools_for
+from .options import ANYWHERE, sent
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
@@ -46,6 +47,7 @@ class LiteLlmModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
@@ -93,6 +95,7 @@ class LiteLlmModel:
             "tools": tools_for(tools) or None,
         }
         return {
+            **sent(self.options, ANYWHERE),
             "model": self.name,
             "messages": messages_for(messages),
             "stream": True,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from .base import Failed, Failure
-from .retry import asked_ms
+from .retry_after import asked_ms
 
 # Of a provider that does not say: long enough to be no hammering, short enough to lose little.
 DEFAULT_PAUSE_MS = 1_000

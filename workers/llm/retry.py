@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from typing import Protocol
 
 from envelope.events import RetryScheduled
 
 from ..clock import now_ms
 from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, ToolSpec
+from .failures import Judged, judged
+from .retry_after import asked_ms as asked_ms
 
 RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
 # The longest wait that timers of 32 bits know, 24 days. A deadline ends the task long before.
 MAX_WAIT_MS = 2**31 - 1
-_NUMBER = re.compile(r"\s*\d{1,18}(\.\d{1,18})?\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,61 +33,34 @@ class RetryPolicy:
 DEFAULT_POLICY = RetryPolicy()
 
 
-class Judged(Protocol):
-    """A failure whose kind is known: `Failed`, or `failures.ProviderError`."""
-
-    @property
-    def failure(self) -> Failure: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-
 def is_retryable(error: Judged) -> bool:
     """May the same request succeed later? Whether there is time for it is not asked here."""
     return error.failure in RETRYABLE
 
 
 def wait_ms(
-    error: Judged,
+    error: object,
     attempt: int,
     *,
     now_ms: int,
     policy: RetryPolicy = DEFAULT_POLICY,
     jitter: Callable[[], float] = random.random,
-) -> int:
+) -> int | None:
     """How long to wait after the failed try `attempt` (from 1). `now_ms` is what an HTTP date is measured from.
 
-    Exponential up to the cap, spread over a factor of two by `jitter` in [0, 1), and never shorter than what the
-    provider asks for.
+    None when waiting does not help: a full window, a refused key, a wrong request (see `failures`). Else exponential
+    up to the cap, spread over a factor of two by `jitter` in [0, 1), and never shorter than what the provider asks
+    for. `error` is all that `failures.judged` takes. How many tries there are is `policy.tries`, and the caller's part.
 
     >>> [wait_ms(Failed(Failure.UNAVAILABLE, ""), n, now_ms=0, jitter=lambda: 0.0) for n in (1, 2, 3, 4, 5)]
     [2000, 4000, 8000, 16000, 30000]
     """
+    known = judged(error)
+    if not is_retryable(known):
+        return None
     doublings = min(max(attempt, 1) - 1, 32)  # far beyond any cap, and no number of a million digits
     grown = min(policy.base_ms * 2**doublings * (1 + jitter()), policy.cap_ms)
-    return min(math.ceil(max(grown, asked_ms(error.headers, now_ms=now_ms))), MAX_WAIT_MS)
-
-
-def asked_ms(headers: Mapping[str, str], *, now_ms: int) -> int:
-    """How long the provider asks us to wait: `retry-after-ms`, else `retry-after` as seconds (rounded up to whole
-    ones) or as an HTTP date. 0 when it does not say, or not in a way that we understand.
-
-    >>> asked_ms({"Retry-After": "1.2"}, now_ms=0), asked_ms({"Retry-After": "Thu, 01 Jan 1970 00:00:07 GMT"}, now_ms=0)
-    (2000, 7000)
-    """
-    named = {name.lower(): value for name, value in headers.items()}
-    by_ms, by_s = named.get("retry-after-ms", ""), named.get("retry-after", "")
-    if _NUMBER.fullmatch(by_ms):
-        return math.ceil(float(by_ms))
-    if _NUMBER.fullmatch(by_s):
-        return math.ceil(float(by_s)) * 1000
-    try:
-        at = parsedate_to_datetime(by_s)
-        at_ms = at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000
-    except (ValueError, TypeError, OverflowError):  # whatever a server writes there
-        return 0
-    return max(0, math.ceil(at_ms - now_ms))
+    return min(math.ceil(max(grown, asked_ms(known.headers, now_ms=now_ms))), MAX_WAIT_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +98,8 @@ class Retrying:
                     if isinstance(event, Completed):
                         return
             pause_ms = wait_ms(failure, attempt, now_ms=self.now_ms(), policy=self.policy, jitter=self.jitter)
-            in_time = pause_ms / 1000 < self.time_left_s()
-            if not (is_retryable(failure) and attempt < self.policy.tries and in_time):
+            is_last = attempt >= self.policy.tries
+            if pause_ms is None or is_last or pause_ms / 1000 >= self.time_left_s():
                 yield failure
                 return
             self.on_retry(RetryScheduled(attempt=attempt, wait_ms=pause_ms, reason=failure.message))

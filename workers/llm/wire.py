@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .base import ChatMessage, Completed, ModelEvent, ToolSpec
@@ -28,6 +28,7 @@ class Question:
     temperature: float | None = None
     max_output_tokens: int | None = None
     reasoning_key: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Reader(Protocol):

@@ -12,6 +12,7 @@ from .anthropic_format import messages_for, system_for, tools_for
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent, Thought
 from .failures import ProviderError, failed
+from .options import ANTHROPIC, sent
 from .wire import Json, Question, part
 
 # The format demands a limit. Every model can say this much; the list knows better for most.
@@ -55,6 +56,7 @@ class AnthropicWire:
             **tools_for(question.messages, question.tools),
         }
         return {
+            **sent(question.options, ANTHROPIC),
             "model": question.model,
             "messages": messages_for(question.messages, question.full_name),
             "max_tokens": question.max_output_tokens or DEFAULT_OUTPUT_TOKENS,

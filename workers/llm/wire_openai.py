@@ -13,6 +13,7 @@ from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed
 from .openai_format import messages_for, tools_for
+from .options import NOT_WHILE_THINKING, OPENAI, sent
 from .overflow import is_overflow
 from .wire import Json, Question, part
 
@@ -37,7 +38,9 @@ class OpenAiWire:
             "temperature": None if thinks else question.temperature,
             "max_completion_tokens" if thinks else "max_tokens": question.max_output_tokens,
         }
+        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if thinks else OPENAI)
         return {
+            **options,
             "model": question.model,
             "messages": messages_for(question.messages, reasoning_key=question.reasoning_key),
             "stream": True,

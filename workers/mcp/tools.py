@@ -42,7 +42,7 @@ class McpTool:
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         context.may_have_written = True  # it runs where the agent's commands run
         answer = await self._connection.call(self._listed.name, arguments)
-        return ToolResult(truncate(text_of(answer)).shown(), title=self._listed.name, is_error=bool(answer.is_error))
+        return ToolResult(str(truncate(text_of(answer))), title=self._listed.name, is_error=bool(answer.is_error))
 
 
 def tool_name(server: str, tool: str) -> str:

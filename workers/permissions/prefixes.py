@@ -1,26 +1,27 @@
-"""How many words say what a command does: what "always" allows is every command that begins with the same ones."""
+"""How many words say what a command does: what "always" allows is every command that begins with the same ones.
+
+A table, and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .words import SimpleCommand
-
 # how many words → the beginnings of which this holds; a longer beginning wins over a shorter one. One word is enough
 # for what is not here. Options count as words, so that `git -C x push` is not allowed by way of `git -C x log`'s name.
 _BEGINNINGS: dict[int, tuple[str, ...]] = {
     2: (
-        *("ansible", "apt", "apt-get", "apk", "bazel", "brew", "bun", "bundle", "cargo", "cdk", "choco", "cmake"),
-        *("composer", "conan", "conda", "consul", "corepack", "crictl", "dart", "deno", "dnf", "docker"),
-        *("docker-compose", "dotnet", "eksctl", "firebase", "fly", "flyctl", "flutter", "gem", "git", "go", "gradle"),
+        *("ansible", "apk", "apt", "apt-get", "bazel", "brew", "bun", "bundle", "cargo", "cdk", "cf", "choco"),
+        *("cmake", "composer", "conan", "conda", "consul", "corepack", "crictl", "dart", "deno", "dnf", "docker"),
+        *("docker-compose", "dotnet", "eksctl", "firebase", "flutter", "fly", "flyctl", "gem", "git", "go", "gradle"),
         *("gradlew", "./gradlew", "hatch", "helm", "heroku", "hg", "hugo", "ip", "java", "jest", "just", "kind"),
-        *("kubectl", "lerna", "make", "mamba", "mc", "meson", "minikube", "mise", "mix", "mongosh", "mvn", "mvnw"),
-        *("./mvnw", "mysql", "ng", "ninja", "nix", "node", "nomad", "npm", "npx", "nvm", "nx", "openssl", "pdm"),
-        *("perl", "php", "pip", "pip3", "pipenv", "pipx", "pnpm", "podman", "poetry", "pre-commit", "psql", "pulumi"),
-        *("pyenv", "python", "python3", "rails", "rake", "rbenv", "redis-cli", "ruby", "rustup", "sbt", "serverless"),
-        *("service", "skaffold", "sls", "snap", "sst", "stack", "svn", "swift", "systemctl", "tailscale", "task"),
-        *("terraform", "tmux", "tofu", "tox", "turbo", "ufw", "uv", "uvx", "vagrant", "vault", "vercel", "volta"),
-        *("wp", "wrangler", "yarn", "yum", "zig"),
+        *("kubectl", "kustomize", "lerna", "make", "mamba", "mc", "meson", "minikube", "mise", "mix", "mongosh"),
+        *("mvn", "mvnw", "./mvnw", "mysql", "ng", "ninja", "nix", "node", "nomad", "npm", "npx", "nvm", "nx"),
+        *("openssl", "pdm", "perl", "php", "pip", "pip3", "pipenv", "pipx", "pnpm", "podman", "poetry", "pre-commit"),
+        *("psql", "pulumi", "pyenv", "python", "python3", "rails", "rake", "rbenv", "redis-cli", "ruby", "rustup"),
+        *("sbt", "serverless", "service", "skaffold", "sls", "snap", "sst", "stack", "svn", "swift", "systemctl"),
+        *("tailscale", "task", "terraform", "tmux", "tofu", "tox", "turbo", "ufw", "uv", "uvx", "vagrant", "vault"),
+        *("vercel", "volta", "wp", "wrangler", "yarn", "yum", "zig"),
     ),
     3: (
         *("aws", "az", "doctl", "gcloud", "gh", "glab", "sfdx"),
@@ -29,7 +30,8 @@ _BEGINNINGS: dict[int, tuple[str, ...]] = {
         *("docker builder", "docker buildx", "docker compose", "docker container", "docker context", "docker image"),
         *("docker manifest", "docker network", "docker system", "docker volume", "eksctl create", "flutter pub"),
         *("git bisect", "git config", "git notes", "git reflog", "git remote", "git stash", "git submodule"),
-        *("git worktree", "helm repo", "kind create", "kubectl config", "kubectl rollout", "nix flake"),
+        *("git worktree", "helm repo", "ip addr", "ip link", "ip netns", "ip route", "kind create", "kubectl config"),
+        *("kubectl kustomize", "kubectl rollout", "mc admin", "nix flake"),
         *("npm exec", "npm init", "npm run", "npm view", "openssl req", "openssl x509", "pdm run", "pipenv run"),
         *("pipx run", "pnpm dlx", "pnpm exec", "pnpm run", "podman container", "podman image", "poetry env"),
         *("poetry run", "pulumi stack", "redis-cli config", "rustup component"),
@@ -40,23 +42,9 @@ _BEGINNINGS: dict[int, tuple[str, ...]] = {
 PREFIX_WORDS: dict[str, int] = {start: words for words, starts in _BEGINNINGS.items() for start in starts}
 
 
-def always_pattern(command: SimpleCommand) -> str:
-    """The pattern that "always" adds for this command. It matches the command itself.
-
-    It begins where the command's text does: what is assigned before the name belongs to what was approved. A wildcard
-    in its words may stand for one sign only, and what does not end in a blank is kept whole, so that no more is
-    allowed than was seen.
+def prefix_words(names: Sequence[str]) -> int:
     """
-    names = [word.text for word in command.words]
-    words = command.words[: _prefix_words(names)]
-    end = words[-1].end if words else len(command.text)
-    prefix = command.text[:end].replace("*", "?")
-    return f"{prefix} *" if words and command.text[end : end + 1] in ("", " ") else command.text.replace("*", "?")
-
-
-def _prefix_words(names: Sequence[str]) -> int:
-    """
-    >>> _prefix_words(["git", "remote", "add", "x"]), _prefix_words(["git", "log"]), _prefix_words(["ls", "-l"])
+    >>> prefix_words(["git", "remote", "add", "x"]), prefix_words(["git", "log"]), prefix_words(["ls", "-l"])
     (3, 2, 1)
     """
     starts = (" ".join(names[:length]) for length in (3, 2, 1))

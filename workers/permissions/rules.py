@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from envelope.pattern import match
 from envelope.scope import GOVERNED_BY
@@ -24,18 +25,47 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """`action` may be given as its word; `ValueError` for one that is none."""
+
     permission: str
     pattern: str
     action: Action
 
+    def __post_init__(self) -> None:
+        # an action that only looks like one would be compared by identity, and deny nothing
+        object.__setattr__(self, "action", Action(self.action))
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the rules say about one request; `rule` is None when none matched, `pattern` is what decided."""
+    @classmethod
+    def of(cls, written: RuleForm) -> Rule:
+        """The rule that is meant: a rule, its three parts in their order, or a map of them."""
+        if isinstance(written, Rule):
+            return written
+        parts = [written[name] for name in cls.__slots__] if isinstance(written, Mapping) else written
+        permission, pattern, action = parts
+        return cls(permission, pattern, Action(action))
 
+
+RuleForm = Rule | tuple[str, str, str] | Mapping[str, str]
+
+
+class Decision(str):
+    """What the rules say about one request: the word of its action, and why.
+
+    `rule` is None when none matched, `pattern` is what decided.
+
+    >>> evaluate([("bash", "rm *", "deny")], "bash", ["ls", "rm -r x"]) == "deny"
+    True
+    """
+
+    __slots__ = ("action", "pattern", "rule")
     action: Action
     rule: Rule | None
     pattern: str
+
+    def __new__(cls, action: Action, rule: Rule | None, pattern: str) -> Self:
+        self = super().__new__(cls, action.value)
+        self.action, self.rule, self.pattern = action, rule, pattern
+        return self
 
 
 # What holds for every agent. A file of secrets is asked for even when everything else may be read; its example is
@@ -56,14 +86,15 @@ DEFAULTS: tuple[Rule, ...] = (
 )
 
 
-def evaluate(rules: Sequence[Rule], permission: str, patterns: Iterable[str]) -> Decision:
+def evaluate(rules: Iterable[RuleForm], permission: str, patterns: str | Iterable[str]) -> Decision:
     """Judge every pattern of one request: any deny denies, else any ask asks, else all are allowed.
 
-    No match asks; so does a request without patterns.
+    No match asks; so does a request without patterns. A single pattern may be given as a text.
     """
+    known = [Rule.of(rule) for rule in rules]
     decision = Decision(Action.ASK, None, "")
-    for index, pattern in enumerate(patterns):
-        found = _judge(rules, permission, pattern)
+    for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
+        found = _judge(known, permission, pattern)
         if found.action is Action.DENY:
             return found
         if index == 0 or decision.action is Action.ALLOW:

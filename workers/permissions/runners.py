@@ -130,7 +130,7 @@ def _run_by(command: SimpleCommand, runner: Runner) -> Iterator[SimpleCommand]:
     first = len(command.words) - len(rest) + runner.operands
     if any(word.value is None for word in command.words[:first]):
         raise Unparsable(f"the arguments of {command.name!r} are not plain")
-    while first < len(command.words) and _ASSIGNMENT.match(command.words[first].text):
+    while first < len(command.words) and _ASSIGNMENT.match(command.words[first]):
         first += 1
     if first >= len(command.words):
         return

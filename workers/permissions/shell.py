@@ -1,7 +1,10 @@
-"""A shell text as the simple commands that it runs. Pure, and conservative: what is not plain is not guessed.
+"""A shell text as the simple commands that it runs. Pure.
 
-Every command anywhere in the text is told: in lists, pipes, subshells, loops, functions, substitutions and
-here-documents. Beyond what is written as a command of its own, these are told, too, after the one that holds them:
+`commands` tells what is written: every command anywhere in the text, in lists, pipes, subshells, loops, functions,
+substitutions and here-documents, each once.
+
+`read` is what calls are judged by, and conservative: what is not plain is not guessed. Beyond what is written as a
+command of its own, it tells these, after the one that holds them:
 
 - the command without the assignments and redirections before its name (`A=1 rm x`: also `rm x`);
 - by its bare name, a program that is named by its whole path (`/bin/rm x`: also `rm x`);
@@ -9,23 +12,22 @@ here-documents. Beyond what is written as a command of its own, these are told, 
 - the commands in the text of `sh -c`;
 - an assignment to a variable that says what names mean (`PATH=.`).
 
-`Unparsable` are a name that is an expansion, a wildcard or quoted; a runner with options that are not in its table;
-`eval` and its kin; a shell that reads its text from its input; a redirection without a command; and all that `syntax`
-does not believe.
+`Unparsable` are for it a name that is an expansion, a wildcard or quoted; a runner with options that are not in its
+table; `eval` and its kin; a shell that reads its text from its input; a redirection without a command; and all that
+`syntax` does not believe.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from .prefixes import always_pattern
 from .runners import inner_commands, program, script
-from .syntax import Node, Unparsable, parse, source_of, walk
+from .syntax import Node, Unparsable, parse, source_of, tree, walk
 from .words import SimpleCommand, Word, check_name, value_of
 
-__all__ = ["CommandLine", "SimpleCommand", "Unparsable", "always_pattern", "commands", "read"]
+__all__ = ["CommandLine", "SimpleCommand", "Unparsable", "commands", "read"]
 
 # `sudo env nice …`, `sh -c "sh -c …"`: as many may stand in each other.
 MAX_LAYERS = 8
@@ -49,16 +51,22 @@ class CommandLine:
 
 
 def commands(text: str) -> list[SimpleCommand]:
-    """The simple commands of a text, in its order; `Unparsable` when it is not plain what they are.
+    """The commands of a text as they are written, in its order; but for those that only move to another folder.
 
-    >>> [command.text for command in commands("cd src && ls -l $(git root) | wc > n.txt")]
-    ['cd src', 'ls -l $(git root)', 'git root', 'wc > n.txt']
+    `Unparsable` when the text is no shell text.
+
+    >>> [(command.text, command.always) for command in commands("cd src && git log $(sudo ls -l) > n.txt")]
+    [('git log $(sudo ls -l) > n.txt', 'git log *'), ('sudo ls -l', 'sudo *')]
     """
-    return list(read(text).commands)
+    root, source = tree(text), text.encode()
+    owners = _redirection_owners(root)
+    found = (_command(node, source, owners.get(node.id)) for node, _ in walk(root) if node.type == "command")
+    return [command for command in found if not command.only_moves]
 
 
 def read(text: str, layer: int = 0) -> CommandLine:
-    """The commands and the files of a text; `Unparsable` as in `commands`. `layer`: how many texts it stands in."""
+    """All that a text runs, and the files that it names; `Unparsable` when it is not plain what. `layer`: how many
+    texts it stands in."""
     root = parse(text)
     if all(child.type == "comment" for child in root.children):
         raise Unparsable("there is no command")
@@ -107,11 +115,11 @@ def _plainer(command: SimpleCommand) -> SimpleCommand | None:
     name = command.words[0]
     if name.at:
         return command.part(0)
-    if not name.text.startswith("/"):
+    if not name.startswith("/"):
         return None
     base = program(command)
-    cut = len(name.text) - len(base)
-    moved = (replace(word, at=word.at - cut) for word in command.words[1:])
+    cut = len(name) - len(base)
+    moved = (word.moved(cut) for word in command.words[1:])
     return SimpleCommand(command.text[cut:], (Word(base, base, 0), *moved), command.redirected)
 
 

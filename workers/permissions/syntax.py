@@ -10,13 +10,16 @@ purpose. All else raises `Unparsable`, and asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-# The parser takes a fifth of a second for the worst text of this length, and four times that for twice the length.
+# What the parser takes grows with the square of the length, and with that of what it may have to take back: where a
+# text of nothing but pipes breaks off, it looks at all of them again for each. Half a second is the worst within these.
 MAX_BYTES = 16 * 1024
+MAX_OPERATORS = 2_000
+_OPERATOR = re.compile(rb"[|&;()<>]")
 # Far beyond what people nest; it bounds what the texts of nested commands take together.
 MAX_DEPTH = 400
 
@@ -102,38 +105,53 @@ class Unparsable(ValueError):
     """The text is not understood well enough to say what it runs."""
 
 
+def tree(text: str) -> Node:
+    """The tree of a shell text by the grammar alone; `Unparsable` when the text is none by its rules."""
+    root, _ = _parsed(text)
+    if root.has_error:
+        worst = next((node for node, _ in walk(root) if node.is_error or node.is_missing), root)
+        raise Unparsable(f"not understood at: {source_of(worst)[:40]!r}")
+    return root
+
+
 def parse(text: str) -> Node:
     """The tree of a shell text; `Unparsable` when there is any doubt about it."""
     if odd := _ODD_CHARS.search(text):
         raise Unparsable(f"there is a character that shells and people read differently: {odd[0]!r}")
+    root, source = _parsed(text)
+    _check_blank(source[: root.start_byte] + b" " + source[root.end_byte :])
+    _check_all(root, source)
+    return root
+
+
+def _parsed(text: str) -> tuple[Node, bytes]:
     try:
         source = text.encode()
     except UnicodeEncodeError as e:
         raise Unparsable("the text is no valid Unicode") from e
     if len(source) > MAX_BYTES:
         raise Unparsable(f"the text is longer than {MAX_BYTES} bytes; write it to a file and run that")
-    root = _PARSER.parse(source).root_node
-    _check_blank(source[: root.start_byte] + b" " + source[root.end_byte :])
-    _check_all(root, source)
-    return root
+    if len(_OPERATOR.findall(source)) > MAX_OPERATORS:
+        raise Unparsable(f"the text has more than {MAX_OPERATORS} of | & ; ( ) < >; write it to a file and run that")
+    return _PARSER.parse(source).root_node, source
 
 
 def source_of(node: Node) -> str:
     return (node.text or b"").decode()
 
 
-def walk(root: Node) -> Iterator[tuple[Node, int]]:
-    """All nodes in the order of the text with their depth, a parent before its children."""
+def walk(root: Node, closed: Container[str] = ()) -> Iterator[tuple[Node, int]]:
+    """All nodes in the order of the text with their depth, a parent before its children. Nothing within `closed`."""
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
         yield node, depth
-        if node.type not in _WHOLE:
+        if node.type not in closed:
             waiting += [(child, depth + 1) for child in reversed(node.children)]
 
 
 def _check_all(root: Node, source: bytes) -> None:
-    for node, depth in walk(root):
+    for node, depth in walk(root, closed=_WHOLE):
         if depth > MAX_DEPTH:
             raise Unparsable("it is nested too deeply")
         if node.is_error or node.is_missing or not _is_understood(node, source):

@@ -60,15 +60,13 @@ class ApplyPatch:
 
 async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[Patch, Contents, Contents]:
     """The patch, what stands at its paths, and what would stand there."""
-    try:
-        patch = parse_patch(arguments["patchText"]).located(absolute)
-        before = await _seen(context, patch)
-        # in a thread: a patch made to be slow can take seconds
-        texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
-        changes = await asyncio.to_thread(apply_patch, texts, patch)
-    except PatchRefused as e:
-        raise ToolError(str(e)) from e
-    return patch, before, {path: None if text is None else encoded(path, text) for path, text in changes.items()}
+    patch = parse_patch(arguments["patchText"]).located(absolute)
+    before = await _seen(context, patch)
+    # in a thread: a patch made to be slow can take seconds
+    texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
+    left = await asyncio.to_thread(apply_patch, texts, patch)
+    after = {path: encoded(path, left[path]) if path in left else None for path in patch.paths}
+    return patch, before, after
 
 
 async def _seen(context: ToolContext, patch: Patch) -> Contents:

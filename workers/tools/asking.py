@@ -11,7 +11,7 @@ from envelope.pattern import MAX_PATTERN_CHARS
 
 from ..llm.base import ToolCall
 from ..permissions.guard import Ask, Denied, Guard
-from ..permissions.shell import Unparsable, always_pattern, commands
+from ..permissions.shell import Unparsable, read
 from .base import Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
 from .people import Asked, People
@@ -114,7 +114,7 @@ def _proposed(permission: str, pattern: str) -> str:
 
 def _command_pattern(text: str) -> str:
     try:
-        found = next((command for command in commands(text) if command.text == text), None)
+        found = next((command for command in read(text).commands if command.text == text), None)
     except Unparsable:
         found = None
-    return always_pattern(found) if found else text.replace("*", "?")
+    return found.always if found else text.replace("*", "?")

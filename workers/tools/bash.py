@@ -9,7 +9,7 @@ from envelope.redaction import redact_head
 from sandbox.base import WORKSPACE, Command, ExecResult
 
 from ..permissions.paths import touched_folders
-from ..permissions.shell import SimpleCommand, Unparsable, read
+from ..permissions.shell import Unparsable, read
 from .base import Target, ToolContext, ToolResult
 from .paths import absolute, outside
 from .schema import count, parameters, text
@@ -19,8 +19,6 @@ from .truncate import truncate
 # What users of agents know: two minutes run most test-suites, ten build most projects.
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
-# They change nothing but where the next command runs, and every command that follows is judged by itself.
-UNJUDGED = frozenset({"cd", "pushd", "popd"})
 # A title is one line of a live tree.
 TITLE_CHARS = 100
 
@@ -50,7 +48,7 @@ class Bash:
         except Unparsable:
             return [*around, Target("bash_unparsed", text)]
         around += [target for folder in touched_folders(line, workdir) for target in outside(folder)]
-        judged = [command.text for command in line.commands if not _only_moves(command)] or [text]
+        judged = [command.text for command in line.commands if not command.only_moves] or [text]
         return [*dict.fromkeys(around), *(Target("bash", each) for each in judged)]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
@@ -71,10 +69,6 @@ class Bash:
             Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=context.shell_environment)
         )
         return ToolResult(await _output_text(context, call_id, ended, timeout_ms), self.title(arguments))
-
-
-def _only_moves(command: SimpleCommand) -> bool:
-    return command.name in UNJUDGED and not command.redirected
 
 
 async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:

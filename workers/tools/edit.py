@@ -11,7 +11,8 @@ from .diff import diff_of, shown_diff
 from .errors import ToolError
 from .files import decoded, encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
-from .replace import IDENTICAL, EditRefused
+from .replace import IDENTICAL
+from .replace import EditRefused as EditRefused
 from .replace import apply_edit as apply_edit
 from .schema import flag, parameters, text
 
@@ -63,10 +64,6 @@ async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[b
 
 
 async def _edited(path: str, before: bytes, old: str, new: str, *, replace_all: bool) -> bytes:
-    text = decoded(path, before)
-    try:
-        # in a thread: a text that resembles itself everywhere can take seconds
-        after = await asyncio.to_thread(apply_edit, text, old, new, replace_all=replace_all)
-    except EditRefused as e:
-        raise ToolError(str(e)) from e
+    # in a thread: a text that resembles itself everywhere can take seconds
+    after = await asyncio.to_thread(apply_edit, decoded(path, before), old, new, replace_all=replace_all)
     return encoded(path, after)

@@ -12,33 +12,29 @@ from .seek import Lines
 BOM = "\ufeff"
 
 
-def apply_patch(files: Mapping[str, str], patch: Patch) -> dict[str, str | None]:
-    """What changes: path → new content, or None where the file is gone (deleted, or moved away).
+def apply_patch(files: Mapping[str, str], patch: Patch | str) -> dict[str, str]:
+    """The files (path → content) as the patch leaves them; what it does not name stays, what it deletes is gone.
 
-    `files` are the contents as they are. Sections apply in their order, each to what those before it left. An added
-    file, or one that is moved, replaces what is there. Lines that stay keep the file's own text, and new ones get its
-    line endings. `PatchRefused` when any chunk does not fit.
+    Sections apply in their order, each to what those before it left. An added file, or one that is moved, replaces
+    what is there. Lines that stay keep the file's own text, and new ones get its line endings. `PatchRefused` when any
+    chunk does not fit: then nothing is changed, and `files` never is.
     """
-    changes: dict[str, str | None] = {}
-    for section in patch.sections:
-        before = changes[section.path] if section.path in changes else files.get(section.path)
+    after = dict(files)
+    for section in (parse_patch(patch) if isinstance(patch, str) else patch).sections:
         match section:
             case Add(path, text):
-                changes[path] = text
+                after[path] = text
             case Delete(path):
-                _require(before, path)
-                changes[path] = None
+                _taken(after, path)
             case Update(path, chunks, move_to):
-                after = _updated(path, _require(before, path), chunks)
-                changes[path] = None
-                changes[move_to or path] = after
-    return changes
+                after[move_to or path] = _updated(path, _taken(after, path), chunks)
+    return after
 
 
-def _require(content: str | None, path: str) -> str:
-    if content is None:
+def _taken(files: dict[str, str], path: str) -> str:
+    if path not in files:
         raise PatchRefused(f"{path} does not exist; to create it, use '*** Add File:'")
-    return content
+    return files.pop(path)
 
 
 def _updated(path: str, text: str, chunks: tuple[Chunk, ...]) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from .errors import Refused
+
 Sign = Literal[" ", "-", "+"]
 
 
-class PatchRefused(Exception):
+class PatchRefused(Refused):
     """Why a patch cannot be read or applied, in words for the model. Nothing of it was."""
 
 

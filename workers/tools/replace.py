@@ -6,6 +6,7 @@ stands nowhere, `strategies` are asked what may be meant.
 
 from __future__ import annotations
 
+from .errors import Refused
 from .indentation import common_step, indented_as
 from .strategies import STRATEGIES, Found, Search
 
@@ -20,7 +21,7 @@ MAX_LOOSE_COMPARISONS = 1_000_000
 IDENTICAL = "oldString and newString are identical: there is nothing to change"
 
 
-class EditRefused(Exception):
+class EditRefused(Refused):
     """Why the text stays as it is, in words for the model."""
 
 
@@ -42,13 +43,14 @@ def apply_edit(text: str, old: str, new: str, *, replace_all: bool = False) -> s
     if not replace_all and not _is_unique(body, old):
         places = max(2, body.count(old))
         raise EditRefused(
-            f"oldString stands at {places} places; give more lines around it, or set replaceAll to change all"
+            f"oldString has multiple matches: it stands at {places} places; give more lines around it so that it is"
+            " unique, or set replaceAll to change all"
         )
     return bom + body.replace(old, new)
 
 
 def _loosely_replaced(body: str, old: str, new: str, *, replace_all: bool) -> str:
-    absent = "oldString is not in the file; read it again and copy the text exactly"
+    absent = "oldString was not found in the file; read it again and copy the text exactly"
     if _is_too_large(body, old):
         raise EditRefused(f"{absent} (this is too much text to look for something similar)")
     search = Search(body, old, new)
@@ -66,8 +68,8 @@ def _loosely_replaced(body: str, old: str, new: str, *, replace_all: bool) -> st
         ambiguous.add(found.text)
     if ambiguous:
         raise EditRefused(
-            "oldString is not in the file as it is written, and what resembles it stands at several places; copy the"
-            " text exactly, with more lines around it"
+            "oldString was not found in the file as it is written, and what resembles it has multiple matches; copy"
+            " the text exactly, with more lines around it"
         )
     raise EditRefused(absent)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 # The limits that users of agents know: 2,000 lines is a long file, and 50 KiB are about 13,000 tokens.
 MAX_LINES = 2000
@@ -14,25 +13,35 @@ MAX_LINE_CHARS = 2000
 End = Literal["head", "tail"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Whole lines from one end of a text, and what of it is not in them: `dropped_lines` lines, `dropped_bytes` bytes.
+class Cut(str):
+    """A text as a model is shown it: whole lines from one end, and a notice where something is missing.
 
-    `notice` tells the model so, in the unit of the limit that was met; empty when the text is whole.
+    `text` are these lines alone. `dropped_lines` and `dropped_bytes` say what is not in them, and `notice` tells the
+    model so, in the unit of the limit that was met; empty when the text is whole.
     """
 
+    __slots__ = ("dropped_bytes", "dropped_lines", "keep", "notice", "text")
     text: str
     dropped_lines: int
-    dropped_bytes: int = 0
-    notice: str = ""
-    keep: End = "head"
+    dropped_bytes: int
+    notice: str
+    keep: End
 
-    def shown(self, hint: str = "") -> str:
-        """The text with the notice where something is missing. `hint`: where the rest is (see `spill_hint`)."""
-        if not self.notice:
-            return self.text
-        told = f"{self.notice}\n{hint}" if hint else self.notice
-        return f"{self.text}\n\n{told}" if self.keep == "head" else f"{told}\n\n{self.text}"
+    def __new__(
+        cls, text: str, dropped_lines: int = 0, dropped_bytes: int = 0, notice: str = "", keep: End = "head"
+    ) -> Self:
+        self = super().__new__(cls, _with_notice(text, notice, keep))
+        self.text, self.notice, self.keep = text, notice, keep
+        self.dropped_lines, self.dropped_bytes = dropped_lines, dropped_bytes
+        return self
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.notice)
+
+    def shown(self, hint: str) -> str:
+        """The same, with a `hint` behind the notice: where the rest is (see `spill_hint`)."""
+        return _with_notice(self.text, f"{self.notice}\n{hint}", self.keep) if self.notice else self.text
 
 
 def truncate(text: str, *, keep: End = "head", max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
@@ -40,20 +49,20 @@ def truncate(text: str, *, keep: End = "head", max_lines: int = MAX_LINES, max_b
 
     Newlines count as bytes. The newline at the end of a text begins no further line.
 
-    >>> truncate("a\\nb\\nc", keep="tail", max_lines=2).shown()
-    '(1 line was cut here)\\n\\nb\\nc'
+    >>> truncate("a\\nb\\nc", keep="tail", max_lines=2)
+    '(1 line truncated)\\n\\nb\\nc'
     """
     size_bytes = _size(text)
     lines = text.removesuffix("\n").split("\n")
     if len(lines) <= max_lines and size_bytes <= max_bytes:
-        return Cut(text, 0, keep=keep)
+        return Cut(text, keep=keep)
     ordered = lines if keep == "head" else lines[::-1]
     count, by_bytes = _fitting(ordered, max_lines, max_bytes)
     kept = ordered[:count] or [_cut_bytes(ordered[0], keep, max_bytes)]
     shown = "\n".join(kept if keep == "head" else kept[::-1])
     dropped_lines, dropped_bytes = len(lines) - len(kept), size_bytes - _size(shown)
     dropped = _counted(dropped_bytes, "byte") if by_bytes else _counted(dropped_lines, "line")
-    return Cut(shown, dropped_lines, dropped_bytes, f"({dropped} cut here)", keep)
+    return Cut(shown, dropped_lines, dropped_bytes, f"({dropped} truncated)", keep)
 
 
 def spill_hint(path: str, *, can_delegate: bool = False) -> str:
@@ -89,4 +98,10 @@ def _cut_bytes(line: str, keep: End, max_bytes: int) -> str:
 
 
 def _counted(count: int, unit: str) -> str:
-    return f"1 {unit} was" if count == 1 else f"{count} {unit}s were"
+    return f"1 {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def _with_notice(text: str, notice: str, keep: End) -> str:
+    if not notice:
+        return text
+    return f"{text}\n\n{notice}" if keep == "head" else f"{notice}\n\n{text}"

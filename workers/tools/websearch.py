@@ -50,7 +50,7 @@ class WebSearch:
             found = await self._provider.search(arguments["query"], arguments.get("numResults", DEFAULT_RESULTS))
         except WebError as e:
             raise ToolError(str(e)) from e
-        return ToolResult(truncate(listed(found)).shown(), self.title(arguments))
+        return ToolResult(str(truncate(listed(found))), self.title(arguments))
 
 
 def listed(found: Sequence[Found]) -> str:

@@ -29,7 +29,7 @@ POET = "---\ndescription: Writes.\nmode: primary\npermission: {read: {'*': allow
 FILES = {
     ".muster/agents/poet.md": POET,
     ".opencode/agents/muse.md": "---\ndescription: Inspires.\nmode: subagent\n---\nSing.\n",
-    ".claude/agents/broken.md": "---\ndescription: d\nmood: bad\n---\n",
+    ".claude/agents/broken.md": "---\ndescription: d\nmode: bad\nmood: odd\n---\n",
     ".muster/agents/ghost.md": "---\ndescription: d\nmode: primary\nhidden: true\n---\nBoo.\n",
     ".env": "TOKEN=secret-word\n",
 }
@@ -96,7 +96,7 @@ def test_a_users_agent_does_a_goal(desk, project):
     [
         ("muse", "'muse' is a subagent", "poet"),
         ("ghost", "'ghost' is hidden", "poet"),
-        ("broken", "broken.md: agent 'broken' has an unknown key 'mood'", "mode"),
+        ("broken", "broken.md: agent 'broken': mode: ", "known values: primary"),
         ("poett", "there is no agent 'poett'", "poet"),
         ("spoilt", "spoilt.md: agent 'spoilt' has no front matter", "start the file"),
     ],
@@ -143,7 +143,7 @@ def test_files_are_checked_before_they_are_committed(desk, project):
     done = desk.muster("agents", "check", "--json", cwd=project)
     faults = [(Path(fault["path"]).name, fault["key"]) for fault in map(json.loads, done.stdout.splitlines())]
     assert done.exit_code == 2
-    assert sorted(faults) == [("broken.md", "mood"), ("new.md", "steps"), ("new.md", "tools"), ("spoilt.md", "")]
+    assert sorted(faults) == [("broken.md", "mode"), ("new.md", "steps"), ("new.md", "tools"), ("spoilt.md", "")]
     good = desk.muster("agents", "check", ".muster/agents/poet.md", cwd=project)
     assert (good.exit_code, "1 agent file(s), nothing wrong" in good.stderr) == (0, True)
     assert desk.muster("agents", "check", "nowhere", cwd=project).exit_code == 2

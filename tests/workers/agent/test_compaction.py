@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +86,36 @@ def test_how_much_of_a_window_can_be_used(limits, usable):
 )
 def test_compaction_is_due_when_the_usable_window_is_full(usage, limits, due):
     assert should_compact(usage, limits) is due
+
+
+WRITTEN_ELSEWHERE = {"limit": {"context": 200_000, "output": 64_000}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "model", "due"),
+    [
+        ({"total": 168_000, "input": 1}, WRITTEN_ELSEWHERE, True),
+        ({"total": 167_999, "input": 200_000}, WRITTEN_ELSEWHERE, False),
+        ({"input": 100_000, "output": 8_000, "cache": {"read": 50_000, "write": 10_000}}, WRITTEN_ELSEWHERE, True),
+        ({"input": 100_000, "output": 8_000, "cache": {"read": 50_000, "write": 9_999}}, WRITTEN_ELSEWHERE, False),
+        ({"input_tokens": 100_000, "output_tokens": 8_000, "cached_tokens": 60_000}, BIG, True),
+        (
+            SimpleNamespace(total_tokens=None, input_tokens=168_000, output_tokens=0),
+            SimpleNamespace(context=200_000),
+            True,
+        ),
+        (SimpleNamespace(total_tokens=252_000), {"context": 400_000, "output": 128_000, "input": 272_000}, True),
+        (SimpleNamespace(total_tokens=251_999), {"context": 400_000, "output": 128_000, "input": 272_000}, False),
+        ({"total": 10**9}, {"limit": {"output": 8_000}}, False),
+        ({"total": 10**9}, {}, False),
+        ({}, BIG, False),
+        (None, None, False),
+        ({"total": "many"}, {"context": "wide"}, False),
+        ({"total": 5}, {"context": -5}, False),
+    ],
+)
+def test_usage_and_limits_may_come_from_other_programs(usage, model, due):
+    assert should_compact(usage, model) is due
 
 
 def test_people_may_turn_it_off_and_keep_more_or_less_free():

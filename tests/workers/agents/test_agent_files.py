@@ -15,7 +15,7 @@ from workers.agent.prompt import Environment, system_prompt
 from workers.agent.surroundings import Git, Tree
 from workers.agents.registry import builtin, card, parse_agent
 from workers.errors import BadAgent
-from workers.permissions.rules import DEFAULTS, Action, evaluate
+from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate
 from workers.project.instructions import Instruction
 
 
@@ -76,6 +76,27 @@ def test_a_file_becomes_an_agent():
     assert (agent.name, agent.mode, agent.max_turns, agent.temperature) == ("team/reviewer", "subagent", 7, 0.3)
     assert [(rule.permission, rule.action) for rule in agent.rules] == [("edit", "deny"), ("bash", "ask")]
     assert agent.prompt == "Do it."
+
+
+def test_keys_that_are_none_of_an_agent_are_options_of_its_model():
+    agent = parse_agent("a", front(reasoningEffort="high", options="{seed: 7, top_k: 1}", top_k="5", top_p="0.9"))
+
+    assert agent.options == {"reasoningEffort": "high", "seed": 7, "top_k": 5}
+    assert agent.model_options == {"reasoningEffort": "high", "seed": 7, "top_k": 5, "top_p": 0.9}
+    assert parse_agent("a", front(variant="low")).model_options == {"reasoning_effort": "low"}
+
+
+def test_a_file_needs_no_key_at_all():
+    agent = parse_agent("a", "---\n---\nDo it.")
+
+    assert (agent.description, agent.mode, agent.prompt, agent.rules, agent.options) == ("", "all", "Do it.", (), {})
+
+
+def test_an_agent_answers_to_what_files_call_its_parts():
+    agent = parse_agent("a", front(maxSteps="3", disable="true", permission="{edit: deny}"))
+
+    assert (agent.steps, agent.disable, agent.permission) == (agent.max_turns, agent.disabled, agent.rules)
+    assert (agent.steps, agent.disable, agent.permission) == (3, True, (Rule("edit", "*", Action.DENY),))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +202,13 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
     ("text", "message", "hint"),
     [
         (front(max_turn="3"), "unknown key 'max_turn'", "max_turns"),
-        (front(promt="x"), "unknown key 'promt'", "known keys"),
+        (front(descripton="x"), "unknown key 'descripton'", "did you mean 'description'?"),
+        (front(permissions="{edit: deny}"), "unknown key 'permissions'", "did you mean 'permission'?"),
+        (front(prompt="x"), "unknown key 'prompt'", "known keys"),
+        (front(permissionMode="plan"), "unknown key 'permissionMode'", "permission"),
+        (front(reasoningEffort=""), "reasoningEffort: has no value", "remove the line"),
+        (front(top_p="1.1"), "top_p", ""),
+        (front(options="high"), "options", ""),
         (front(maxTurn="3"), "unknown key 'maxTurn'", "did you mean 'maxTurns'?"),
         (front(mode="boss"), "mode", "known values: primary"),
         (front(mode="subagnet"), "mode", "did you mean 'subagent'?"),
@@ -228,7 +255,6 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
         ("---\npool: !!python/object/apply:os.getcwd []\n---\n", "not YAML in line 2", ""),
         ("---\npool: " + "[" * 5000 + "]" * 5000 + "\n---\n", "nested too deeply", ""),
         ("---\npool: " + "x" * 70_000 + "\n---\n", "too long", "below the second"),
-        ("---\nmode: all\n---\n", "description", ""),
     ],
 )
 def test_a_file_that_is_wrong_says_what_and_how_to_mend_it(text, message, hint):

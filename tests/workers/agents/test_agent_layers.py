@@ -53,25 +53,43 @@ def test_a_disabled_agent_is_nobodys_and_says_by_which_file():
 
 
 def test_a_broken_file_is_a_fault_and_only_its_own_agent_is_lost():
-    known = layered(file("good"), file("broken", mood="bad"), AgentFile("x/binary.md", "binary", b"---\n\xff"))
+    known = layered(file("good"), file("broken", mode="bad"), AgentFile("x/binary.md", "binary", b"---\n\xff"))
 
     assert known.named("good").prompt == "Do it."
     assert [(fault.path, fault.key) for fault in known.faults] == [
-        (".muster/agents/broken.md", "mood"),
+        (".muster/agents/broken.md", "mode"),
         ("x/binary.md", ""),
     ]
-    with pytest.raises(BadInput, match="unknown key 'mood'") as refused:
+    with pytest.raises(BadInput, match="mode") as refused:
         known.named("broken")
     assert refused.value.hint
 
 
 def test_a_broken_file_does_not_stand_in_for_the_agent_that_it_would_replace():
-    with pytest.raises(BadInput, match="unknown key"):
-        layered(file("build", mood="bad")).named("build")
+    with pytest.raises(BadInput, match="mode"):
+        layered(file("build", mode="bad")).named("build")
+
+
+def test_an_odd_file_is_an_agent_and_people_are_told():
+    known = layered(file("a", mood="bad", top_k="5"), file("b", description=""))
+
+    assert known.named("a").options == {"mood": "bad", "top_k": 5}
+    assert [(fault.key, fault.message) for fault in known.faults] == [
+        ("mood", "agent 'a' has an unknown key 'mood', which no model is sent"),
+        ("description", "agent 'b': description: is missing, so nobody can tell when to use it"),
+    ]
+    assert known.faults[0].hint == "did you mean 'mode'?"
+
+
+def test_a_strangers_agent_sets_no_options_of_a_model():
+    known = layered(file("a", reasoningEffort="high", variant="high", top_p="0.5"), trusted=False)
+
+    assert known.named("a").model_options == {"top_p": 0.5}
+    assert "options of the model" in known.faults[0].message
 
 
 def test_a_good_file_stands_over_a_broken_one():
-    assert layered(file("a", mood="bad"), file("a")).named("a").prompt == "Do it."
+    assert layered(file("a", mode="bad"), file("a")).named("a").prompt == "Do it."
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -71,10 +72,52 @@ def test_waits_grow_to_a_cap_and_are_never_shorter_than_asked(failure, attempt, 
     assert wait_ms(failure, attempt, now_ms=NOW_MS, jitter=lambda: jitter) == expected_ms
 
 
+class Raised(Exception):
+    """As an HTTP library raises it."""
+
+    def __init__(self, message: str, **attributes: object) -> None:
+        super().__init__(message)
+        self.__dict__.update(attributes)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected_ms"),
+    [
+        ({"status": 429, "headers": {"Retry-After": 7}}, 7_000),
+        ({"status": 429, "headers": {"retry-after-ms": 2_500.5, "retry-after": "9"}}, 2_501),
+        ({"status_code": 503}, 2_000),
+        ({"message": "You have hit your rate limit"}, 2_000),
+        ({}, 2_000),
+        (SimpleNamespace(status=502, headers=None), 2_000),
+        (SimpleNamespace(response=SimpleNamespace(status_code=429, headers=[("Retry-After", "4")])), 4_000),
+        (Raised("slow down", status_code=429, response=SimpleNamespace(headers={"retry-after": "5"})), 5_000),
+        (ConnectionResetError(104, "connection reset by peer"), 2_000),
+        (TimeoutError(), 2_000),
+        (None, 2_000),
+        ({"headers": "no map", "status": "UNAVAILABLE"}, 2_000),
+        # waiting does not help
+        ({"status": 401}, None),
+        ({"status": 403, "headers": {"retry-after": "5"}}, None),
+        ({"status": 422, "message": "bad schema"}, None),
+        ({"status": 413}, None),
+        ({"status": "401"}, None),
+        ({"code": "context_length_exceeded"}, None),
+        (Raised("prompt is too long"), None),
+        (Raised("no such model", status_code=404), None),
+        (Failed(Failure.AUTH, "no"), None),
+        (Failed(Failure.OVERFLOW, "full"), None),
+        (ProviderError("no", 400), None),
+    ],
+)
+def test_an_error_may_come_from_anywhere(error: object, expected_ms: int | None):
+    assert wait_ms(error, 1, now_ms=NOW_MS, jitter=lambda: 0.0) == expected_ms
+
+
 @given(attempt=st.integers(1, 5), asked_s=st.integers(0, 120))
 def test_by_chance_too_a_wait_keeps_its_bounds(attempt, asked_s):
     waited = wait_ms(busy(retry_after=str(asked_s)), attempt, now_ms=NOW_MS)
 
+    assert waited is not None
     least = min(2_000 * 2 ** (attempt - 1), 30_000)
     assert max(least, asked_s * 1000) <= waited <= max(min(2 * least, 30_000), asked_s * 1000)
 
@@ -103,7 +146,7 @@ def test_every_form_of_retry_after_is_understood(headers, expected_ms):
 
 @given(header=st.one_of(st.text(), st.from_regex(r"[A-Z][a-z]{2}, \d{1,6} Nov \d{1,9} \d+:\d\d:\d\d [-+]?\d{1,9}")))
 def test_whatever_a_server_writes_is_a_wait_within_bounds(header):
-    assert 2_000 <= wait_ms(busy(retry_after=header), 1, now_ms=NOW_MS) <= MAX_WAIT_MS
+    assert 2_000 <= (wait_ms(busy(retry_after=header), 1, now_ms=NOW_MS) or 0) <= MAX_WAIT_MS
     assert asked_ms({"retry-after-ms": header}, now_ms=NOW_MS) >= 0
 
 

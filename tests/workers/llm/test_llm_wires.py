@@ -11,12 +11,14 @@ from aiohttp import ClientSession, web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.agents.registry import parse_agent
 from workers.llm.anthropic_format import EMPTY, MARK
 from workers.llm.base import ChatMessage, Completed, Failed, Failure, Thought, ToolCall, ToolSpec
 from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
 from workers.llm.providers import ANTHROPIC, OPENAI, endpoint
 from workers.llm.wire import Question
+from workers.models import Models
 
 READ = ToolSpec("read", "Reads.", {"type": "object"})
 LIST = ToolSpec("list", "Lists.", {"type": "object"})
@@ -105,6 +107,30 @@ def test_signed_thoughts_go_back_to_the_model_that_had_them(thought, sent):
     messages = ANTHROPIC.body(asking([*HISTORY[:2], reply]))["messages"]
 
     assert messages[1]["content"] == [*sent, text("it", **MARK)]
+
+
+OPTIONS = {"reasoningEffort": "high", "top_p": 0.5, "top_k": 5, "api_base": "http://x", "model": "x", "stream": False}
+
+
+def test_only_options_that_shape_a_reply_are_sent():
+    plain = OPENAI.body(asking())
+
+    assert OPENAI.body(asking(options=OPTIONS)) == {**plain, "reasoning_effort": "high", "top_p": 0.5, "top_k": 5}
+    assert ANTHROPIC.body(asking(options=OPTIONS)) == {**ANTHROPIC.body(asking()), "top_p": 0.5, "top_k": 5}
+    assert "top_p" not in OPENAI.body(asking(model="gpt-5", options=OPTIONS))
+
+
+async def test_both_engines_send_what_an_agent_asks_of_its_model(serve):
+    server = await serve("rules: [{reply: {text: it}}]")
+    for engine in ("direct", "litellm"):
+        models = Models("openai/scripted", f"{server.url}/v1", "sk-nobody-0123456789", engine=engine)
+        agent = parse_agent("a", "---\nreasoningEffort: high\ntop_p: 0.5\nseed: 7\nn: 9\n---\n")
+        model = models.named("openai/scripted", options=agent.model_options)
+        assert isinstance([event async for event in model.stream(HISTORY[:2], [])][-1], Completed)
+
+    for body in server.log.bodies:
+        assert (body["top_p"], body["seed"], body.get("n")) == (0.5, 7, None)
+    assert server.log.bodies[0]["reasoning_effort"] == "high"
 
 
 async def test_thoughts_come_with_their_signature_and_return_as_they_were(serve):

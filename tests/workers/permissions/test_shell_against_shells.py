@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from workers.permissions.shell import Unparsable, commands
+from workers.permissions.shell import Unparsable, read
 
 MARKERS = ("m0", "m1", "m2", "m3")
 PRELUDE = "".join(f"{marker}() {{ echo {marker}; }}\n" for marker in MARKERS)
@@ -108,7 +108,7 @@ def ran(shell: str, text: str, folder: Path) -> set[str]:
 def test_no_shell_runs_a_command_that_is_not_found_in_its_text(shell: str, folder: Path, text: str):
     assume(not re.search(r"\(\s*\)", text.replace("\\\n", "")))  # a function could call itself
     try:
-        found = {command.name for command in commands(text)}
+        found = {command.name for command in read(text).commands}
     except Unparsable:
         return
 

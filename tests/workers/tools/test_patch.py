@@ -163,21 +163,21 @@ def test_a_chunk_that_does_not_fit_is_refused(text: str, body: str, words: str):
 
 
 @pytest.mark.parametrize(
-    ("files", "body", "changes"),
+    ("files", "body", "after"),
     [
         ({}, "*** Add File: a\n+x\n", {"a": "x\n"}),
         ({}, "*** Add File: a\n", {"a": ""}),
         ({"a": "old\n"}, "*** Add File: a\n+x\n", {"a": "x\n"}),
-        ({"a": "x\n", "b": "y\n"}, "*** Delete File: a\n", {"a": None}),
-        ({"a": "x"}, "*** Update File: a\n*** Move to: b\n", {"a": None, "b": "x"}),
-        ({"a": "x\n"}, "*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n", {"a": None, "b": "y\n"}),
+        ({"a": "x\n", "b": "y\n"}, "*** Delete File: a\n", {"b": "y\n"}),
+        ({"a": "x"}, "*** Update File: a\n*** Move to: b\n", {"b": "x"}),
+        ({"a": "x\n"}, "*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n", {"b": "y\n"}),
         ({"a": "x\n"}, "*** Update File: a\n*** Move to: a\n@@\n-x\n+y\n", {"a": "y\n"}),
         ({"a": "x\n"}, "*** Update File: a\n@@\n-x\n+y\n*** Update File: a\n@@\n-y\n+z\n", {"a": "z\n"}),
         ({"a": "x\n"}, "*** Delete File: a\n*** Add File: a\n+y\n", {"a": "y\n"}),
     ],
 )
-def test_sections_apply_in_their_order_and_say_what_changes(files: dict, body: str, changes: dict):
-    assert apply_patch(files, parse_patch(envelope(body))) == changes
+def test_sections_apply_in_their_order(files: dict, body: str, after: dict):
+    assert apply_patch(files, parse_patch(envelope(body))) == apply_patch(files, envelope(body)) == after
 
 
 @pytest.mark.parametrize(
@@ -202,6 +202,15 @@ def test_a_patch_with_one_chunk_that_does_not_fit_changes_nothing():
         apply_patch(files, parse_patch(envelope("*** Update File: a\n@@\n-x\n+y\n*** Delete File: c\n")))
 
     assert files == {"a": "x\n", "b": "x\n"}
+
+
+def test_lines_that_resemble_each_other_everywhere_are_searched_in_linear_time():
+    """Ten thousand times ten thousand comparisons in each pass would take minutes."""
+    wanted = "-x\n" * 10_000 + "-y\n"
+
+    with pytest.raises(PatchRefused, match="no such lines"):
+        updated("x\n" * 100_000, f"@@\n{wanted}")
+    assert updated("x\n" * 100_000 + "y\n", f"@@\n{wanted}") == "x\n" * 90_000
 
 
 WORDS = st.lists(st.text("abc é\t", max_size=4), max_size=12)

@@ -72,27 +72,25 @@ def test_the_limits_are_those_that_people_know(text, dropped_lines):
 @pytest.mark.parametrize(
     ("keep", "limits", "shown"),
     [
-        ("head", {"max_lines": 4}, "0\n1\n2\n3\n\n(6 lines were cut here)"),
-        ("tail", {"max_lines": 4}, "(6 lines were cut here)\n\n6\n7\n8\n9"),
-        ("head", {"max_lines": 9}, "0\n1\n2\n3\n4\n5\n6\n7\n8\n\n(1 line was cut here)"),
-        ("head", {"max_bytes": 4}, "0\n1\n\n(17 bytes were cut here)"),
-        ("tail", {"max_bytes": 4}, "(17 bytes were cut here)\n\n8\n9"),
-        ("head", {"max_lines": 2, "max_bytes": 3}, "0\n1\n\n(8 lines were cut here)"),
-        ("head", {"max_lines": 10, "max_bytes": 19}, TEN.rstrip() + "\n\n(1 byte was cut here)"),
+        ("head", {"max_lines": 4}, "0\n1\n2\n3\n\n(6 lines truncated)"),
+        ("tail", {"max_lines": 4}, "(6 lines truncated)\n\n6\n7\n8\n9"),
+        ("head", {"max_lines": 9}, "0\n1\n2\n3\n4\n5\n6\n7\n8\n\n(1 line truncated)"),
+        ("head", {"max_bytes": 4}, "0\n1\n\n(17 bytes truncated)"),
+        ("tail", {"max_bytes": 4}, "(17 bytes truncated)\n\n8\n9"),
+        ("head", {"max_lines": 2, "max_bytes": 3}, "0\n1\n\n(8 lines truncated)"),
+        ("head", {"max_lines": 10, "max_bytes": 19}, TEN.rstrip() + "\n\n(1 byte truncated)"),
         ("head", {}, TEN),
         ("tail", {}, TEN),
     ],
 )
 def test_the_notice_stands_where_something_is_missing(keep, limits, shown):
-    assert truncate(TEN, keep=keep, **limits).shown() == shown
+    assert truncate(TEN, keep=keep, **limits) == shown
 
 
 def test_a_hint_says_how_to_get_at_the_rest():
     cut = truncate(TEN, max_lines=1)
 
-    assert cut.shown(spill_hint("/tmp/out.txt")).startswith(
-        "0\n\n(9 lines were cut here)\nThe whole output is in /tmp/out"
-    )
+    assert cut.shown(spill_hint("/tmp/out.txt")).startswith("0\n\n(9 lines truncated)\nThe whole output is in /tmp/out")
     assert "grep" in spill_hint("/tmp/out.txt") and "task" in spill_hint("/tmp/out.txt", can_delegate=True)
     assert truncate(TEN).shown(spill_hint("/tmp/out.txt")) == TEN
 
