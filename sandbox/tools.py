@@ -69,6 +69,12 @@ class ToolClient:
     async def stat(self, path: str) -> FileStat:
         return _file_stat((await self._file("stat", {"path": path})).header.get("entry"))
 
+    async def resolve(self, path: str) -> str:
+        real = (await self._file("resolve", {"path": path})).header.get("path")
+        if not isinstance(real, str):
+            raise SandboxLost("The sandbox did not say where a path leads.")
+        return real
+
     async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
         reply = await self._file("list", {"path": path, "limit": limit}, max_bytes=LISTING_BYTES)
         return [_file_stat(entry) for entry in _entries(reply.body)]

@@ -106,8 +106,10 @@ async def test_a_symbols_path_is_judged_as_it_is_read(reader):
     assert "outside this task's scope" in around and "outside this task's scope" in plain
 
 
-ODD_NAMES = ["task:", "task:x}{y", "task:../../x", f"memory:{'m' * 3000}", "blob:sha256:..", "blob:/etc/passwd",
-             "file:src/greet.py#9-3", "file:src/greet.py#0-0", "symbol:src/greet.py::", "symbol:::a", "doc:http://"]  # fmt: skip
+ODD_NAMES = [
+    *("task:", "task:x}{y", "task:../../x", f"memory:{'m' * 3000}", "blob:sha256:..", "blob:/etc/passwd"),
+    *("file:src/greet.py#9-3", "file:src/greet.py#0-0", "symbol:src/greet.py::", "symbol:::a", "doc:http://"),
+]
 
 
 async def test_names_that_a_model_makes_up_are_errors_that_it_hears(reader):

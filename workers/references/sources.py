@@ -47,7 +47,8 @@ class Sources:
         if ref is None:
             return []
         path = _place(ref)[0] if ref.type == "symbol" else ref.id
-        return path_targets("read", path) if path and ref.type in ("file", "doc", "symbol") else []
+        targets = path_targets("read", path) if path and ref.type in ("file", "doc", "symbol") else []
+        return [Target(each.permission, each.pattern) for each in targets]  # no link leads anywhere at the base
 
     def url(self, name: str) -> str | None:
         ref = self._ref(name)
