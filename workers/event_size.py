@@ -20,7 +20,7 @@ def smaller(event: Event) -> tuple[Event, ...]:
         return tuple(event.model_copy(update={"text": part}) for part in parts) if half else ()
     if isinstance(event, AskOpened):  # nobody may be asked to allow what they do not see
         return ()
-    fields = cast(dict[str, Any], event.model_dump(exclude_unset=True))
+    fields = event.model_dump(exclude_unset=True)
     cut = cast(dict[str, Any], _cut(fields))
     return () if cut == fields else (type(event).model_validate(cut),)
 
