@@ -93,8 +93,12 @@ class ToolClient:
         options = ["--line-number", "--with-filename", "--null", "--no-heading", f"--max-columns={MAX_LINE_COLUMNS}"]
         options += ["--max-columns-preview", *([f"--glob={include}"] if include else [])]
         records, cut = await self._ripgrep([*options, NOT_GIT, f"--regexp={pattern}", "--", target], folder, end=b"\n")
-        matches = [_match(folder, record) for record in records[:limit]]
-        return matches, cut or len(records) > limit
+        # No match has none behind its path: so ripgrep says, among them, that a file turned out to be binary.
+        lines = [record for record in records if b"\0" in record]
+        if records and not lines:
+            raise SandboxError(f"What matches is in binary files: {_text(records[0])}")
+        matches = [_match(folder, record) for record in lines[:limit]]
+        return matches, cut or len(lines) > limit
 
     async def kill_all(self) -> None:
         """End every process of the sandbox; the tool server goes on answering."""
