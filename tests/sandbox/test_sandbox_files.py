@@ -163,16 +163,3 @@ async def test_a_read_only_workspace_cannot_be_changed(driver: DockerDriver, pro
         assert (await sandbox.read("/workspace/src/other.py")) == b"x = 1\n"
         with pytest.raises(PathError, match="Read-only"):
             await sandbox.write("/workspace/src/other.py", b"x = 2\n")
-
-
-async def test_a_search_goes_past_files_that_turn_out_to_be_binary(sandbox: OpenSandbox, run: Run):
-    await run(
-        "(yes needle | head -50000; head -c 3 /dev/zero) > late.dat; (head -c 5 /dev/zero; echo needle) > soon.dat"
-    )
-    await run("echo needle > last.txt; touch \"$(printf 'odd\\nname')\"; echo needle > odd*name")
-
-    found, _ = await sandbox.grep("needle", limit=100_000)
-
-    assert {"/workspace/last.txt", "/workspace/late.dat"} <= {match.path for match in found}
-    with pytest.raises(SandboxError, match="binary"):
-        await sandbox.grep("needle", "/workspace/soon.dat")

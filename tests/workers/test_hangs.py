@@ -1,5 +1,7 @@
-"""What hangs is ended with its task: at the deadline, and when somebody cancels. Nothing of it is left behind: no money set
-aside, and no sandbox (which the driver's own fixture looks for)."""
+"""What hangs is ended with its task, at the deadline and when somebody cancels.
+
+Nothing of it is left behind: no money set aside, and no sandbox (which the driver's own fixture looks for).
+"""
 
 from __future__ import annotations
 
