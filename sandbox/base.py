@@ -158,6 +158,10 @@ class Sandbox(Protocol):
         """What stands at `path`, links followed."""
         ...
 
+    async def resolve(self, path: str) -> str:
+        """Where `path` leads when every link in it is followed; as far as anything is there."""
+        ...
+
     async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
         """The entries of one folder, sorted by name; a symlink counts as what it is."""
         ...

@@ -69,6 +69,12 @@ class ToolClient:
     async def stat(self, path: str) -> FileStat:
         return _file_stat((await self._file("stat", {"path": path})).header.get("entry"))
 
+    async def resolve(self, path: str) -> str:
+        real = (await self._file("resolve", {"path": path})).header.get("path")
+        if not isinstance(real, str):
+            raise SandboxLost("The sandbox did not say where a path leads.")
+        return real
+
     async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
         reply = await self._file("list", {"path": path, "limit": limit}, max_bytes=LISTING_BYTES)
         return [_file_stat(entry) for entry in _entries(reply.body)]
@@ -87,8 +93,12 @@ class ToolClient:
         options = ["--line-number", "--with-filename", "--null", "--no-heading", f"--max-columns={MAX_LINE_COLUMNS}"]
         options += ["--max-columns-preview", *([f"--glob={include}"] if include else [])]
         records, cut = await self._ripgrep([*options, NOT_GIT, f"--regexp={pattern}", "--", target], folder, end=b"\n")
-        matches = [_match(folder, record) for record in records[:limit]]
-        return matches, cut or len(records) > limit
+        # No match has none behind its path: so ripgrep says, among them, that a file turned out to be binary.
+        lines = [record for record in records if b"\0" in record]
+        if records and not lines:
+            raise SandboxError(f"What matches is in binary files: {_text(records[0])}")
+        matches = [_match(folder, record) for record in lines[:limit]]
+        return matches, cut or len(lines) > limit
 
     async def kill_all(self) -> None:
         """End every process of the sandbox; the tool server goes on answering."""

@@ -40,6 +40,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tree_sitter_python": ("workers/references/symbols.py",),
     "jsonschema": ("workers/tools/schema.py",),
     "referencing": ("workers/tools/schema.py",),
+    "regex": ("workers/tools/schema.py",),
     "mcp": ("workers/mcp/",),
     "mcp_types": ("workers/mcp/",),
     "anyio": ("workers/mcp/",),

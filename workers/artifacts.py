@@ -43,7 +43,11 @@ async def attached(sandbox: Sandbox, blobs: Blobs, warn: Callable[[str], None]) 
         if entry.size_bytes > min(left, MAX_FILE_BYTES):
             warn(f"{name} ({entry.size_bytes} bytes) is too large to be attached")
             continue
-        content = await sandbox.read(entry.path, max_bytes=MAX_FILE_BYTES)
+        try:
+            content = await sandbox.read(entry.path, max_bytes=MAX_FILE_BYTES)
+        except PathError as e:  # it is gone, nobody may read it, or its name is no text: the work counts all the same
+            warn(f"{name} could not be read and is not attached: {e}")
+            continue
         left -= len(content)
         media_type = MEDIA_TYPES.get(posixpath.splitext(name)[1].lower(), "application/octet-stream")
         blob = await blobs.put(content)

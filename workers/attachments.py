@@ -17,6 +17,7 @@ from transport.errors import NotFound
 
 from . import unpacking
 from .errors import BadInput
+from .project.framing import one_line, within
 from .tools.files import is_binary
 
 FOLDER = "/tmp/attachments"  # noqa: S108 - inside the sandbox
@@ -58,7 +59,10 @@ async def furnish(sandbox: Sandbox, attachments: Sequence[Attachment], blobs: Bl
     inline, files = sort_out(await _loaded(attachments, blobs))
     left = [MAX_FILES, MAX_BYTES]
     lines = [await _place(sandbox, file, left) for file in files]
-    texts = [f'<attachment name="{text.name}">\n{_decoded(text.content)}\n</attachment>' for text in inline]
+    texts = [
+        f'<attachment name="{text.name}">\n{within("attachment", _decoded(text.content))}\n</attachment>'
+        for text in inline
+    ]
     return "\n".join(["# Attachments", *texts, *lines])
 
 
@@ -134,7 +138,7 @@ async def _unpack(sandbox: Sandbox, archive: Named, left: list[int]) -> str:
         return "which could not be unpacked"
     left[0] -= int(told["files"])
     left[1] -= int(told["bytes"])
-    missing = f"; left out: {'; '.join(told['left_out'])}" if told["left_out"] else ""
+    missing = f"; left out: {one_line('; '.join(told['left_out']))}" if told["left_out"] else ""
     return f"unpacked under {target}: {told['files']} files{missing}"
 
 

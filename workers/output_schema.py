@@ -14,7 +14,7 @@ from envelope.messages import TaskRequest
 
 from .errors import BadInput
 from .tools.base import Tool
-from .tools.schema import schema_fault
+from .tools.schema import TOO_LONG, first_fault, pattern_fault, schema_fault
 from .tools.structured_output import STRUCTURED_OUTPUT, StructuredOutput
 
 # A schema is sent with every model call; 64 KiB are 16,000 tokens.
@@ -42,8 +42,10 @@ def answer_schema(written: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"the output schema has {size} bytes, more than {MAX_SCHEMA_BYTES}", hint="ask for less at once")
     if schema.setdefault("type", "object") != "object":
         raise BadInput("the output schema is not of type object", hint="wrap what you want in an object's property")
-    if fault := _reference_fault(schema) or schema_fault(schema):
+    if fault := _reference_fault(schema) or schema_fault(schema) or _pattern_fault(schema):
         raise BadInput(f"the output schema cannot be used: {fault}", hint=HINT)
+    if first_fault(schema, {}) == TOO_LONG:
+        raise BadInput("the output schema takes too long to be checked", hint="let fewer $ref lead to each other")
     return schema
 
 
@@ -57,11 +59,22 @@ def _depth(value: object) -> int:
 
 def _reference_fault(schema: dict[str, Any]) -> str:
     for node in _objects(schema):
-        for key in ("$id", "$dynamicRef", "$recursiveRef"):
+        for key in ("$id", "$schema", "$dynamicRef", "$recursiveRef"):
             if isinstance(node.get(key), str):
                 return f"{key} is not supported inside a schema; use $ref to #/$defs/…"
         if isinstance(ref := node.get("$ref"), str) and not _leads_somewhere(schema, ref):
             return f"$ref {ref[:200]!r} leads to nothing within the schema, and nothing else is read"
+    return ""
+
+
+def _pattern_fault(schema: dict[str, Any]) -> str:
+    """Patterns for names are matched by the library, which sets them no time."""
+    for node in _objects(schema):
+        if isinstance(node.get("patternProperties"), dict):
+            return "patternProperties is not supported; use additionalProperties, and say in a description what fits"
+        pattern = node.get("pattern")
+        if isinstance(pattern, str) and (fault := pattern_fault(pattern)):
+            return f"the pattern {pattern[:200]!r} is none: {fault}"
     return ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
+from envelope.errors import DecodeError
 from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
@@ -14,6 +15,7 @@ from envelope.redaction import redact, redact_value, settled_chars
 from transport.base import Lease, Ledger, Transport
 
 from .clock import now_ms
+from .event_size import smaller
 from .totals import TaskTotals
 
 # A person reads no faster, and a stream of single tokens would cost a message each.
@@ -126,12 +128,26 @@ class Reporter:
             if not (events or charge or release or even_nothing):
                 return
             try:
-                self.ledger = await self._transport.emit(
-                    self._lease, self._progress(events), charge_microusd=charge, release_microusd=release
-                )
+                self.ledger = await self._emit(events, charge, release)
             except Exception as e:  # whatever it is: what was taken is not sent, and every later flush must say so
                 self._failure = e
                 raise
+
+    async def _emit(self, events: tuple[Event, ...], charge: int, release: int) -> Ledger:
+        """In one message, or in as many as it takes: who sends may have been slower than a model that says much."""
+        seq = self._seq
+        try:
+            return await self._transport.emit(
+                self._lease, self._progress(events), charge_microusd=charge, release_microusd=release
+            )
+        except DecodeError:  # before anything was sent
+            self._seq = seq
+            half = len(events) // 2
+            first, rest = (events[:half], events[half:]) if half else (smaller(events[0]) if events else (), ())
+            if not first:
+                raise
+        ledger = await self._emit(first, charge, release)
+        return await self._emit(rest, 0, 0) if rest else ledger
 
     def _grow(self, delta: Delta) -> None:
         if self._growing is not None and _continues(self._growing, delta):

@@ -107,6 +107,7 @@ class Rigging:
             shell_environment=await hooks.shell_environment(),
             nearby=nearby,
             user_dir=self.kit.equipment.guidance.user_dir,
+            resolve=self._resolve,
             keep=self._keep,
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
         )
@@ -159,6 +160,9 @@ class Rigging:
         clock = asyncio.get_running_loop().time
         ends_at_s = clock() + left_ms / 1000
         return lambda: ends_at_s - clock()
+
+    async def _resolve(self, path: str) -> str:
+        return await (await self.attempt.sandbox.opened()).resolve(path)
 
     async def _keep(self, content: bytes) -> str:
         """A whole output as a blob, without the keys that this process knows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ from .agent.session import Session
 from .llm.base import ChatMessage
 from .turn_log import Turn
 
+_NAME = re.compile(r"[\w.:-]{0,64}")
 # Of a message without its texts: who spoke, which tools ran, and how they ended. What is not named here is left out.
 KEPT = ("role", "name", "tool_call_id", "is_error", "synthetic")
 
@@ -22,7 +25,10 @@ def as_json(
         "model": session.model,
         "messages": [_message(one, sanitize) for one in session.messages],
         "tool_calls": [
-            {**call.model_dump(mode="json"), **({"title": blank(call.title)} if sanitize else {})}
+            {
+                **call.model_dump(mode="json"),
+                **({"title": blank(call.title), "tool": _tool(call.tool)} if sanitize else {}),
+            }
             for call in session.tool_calls
         ],
         "turns": [_turn(turn, changed, sanitize) for turn, changed in zip(turns, files, strict=True)],
@@ -50,12 +56,21 @@ def blank(text: str) -> str:
     return f"({len(text)} characters)" if text else ""
 
 
+def _tool(name: str) -> str:
+    """A model can say anything in the place of a tool's name."""
+    return name if _NAME.fullmatch(name) else blank(name)
+
+
 def _message(message: ChatMessage, sanitize: bool) -> dict[str, Any]:
     value = message.model_dump(mode="json", exclude_defaults=True)
     if not sanitize:
         return value
-    calls = [{"id": call.id, "name": call.name, "arguments": blank(call.arguments)} for call in message.tool_calls]
+    calls = [
+        {"id": call.id, "name": _tool(call.name), "arguments": blank(call.arguments)} for call in message.tool_calls
+    ]
     kept = {name: value[name] for name in KEPT if name in value}
+    if "name" in kept:
+        kept["name"] = _tool(kept["name"])
     if message.finish is not None:
         kept["finish"] = message.finish.model_dump()
     return {**kept, "content": blank(message.content), **({"tool_calls": calls} if calls else {})}
@@ -63,24 +78,28 @@ def _message(message: ChatMessage, sanitize: bool) -> dict[str, Any]:
 
 def _turn(turn: Turn, files: Sequence[str], sanitize: bool) -> dict[str, Any]:
     named = [f"file {index}" for index, _ in enumerate(files, 1)] if sanitize else list(files)
-    return {"turn": turn.number, "tools": turn.tools, "files": named}
+    tools = [_tool(name) for name in turn.tools] if sanitize else turn.tools
+    return {"turn": turn.number, "tools": tools, "files": named}
 
 
 def _outcome(session: Session, sanitize: bool) -> dict[str, Any] | None:
     if session.outcome is None:
         return None
     value = session.outcome.model_dump(mode="json")
-    return {**value, "text": blank(value["text"]), "detail": blank(value["detail"])} if sanitize else value
+    if not sanitize:
+        return value
+    structured = value["structured"] and blank(json.dumps(value["structured"], ensure_ascii=False))
+    return {**value, "text": blank(value["text"]), "detail": blank(value["detail"]), "structured": structured}
 
 
 def _paragraphs(message: ChatMessage, shown: Any) -> Iterable[str]:
     who = {"user": "Muster" if message.synthetic else "Person", "assistant": "Agent", "system": "System prompt"}
-    failed = " (error)" if message.is_error else ""
-    yield f"## {who[message.role]}" if message.role in who else f"### Answer of `{message.name}`{failed}"
+    failed, named = " (error)" if message.is_error else "", str if shown is str else _tool
+    yield f"## {who[message.role]}" if message.role in who else f"### Answer of `{named(message.name)}`{failed}"
     if message.content:
         yield fenced(shown(message.content)) if message.role in ("tool", "system") else shown(message.content)
     for call in message.tool_calls:
-        yield f"Calls `{call.name}`:\n\n{fenced(shown(call.arguments))}"
+        yield f"Calls `{named(call.name)}`:\n\n{fenced(shown(call.arguments))}"
 
 
 def fenced(text: str) -> str:

@@ -325,6 +325,10 @@ def do_stat(request: Fields, body: bytes) -> Fields:
     return {"entry": describe(request["path"], os.stat(request["path"]))}
 
 
+def do_resolve(request: Fields, body: bytes) -> Fields:
+    return {"path": os.fsencode(os.path.realpath(request["path"])).decode("utf-8", "backslashreplace")}
+
+
 def do_list(request: Fields, body: bytes) -> Fields:
     folder: str = request["path"]
     entries: list[list[Any]] = []
@@ -396,6 +400,7 @@ class Server:
             "read": do_read,
             "write": do_write,
             "stat": do_stat,
+            "resolve": do_resolve,
             "list": do_list,
             "relay": do_relay,
         }

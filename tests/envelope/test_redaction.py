@@ -137,3 +137,17 @@ def test_a_secret_in_a_stream_is_blanked_out_wherever_the_stream_is_cut(text: st
 
 def test_a_stream_without_white_space_is_not_held_back_for_ever():
     assert settled_chars("x" * (MAX_UNSETTLED_CHARS + 10)) == 10
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["-----BEGIN PRIVATE KEY-----", "-eyJ", "-eyJaaaaaaaaaaaa", "sk-", "bearer ", "https://a", "://a:", "&password="],
+)
+def test_a_secret_behind_a_megabyte_of_beginnings_is_found(piece: str):
+    """In a second: what looks at the text again from each beginning takes minutes, and other sessions wait."""
+    token, key = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "MIIEowIBAAKCAQEA"
+    behind = f" {token} -----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----"
+
+    shown = redact(piece * (1_000_000 // len(piece)) + behind)
+
+    assert token not in shown and key not in shown

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.agents.told import check
 from workers.commands import expand
+from workers.commands.catalogue import builtin
 from workers.commands.files import Command, read_commands
+from workers.commands.local import local_catalogue
 from workers.commands.template import Mentions, inlined, mentions, shell_commands, told_apart, words
 
 
@@ -220,3 +223,18 @@ def test_whatever_stands_in_a_file_ends_in_a_command_or_a_fault(matter):
 )
 def test_a_subagent_runs_what_is_a_subtask(subtask, mode, runs):
     assert Command("x", "Go.", subtask=subtask).is_subtask(mode) is runs
+
+
+def test_links_of_a_checkout_lead_nowhere(tmp_path):
+    """Else its author would have the whole machine looked through, from a person's own shell."""
+    elsewhere, checkout = tmp_path / "elsewhere", tmp_path / "checkout"
+    for name in ("private.md", "agents/private.md", "commands/private.md"):
+        (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
+        (elsewhere / name).write_text("not yours")
+    (checkout / ".opencode" / "commands").mkdir(parents=True)
+    (checkout / ".opencode" / "commands" / "own.md").write_text("ours")
+    (checkout / ".opencode" / "agents").symlink_to(elsewhere)
+    (checkout / ".muster").symlink_to(elsewhere)
+
+    assert {"own"} == local_catalogue(checkout).known.keys() - builtin().keys()
+    assert check([], checkout) == (0, ())

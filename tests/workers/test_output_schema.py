@@ -13,7 +13,7 @@ from envelope.messages import TaskInput
 from workers.agent.structured import REMINDER, SYSTEM_LINE
 from workers.errors import BadInput
 from workers.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
-from workers.tools.schema import first_fault
+from workers.tools.schema import TOO_LONG, first_fault
 
 SCHEMA = {
     "type": "object",
@@ -104,6 +104,10 @@ def nested(depth: int) -> dict:
     return {"not": nested(depth - 1)} if depth else {}
 
 
+# Fifty lines that come to 2 to the 50th checks.
+DOUBLING = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)} | {"50": {}}
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
@@ -116,6 +120,10 @@ def nested(depth: int) -> dict:
         ({"properties": {"a": {"$id": "https://example.com/", "$ref": "#"}}}, "$id"),
         (nested(MAX_DEPTH + 1), "levels deep"),
         ({"description": "x" * MAX_SCHEMA_BYTES}, "bytes"),
+        ({"properties": {"a": {"type": "string", "pattern": "(a"}}}, "'(a'"),
+        ({"patternProperties": {"^(a+)+$": {}}}, "additionalProperties"),
+        ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "$schema"),
+        ({"$ref": "#/$defs/0", "$defs": DOUBLING}, "too long"),
     ],
 )
 def test_a_schema_that_cannot_be_used_says_why(schema, said):
@@ -144,3 +152,31 @@ def test_a_schema_may_name_itself_and_lack_its_type():
 
 def test_a_schema_that_never_ends_is_a_fault_and_no_crash():
     assert first_fault(answer_schema({"$ref": "#"}), {}) == "they are nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("one", "answer"),
+    [
+        ({"type": "string", "pattern": "^(a|aa)+$"}, "a" * 60 + "!"),
+        ({"type": "array", "items": {"pattern": "^(a|aa)+$"}}, ["a" * 60 + "!"] * 100),
+        ({"allOf": [{"additionalProperties": {"$ref": "#/properties/one"}}] * 2}, nested(60)),
+    ],
+    ids=["pattern", "patterns", "references"],
+)
+def test_a_check_that_would_take_years_is_given_up(one, answer):
+    assert first_fault(answer_schema({"properties": {"one": one}}), {"one": answer}) == TOO_LONG
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": "^v[0-9]+$"}, "v1", None),
+        ({"pattern": "^v[0-9]+$"}, "x1", "'x1' does not match"),
+        ({"uniqueItems": True}, [{"a": 1}, {"a": 2}], None),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2, "a": 1}], "twice"),
+    ],
+)
+def test_patterns_and_lists_of_different_items_are_checked(schema, value, said):
+    fault = first_fault(answer_schema({"properties": {"one": schema}}), {"one": value})
+
+    assert fault is None if said is None else said in fault

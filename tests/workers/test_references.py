@@ -96,6 +96,31 @@ async def test_nothing_but_files_of_the_base_is_read(reader, name: str):
     assert said.startswith(("Error: there is no file", "not allowed: external_directory"))
 
 
+async def test_a_symbols_path_is_judged_as_it_is_read(reader):
+    [around, plain], _, _ = await reader(
+        ["symbol:tests/x::y/../../src/greet.py::greet", "symbol:src/greet.py::greet"],
+        [ref("file", "tests/test_greet.py")],
+        auth_scope=("read:tests/**",),
+    )
+
+    assert "outside this task's scope" in around and "outside this task's scope" in plain
+
+
+ODD_NAMES = [
+    *("task:", "task:x}{y", "task:../../x", f"memory:{'m' * 3000}", "blob:sha256:..", "blob:/etc/passwd"),
+    *("file:src/greet.py#9-3", "file:src/greet.py#0-0", "symbol:src/greet.py::", "symbol:::a", "doc:http://"),
+]
+
+
+async def test_names_that_a_model_makes_up_are_errors_that_it_hears(reader):
+    texts, result, _ = await reader(ODD_NAMES, [ref("file", "src/greet.py")], auth_scope=("read:**",))
+
+    assert result.status is State.COMPLETED
+    assert [
+        name for name, said in zip(ODD_NAMES, texts, strict=True) if not said.startswith(("Error", "not all"))
+    ] == []
+
+
 async def test_a_task_is_read_when_it_is_named_and_a_stranger_is_not(reader, hands, workspace: Workspace):
     named, stranger = hands.recipe("echo from-the-first"), hands.recipe("echo a-stranger")
     for request in (named, stranger):

@@ -8,7 +8,15 @@ import time
 import pytest
 
 from envelope.budget import Budget, Usage
-from envelope.events import MessageAdded, TextDelta, ToolCallChanged, ToolInputDelta, TurnFinished, TurnStarted
+from envelope.events import (
+    CallState,
+    MessageAdded,
+    TextDelta,
+    ToolCallChanged,
+    ToolInputDelta,
+    TurnFinished,
+    TurnStarted,
+)
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskProgress, TaskRequest
 from envelope.redaction import register_secret
@@ -172,3 +180,25 @@ async def test_a_checkpoint_is_stored_after_what_was_reported(claimed):
 
     assert reporter.ledger.spent_microusd == 7
     assert reporter.last_checkpoint.startswith("sha256:")
+
+
+async def test_what_is_too_large_for_one_message_goes_in_several_and_is_charged_once(claimed):
+    transport, claim = claimed
+    text = "word " * 600_000
+    running = ToolCallChanged(call_id="", tool="write", state=CallState.RUNNING, input={"content": "x" * 4000})
+    many = [running.model_copy(update={"call_id": f"c{n}"}) for n in range(600)]
+    huge = running.model_copy(
+        update={"call_id": "huge", "title": "t" * 3_000_000, "input": {"k" * 2_000_000: [1] * 500_000}}
+    )
+    async with Reporter(transport, claim.lease) as reporter:
+        for event in (TextDelta(text=text), *many, huge, TurnFinished(turn=1, finish_reason="stop", cost_microusd=7)):
+            reporter.report(event)
+        ledger = await reporter.flush()
+        messages = own(await sent(transport, claim, "turn_finished"))
+
+    events = [event for message in messages for event in message.events]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text
+    assert [event.call_id for event in events if event.kind == "tool_call"] == [f"c{n}" for n in range(600)] + ["huge"]
+    assert next(event for event in events if getattr(event, "call_id", "") == "huge").title.endswith("more characters)")
+    assert ledger.spent_microusd == 7
+    assert [message.seq for message in messages] == sorted({message.seq for message in messages})

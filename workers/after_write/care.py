@@ -45,10 +45,21 @@ class FileCare:
 
     async def _format(self, context: ToolContext, path: str) -> str:
         chosen = self._formatters.of(path)
-        if chosen is None or (before := await load_if_there(await context.sandbox(), path)) is None:
+        if chosen is None:
             return ""
         name, formatter = chosen
+        try:
+            return await self._formatted(context, path, name, formatter)
+        except SandboxLost:
+            raise
+        except (SandboxError, ToolError) as error:  # the file is written all the same
+            self._emit(WarningRaised(message=f"the formatter {name} did not format {path}: {error}"))
+            return ""
+
+    async def _formatted(self, context: ToolContext, path: str, name: str, formatter: Formatter) -> str:
         sandbox = await context.sandbox()
+        if (before := await load_if_there(sandbox, path)) is None:
+            return ""
         command = [path if word == "$FILE" else word for word in formatter.command]
         ended = await sandbox.exec(Command(command, timeout_s=formatter.timeout_s))
         after = await load_if_there(sandbox, path)

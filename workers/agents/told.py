@@ -9,6 +9,7 @@ from envelope.agents import AgentCatalogue, AgentDetail, AgentFault, ToolOffer
 from envelope.scope import Scope
 
 from ..errors import BadAgent
+from ..own_folders import own_folders
 from ..permissions.guard import Guard
 from ..permissions.rules import DEFAULTS
 from ..tools.offering import explain
@@ -55,7 +56,10 @@ def check(paths: Sequence[Path], root: Path) -> tuple[int, tuple[AgentFault, ...
 
     `paths` are files and folders; none: the user's folder and those of the work tree at `root`.
     """
-    places = [path.absolute() for path in paths] or [user_folder(), *(root.absolute() / each for each in FOLDERS)]
+    places = [path.absolute() for path in paths] or [
+        user_folder(),
+        *(root.absolute() / each for each in own_folders(root, FOLDERS)),
+    ]
     read = [files_below(place) for place in places if not place.is_file()]
     files = [*map(_single, filter(Path.is_file, places)), *(file for found, _ in read for file in found)]
     refused = [_told(fault) for _, faults in read for fault in faults]

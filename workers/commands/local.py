@@ -7,12 +7,15 @@ from pathlib import Path
 from envelope.agents import CommandCard
 from transport.settings import user_file
 
-from .catalogue import Catalogue, catalogue, texts_in_folder, texts_of_user
+from ..own_folders import own_folders
+from .catalogue import PLACES, Catalogue, catalogue, texts_in_folder, texts_of_user
 
 
 def local_catalogue(repository: Path) -> Catalogue:
     user_dir = user_file().expanduser().absolute().parent
-    return catalogue(repository=texts_in_folder(repository), users=texts_of_user(user_dir))
+    return catalogue(
+        repository=texts_in_folder(repository, own_folders(repository, PLACES)), users=texts_of_user(user_dir)
+    )
 
 
 def cards(repository: Path) -> list[CommandCard]:

@@ -13,6 +13,9 @@ from .base import CallDelta, CallStarted, Completed, ModelEvent, Reasoning, Text
 
 NOTHING: tuple[ModelEvent, ...] = ()
 CUT = "length"  # the finish reason of a reply that ran into the output limit
+# Longer than those of any provider; what has more is no id and no name, and would fill events and file names.
+MAX_ID_CHARS = 64
+MAX_NAME_CHARS = 200
 
 
 def mended(text: str) -> str:
@@ -27,6 +30,7 @@ def mended(text: str) -> str:
 @dataclass(slots=True)
 class _PartialCall:
     id: str
+    given_id: str  # the provider's, which its later pieces are known by
     name: str
     arguments: list[str] = field(default_factory=list[str])
 
@@ -61,9 +65,8 @@ class Assembly:
         """A piece of a call. Some providers number every call 0, so a new id at an old index is a new call, too."""
         call_id, arguments = mended(call_id), mended(arguments)
         call, events = self._at.get(index), list[ModelEvent]()
-        if call is None or (call_id and call_id != call.id):
-            # Some local servers send no ids; answers must find their calls all the same.
-            call = _PartialCall(call_id or f"call_{uuid.uuid4().hex[:16]}", mended(name))
+        if call is None or (call_id and call_id != call.given_id):
+            call = _PartialCall(self._own_id(call_id), call_id, mended(name)[:MAX_NAME_CHARS])
             self._at[index] = call
             self._calls.append(call)
             events.append(CallStarted(call.id, call.name))
@@ -72,6 +75,12 @@ class Assembly:
             call.arguments.append(arguments)
             events.append(CallDelta(call.id, arguments))
         return events
+
+    def _own_id(self, given: str) -> str:
+        """One that no other call of the reply has: by their ids answers find their calls, and a person's yes the one
+        that was shown. Some local servers send none."""
+        is_usable = 0 < len(given) <= MAX_ID_CHARS and all(given != call.id for call in self._calls)
+        return given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
 
     def completed(self, finish_reason: str, usage: Usage, thoughts: tuple[Thought, ...] = ()) -> Completed:
         return Completed(

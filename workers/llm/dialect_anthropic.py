@@ -94,7 +94,7 @@ def _parts(reply: Reply, now: Conversation) -> Iterator[tuple[Json, list[Json]]]
         )
     for index, call in enumerate(reply.tool_calls):
         yield (
-            _call(call, call_id(now, index)),
+            _call(call, call.id or call_id(now, index)),
             [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(arguments_of(call), reply)],
         )
 

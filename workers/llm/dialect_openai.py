@@ -59,7 +59,7 @@ def error_openai(status: int, message: str, code: str) -> Json:
 def _calls_openai(reply: Reply, now: Conversation) -> list[Json]:
     return [
         {
-            "id": call_id(now, index),
+            "id": call.id or call_id(now, index),
             "type": "function",
             "function": {"name": call.name, "arguments": arguments_of(call)},
         }

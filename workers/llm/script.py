@@ -52,9 +52,11 @@ class When(_Written):
 
 
 class ScriptedCall(_Written):
-    """`raw_arguments` are sent instead, as they stand: for numbers that a capture found, or for broken JSON."""
+    """`raw_arguments` are sent instead, as they stand: for numbers that a capture found, or for broken JSON. `id`: in
+    the place of one that differs from all others."""
 
     name: str
+    id: str = ""
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
     raw_arguments: str | None = None
 

@@ -17,6 +17,8 @@ from .stdio import streams_of
 
 # Longer lists are mistakes, and a model cannot choose among more.
 MAX_TOOLS = 128
+# A server may send few at a time, but must come to an end.
+MAX_PAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,11 @@ class Connection:
     async def tools(self) -> list[ListedTool]:
         listed: list[ListedTool] = []
         cursor: str | None = None
-        while len(listed) < MAX_TOOLS:
+        for _ in range(MAX_PAGES):
             page = await self._ask(lambda client, at=cursor: client.list_tools(cursor=at))
             listed += [ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(listed) >= MAX_TOOLS:
                 break
         return listed[:MAX_TOOLS]
 

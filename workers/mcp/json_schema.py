@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 MAX_DEPTH = 12
 MAX_ITEMS = 200  # of one object or list
+# Each is sent with every model call, and there may be a hundred of them; what is larger says what it wants by itself.
+MAX_BYTES = 16 * 1024
 # A pattern is a program that can run for ever, and a format or a vocabulary something to look up.
 LEFT_OUT = frozenset(
     {"pattern", "patternProperties", "format", "$schema", "$id", "$dynamicRef", "$anchor", "$vocabulary"}
@@ -20,7 +23,8 @@ def safe_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     {'properties': {'a': {'type': 'string'}, 'b': {}}, 'type': 'object'}
     """
     safe = cast(dict[str, Any], _safe(dict(schema), MAX_DEPTH))
-    return safe | {"type": "object"}
+    safe |= {"type": "object"}
+    return safe if len(json.dumps(safe, default=str)) <= MAX_BYTES else {"type": "object"}
 
 
 def _safe(value: Any, depth: int) -> Any:
@@ -40,6 +44,8 @@ def _kept(value: Any, depth: int) -> Any:
 
 def _is_left_out(key: str, value: Any) -> bool:
     """As a keyword; a property that is merely called so has an object as its value."""
+    if key == "patternProperties":  # its patterns are its keys
+        return True
     if key == "$ref":
         return not (isinstance(value, str) and value.startswith("#/$defs/"))
     return key in LEFT_OUT and not isinstance(value, Mapping)

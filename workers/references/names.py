@@ -35,7 +35,8 @@ def parse_name(name: str) -> ContextRef | None:
     kind, _, rest = name.partition(":")
     if kind not in TYPES or not rest:
         return None
-    if found := _RANGE.fullmatch(rest):
+    found = _RANGE.fullmatch(rest)
+    if found and 1 <= int(found[2]) <= int(found[3]):
         return ContextRef.model_validate({"type": kind, "id": found[1], "range": (int(found[2]), int(found[3]))})
     return ContextRef.model_validate({"type": kind, "id": rest})
 

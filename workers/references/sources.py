@@ -46,9 +46,9 @@ class Sources:
         ref = self._ref(name)
         if ref is None:
             return []
-        path = ref.id.partition("::")[0] if ref.type == "symbol" else ref.id
-        is_file = ref.type in ("file", "doc") or (ref.type == "symbol" and "::" in ref.id)
-        return path_targets("read", path) if is_file else []
+        path = _place(ref)[0] if ref.type == "symbol" else ref.id
+        targets = path_targets("read", path) if path and ref.type in ("file", "doc", "symbol") else []
+        return [Target(each.permission, each.pattern) for each in targets]  # no link leads anywhere at the base
 
     def url(self, name: str) -> str | None:
         ref = self._ref(name)
@@ -79,7 +79,7 @@ class Sources:
         return Found(_text(name_of(ref), await self._content(ref.id)), ref.range)
 
     async def _symbol(self, ref: ContextRef) -> Found:
-        path, _, symbol = ref.id.rpartition("::")
+        path, symbol = _place(ref)
         if not SYMBOL.fullmatch(symbol):
             raise ToolError(f"{symbol!r} is no symbol; write it as path.py::Class.method")
         for candidate in [path] if path else await self._candidates(symbol):
@@ -144,6 +144,12 @@ class Sources:
         is_near = ref.id in known or other.trace_id == self.request.trace_id
         if not is_near or other.tenant != self.request.tenant:
             raise ToolError(f"the task {ref.id} is neither among this task's references nor of its trace")
+
+
+def _place(ref: ContextRef) -> tuple[str, str]:
+    """A symbol's file (empty: it is looked for) and name: what is judged is what is read."""
+    path, _, symbol = ref.id.rpartition("::")
+    return path, symbol
 
 
 def _text(name: str, content: bytes) -> str:

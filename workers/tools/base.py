@@ -49,10 +49,12 @@ CallResult = ToolResult | Delegated | Asked
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing that a call touches: a permission's name and what is matched against its patterns."""
+    """One thing that a call touches: a permission's name and what is matched against its patterns. `path`: where in
+    the sandbox it looks for it, following links."""
 
     permission: str
     pattern: str
+    path: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,11 @@ async def nothing_nearby(path: str) -> str:
     return ""
 
 
+async def no_links(path: str) -> str:
+    """For contexts without a workspace."""
+    return path
+
+
 async def kept_nowhere(content: bytes) -> str:
     """For contexts without a store."""
     return ""
@@ -147,6 +154,7 @@ class ToolContext:
     hooks: ToolHooks = field(default_factory=NoHooks)
     shell_environment: Mapping[str, str] = field(default_factory=dict[str, str])
     nearby: Callable[[str], Awaitable[str]] = nothing_nearby
+    resolve: Callable[[str], Awaitable[str]] = no_links  # where a path leads, by whichever links
     user_dir: Path | None = None
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there

@@ -20,6 +20,7 @@ from ..permissions.guard import Ask, Denied, Guard
 from .asking import asked_first, differs, suspected
 from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
+from .links import led_astray
 from .paths import absolute
 from .people import Asked
 from .schema import first_fault
@@ -149,7 +150,10 @@ def _refused(call: ToolCall, result: ToolResult, on_change: OnChange) -> ToolRes
 
 
 async def _before(item: _Ready, context: ToolContext, guard: Guard) -> Asked | ToolResult | None:
-    """What keeps the call from running now: people are asked, or what they allowed is no longer what it would do."""
+    """What keeps the call from running now: a link leads it elsewhere, people are asked, or what they allowed is no
+    longer what it would do."""
+    if (astray := await _told(item, led_astray(item.targets, context, guard))) is not None:
+        return replace(astray, title=item.tool.title(item.input))
     if item.asks:
         return await _told(item, asked_first(item.call, item.tool, item.input, item.targets, context, guard))
     return await _told(item, differs(item.call, item.tool, item.input, context))

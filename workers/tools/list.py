@@ -22,7 +22,7 @@ class ListDirectory:
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
         path = arguments.get("path", WORKSPACE)
-        return [*outside(path), Target("list", relative(path))]
+        return [*outside(path), Target("list", relative(path), absolute(path))]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return relative(arguments.get("path", WORKSPACE))

@@ -41,4 +41,5 @@ def outside(folder: str) -> list[Target]:
 def path_targets(permission: str, path: str) -> list[Target]:
     """A permission on one path, after the one for the folder around it when that is outside."""
     full = absolute(path)
-    return [*([] if is_inside(full) else outside(posixpath.dirname(full))), Target(permission, relative(path))]
+    around = [] if is_inside(full) else outside(posixpath.dirname(full))
+    return [*around, Target(permission, relative(path), full)]

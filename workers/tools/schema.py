@@ -1,16 +1,30 @@
-"""A tool's parameters as JSON Schema, and the check of a model's arguments against it."""
+"""A tool's parameters as JSON Schema, and the check of a model's arguments against it.
+
+Schemas come from submitters and from foreign servers, arguments from models: a page of either can ask for a check of
+years (references that double, patterns that try everything), and a worker's other sessions wait for it meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, cast
 
 import jsonschema
+import regex
 from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 TOO_DEEP = "they are nested too deeply"
+TOO_LONG = "they take too long to be checked; say it shorter and simpler"
+# Of processor time for one check; those of our own tools take a millisecond, and of large foreign ones a tenth of this.
+MAX_CHECK_S = 1.0
+
+Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError]]
 
 
 def parameters(required: Iterable[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -32,23 +46,37 @@ def flag(description: str) -> dict[str, Any]:
 
 def is_schema(schema: Mapping[str, Any]) -> bool:
     """Does it make sense as a JSON Schema, and come to an end? Those of others need not."""
-    return not schema_fault(schema) and first_fault(schema, {}) != TOO_DEEP
+    return not schema_fault(schema) and first_fault(schema, {}) not in (TOO_DEEP, TOO_LONG)
 
 
 def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
     # an empty registry: the library would fetch what a schema refers to, and not all schemas are ours
-    validator = jsonschema.Draft202012Validator(cast(dict[str, Any], schema), registry=Registry())
-    faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))  # pyright: ignore[reportUnknownMemberType]
+    validator = _Validator(cast(dict[str, Any], schema), registry=Registry())  # pyright: ignore[reportUnknownArgumentType]
+    faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))
+    running = _ends_s.set(time.thread_time() + MAX_CHECK_S)
     try:
         fault = next(iter(faults), None)
     except RecursionError:
         return TOO_DEEP
+    except TimeoutError:
+        return TOO_LONG
     except Unresolvable:  # of a foreign schema; whose it is will judge
         return None
+    finally:
+        _ends_s.reset(running)
     if fault is None:
         return None
     return _sentence(fault)
+
+
+def pattern_fault(pattern: str) -> str:
+    """Why a text is no regular expression; empty when it is one."""
+    try:
+        regex.compile(pattern)
+    except regex.error as e:
+        return str(e)
+    return ""
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str:
@@ -65,3 +93,46 @@ def schema_fault(schema: Mapping[str, Any]) -> str:
 def _sentence(fault: ValidationError | SchemaError) -> str:
     place = ".".join(str(part) for part in fault.absolute_path)
     return f"{place}: {fault.message}" if place else fault.message
+
+
+_ends_s: ContextVar[float] = ContextVar("ends_s")  # of the check that runs, by this thread's processor time
+
+
+def _left_s() -> float:
+    left_s = _ends_s.get() - time.thread_time()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _timed(check: Check) -> Check:
+    """The check of one keyword, as long as there is time. Each keyword is looked at: none of them takes long alone."""
+
+    def timed(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        _left_s()
+        yield from check(validator, value, instance, schema) or ()
+
+    return timed
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    try:
+        if isinstance(instance, str) and not regex.search(pattern, instance, timeout=_left_s()):
+            yield ValidationError(f"{instance[:200]!r} does not match {pattern[:200]!r}")
+    except regex.error:  # of a foreign schema; whose it is will judge
+        return
+
+
+def _unique(validator: Any, is_unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Each item once; the library compares every pair of them."""
+    if is_unique and isinstance(instance, list):
+        items = cast(list[object], instance)
+        if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
+            yield ValidationError("an item stands there twice")
+
+
+_LIBRARYS = cast(Mapping[str, Check], jsonschema.Draft202012Validator.VALIDATORS)
+_Validator: Any = cast(Any, extend)(
+    jsonschema.Draft202012Validator,
+    {name: _timed(check) for name, check in {**_LIBRARYS, "pattern": _pattern, "uniqueItems": _unique}.items()},
+)

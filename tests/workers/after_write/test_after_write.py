@@ -211,3 +211,21 @@ async def test_an_agent_hears_of_errors_in_what_it_wrote(start_hands, serve, wor
     assert "Created /workspace/src/new.py" in result.output.text
     assert "1:7 Undefined name `missing`" in result.output.text
     assert "+print(missing)" in await hands.diff(result)
+
+
+FLOODS = {"command": ["sh", "-c", "head -c 11000000 /dev/zero | tr '\\0' a > $0", "$FILE"], "extensions": [".py"]}
+HANGS = {"command": ["sleep", "600"], "extensions": [".py"], "timeout_s": 0.5}
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("settings", "warns"),
+    [({"formatters": {"odd": FLOODS}}, True), ({"formatters": {"odd": HANGS}}, False)],
+    ids=["floods", "hangs"],
+)
+async def test_a_formatter_gone_wrong_makes_no_error_of_a_write(care: FileCare, context, told: list[Any], warns: bool):
+    await write(context, "x = 1\n")
+
+    assert await care(context, [PATH]) == ""
+
+    assert [warning.message.startswith("the formatter odd did not format") for warning in told] == [True] * warns

@@ -77,6 +77,17 @@ async def test_a_tools_own_failure_is_a_result_for_the_model(connection: Connect
 
 
 @pytest.mark.docker
+async def test_a_list_of_tools_without_an_end_is_left(context: ToolContext):
+    endless = SOURCE.replace('return {"tools": [', 'return {"nextCursor": "more", "tools": [] and [')
+    await (await context.sandbox()).write("/workspace/server.py", endless.encode())
+    connection = Connection("echo", SERVER, context.sandbox)
+
+    assert await connection.tools() == []
+
+    await connection.close()
+
+
+@pytest.mark.docker
 async def test_calls_of_one_turn_run_together(connection: Connection, context: ToolContext):
     echo = await tool_of(connection, "echo_echo")
 
@@ -176,6 +187,10 @@ for _ in range(500):
     DEEP = {"type": "object", "properties": {"a": DEEP}}
 
 
+# Fifty lines that come to 2 to the 50th checks.
+DOUBLING = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)} | {"50": {}}
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments", "is_fault"),
     [
@@ -187,6 +202,9 @@ for _ in range(500):
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, {}, False),
         ({"$ref": "#/$defs/missing"}, {}, False),
         (DEEP, {"a": {"a": {}}}, False),
+        ({"patternProperties": {"^(x+)+$": {"type": "string"}}}, {"x" * 60 + "!": 1}, False),
+        ({"$ref": "#/$defs/0", "$defs": DOUBLING}, {}, False),
+        ({"properties": {f"p{n}": {"description": "d" * 1000} for n in range(100)}}, {"p1": 1}, False),
         ({"properties": {"a": {"type": 7}}}, {"a": 1}, False),
     ],
 )
