@@ -11,7 +11,7 @@ from envelope.deadline import remaining_ms
 from envelope.redaction import redact_known
 
 from .after_write.care import FileCare
-from .agent.loop import Loop
+from .agent.means import Loop
 from .agent.session import Session
 from .agent.todos import todos_of
 from .attempt import Attempt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from envelope.budget import Usage
 from envelope.events import Event, TurnFinished, TurnStarted
@@ -13,35 +12,8 @@ from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
 from .asking import ask
 from .budget import Stop
 from .history import failed
+from .means import Loop
 from .session import Session
-
-if TYPE_CHECKING:
-    from .loop import Loop
-
-
-class Till(Protocol):
-    """The money of a session's trace."""
-
-    async def reserve(self, input_tokens: int) -> int | Stop:
-        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
-        ...
-
-    def release(self, microusd: int) -> None:
-        """What was set aside is free again, in the same step in which the next reported turn is charged."""
-        ...
-
-
-class NoTill:
-    """For a model without a price: it has no cap either."""
-
-    async def reserve(self, input_tokens: int) -> int:
-        return 0
-
-    def release(self, microusd: int) -> None:
-        return None
-
-
-NO_TILL = NoTill()
 
 
 @dataclass(frozen=True, slots=True)
