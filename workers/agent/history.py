@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envelope.budget import Budget
@@ -12,7 +12,7 @@ from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
 from ..clock import now_ms
-from ..llm.base import ChatMessage, Completed, Finish
+from ..llm.base import ChatMessage, Completed, FilePart, Finish
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
@@ -31,18 +31,26 @@ INTERRUPTED = (
 )
 
 
-def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: Budget) -> Session:
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a task begins with: words, and files that the model is shown if it can see them."""
+
+    text: str
+    files: tuple[FilePart, ...] = ()
+
+
+def open_session(agent: Agent, *, model: str, system: str, prompt: str | Prompt, budget: Budget) -> Session:
     """A session before its first turn. `system` is the whole system prompt (see `prompt.py`)."""
     return Session(
         agent=agent.name,
         model=model,
-        messages=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=prompt)),
+        messages=(ChatMessage(role="system", content=system), _prompted(prompt)),
         read_digests={},
         budget=with_turn_limit(budget, agent.max_turns),
     )
 
 
-def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, budget: Budget) -> Session:
+def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | Prompt, budget: Budget) -> Session:
     """An ended session with a new prompt (empty: with none): its history and workspace go on, what it spends is counted
     from nothing."""
     mended = resumed(_closed(session))
@@ -50,7 +58,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
         agent=agent.name,
         previous_agent=session.agent,
         model=model,
-        messages=(*mended.messages, *([ChatMessage(role="user", content=prompt)] if prompt else [])),
+        messages=(*mended.messages, *([_prompted(prompt)] if prompt else [])),
         read_digests=mended.read_digests,
         changes=mended.changes,
         approved=mended.approved,
@@ -76,6 +84,11 @@ def resumed(session: Session) -> Session:
         for call in open_calls
     ]
     return _extended(session, notes)
+
+
+def _prompted(prompt: str | Prompt) -> ChatMessage:
+    prompt = Prompt(prompt) if isinstance(prompt, str) else prompt
+    return ChatMessage(role="user", content=prompt.text, files=prompt.files)
 
 
 def _closed(session: Session) -> Session:
@@ -115,6 +128,7 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
             name=answer.call.name,
             content=result.content,
             is_error=result.is_error,
+            files=result.files,
             metadata=dict(result.metadata),
         )
         for answer, result in whole

@@ -55,6 +55,28 @@ class Finish(BaseModel):
     at_ms: int
 
 
+Kind = Literal["image", "pdf"]
+
+
+class FilePart(BaseModel):
+    """A file that goes with the text of a message: its content is the blob `blob`.
+
+    `data` is that content in base64: there on the way to a provider alone, and never stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    blob: str
+    media_type: str
+    name: str = ""
+    size_bytes: int = 0
+    data: str = Field(default="", exclude=True, repr=False)
+
+    @property
+    def kind(self) -> Kind:
+        return "pdf" if self.media_type == "application/pdf" else "image"
+
+
 class ChatMessage(BaseModel):
     """One message of a history. A `tool` message answers the call `tool_call_id`.
 
@@ -72,6 +94,7 @@ class ChatMessage(BaseModel):
     tool_call_id: str = ""
     name: str = ""
     is_error: bool = False
+    files: tuple[FilePart, ...] = ()
     synthetic: bool = False
     finish: Finish | None = None
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])

@@ -23,6 +23,7 @@ from .base import (
     ChatModel,
     Completed,
     Failed,
+    FilePart,
     ModelEvent,
     Reasoning,
     Text,
@@ -63,6 +64,7 @@ class ToolAnswer(Line):
     name: str
     content: str
     is_error: bool = False
+    files: tuple[FilePart, ...] = ()
 
 
 class Answers(Line):
