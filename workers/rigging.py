@@ -84,6 +84,7 @@ class Rigging:
             ),
             policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
             till=till,
+            is_stopped=attempt.is_stopped,
         )
 
     def _hooks(self, session: Session) -> Hooks:

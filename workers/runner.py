@@ -101,7 +101,7 @@ class Runner:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
 
         async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
-            attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
+            attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
             agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))
             outcome = await (run_recipe_task(attempt) if agent.mode == "recipe" else agent_tasks.run(attempt))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from envelope.errors import ErrorCode
 from envelope.events import TurnFinished, WarningRaised
+from sandbox.errors import SandboxError
 
+from ..tools.dispatch import CutOff
 from .budget import calls_left
-from .calls import answer, collect
+from .calls import answer, collect, cut_off
 from .circles import begin_turn, circle_left
 from .hearing import AFTER_PLAN, REFUSED_HINT, Heard, hear_people, plan_approved, refusal, with_approvals
 from .history import failed, finished, with_answers, with_open_turn
@@ -14,7 +18,7 @@ from .means import Loop
 from .repeats import WARNING
 from .session import Session
 from .structured import given
-from .telling import tell
+from .telling import cut_off_is_told, tell
 
 
 async def act(session: Session, loop: Loop) -> Session:
@@ -45,12 +49,27 @@ async def act(session: Session, loop: Loop) -> Session:
 async def _begin_calls(session: Session, loop: Loop) -> Session:
     """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again."""
     begin_turn(loop.context.people, session)
-    answers = await answer(session.messages[-1].tool_calls, loop.run_calls, loop.emit, left=calls_left(session))
+    calls = session.messages[-1].tool_calls
+    with cut_off_is_told(loop, session.turn):
+        try:
+            answers = await answer(calls, loop.run_calls, loop.emit, left=calls_left(session))
+        except CutOff as cut:
+            await _save_cut(session, cut, loop)
+            raise
     session = with_open_turn(session, answers, loop.context.read_digests)
     return await loop.save(session) if any(answer.child for answer in answers) else session
 
 
+async def _save_cut(session: Session, cut: CutOff, loop: Loop) -> None:
+    """Nobody makes the turn of a stopped task again: it is stored as far as it came."""
+    if not loop.is_stopped():
+        return
+    answers = cut_off(session.messages[-1].tool_calls, cut.results)
+    with suppress(SandboxError):  # what its work has come to cannot be seen any more
+        await loop.save(with_answers(session, answers, loop.context.read_digests, finish="cancelled"))
+
+
 def _refused(session: Session, heard: Heard, loop: Loop) -> Session:
     loop.emit(TurnFinished(turn=session.turn, finish_reason="permission_denied"))
-    session = with_answers(session, heard.answers, loop.context.read_digests)
+    session = with_answers(session, heard.answers, loop.context.read_digests, finish="permission_denied")
     return failed(session, ErrorCode.REFUSED, refusal(heard), REFUSED_HINT)

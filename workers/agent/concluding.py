@@ -7,6 +7,7 @@ from envelope.errors import ErrorCode
 from ..failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
 from .compacting import overflowed
+from .finish import finish_reason
 from .history import CUT_OFF, EMPTY, failed, finished, was_told
 from .means import Loop
 from .session import Session
@@ -16,13 +17,13 @@ from .telling import tell
 
 def conclude(session: Session, reply: Completed, loop: Loop) -> Session:
     """A reply without calls is the answer, unless it is empty or was cut off."""
-    if reply.finish_reason == "content_filter":
+    if finish_reason(reply) == "content_filter":
         return model_failed(session, Failed(Failure.CONTENT_FILTER, "the model's reply was filtered"), loop)
     if not reply.text.strip():
         if was_told(session, EMPTY):
             return failed(session, ErrorCode.MODEL_FAILED, "the model gave two empty replies in a row")
         return tell(session, loop, EMPTY)
-    if reply.finish_reason == "length":
+    if finish_reason(reply) == "max_tokens":
         return tell(session, loop, CUT_OFF)
     return _remind(session, loop) if wants_form(loop.tools) else finished(session)
 

@@ -12,7 +12,7 @@ from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
 from ..clock import now_ms
-from ..llm.base import ChatMessage, Completed, FilePart, Finish
+from ..llm.base import ChatMessage, Completed, FilePart, Finish, FinishReason
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
@@ -117,9 +117,15 @@ def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: 
     return session.model_copy(update={"open_turn": tuple(answers), "read_digests": dict(read_digests)})
 
 
-def with_answers(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:
+def with_answers(
+    session: Session,
+    answers: Sequence[Answered],
+    read_digests: Mapping[str, str],
+    *,
+    finish: FinishReason | None = None,
+) -> Session:
     """The session after its tool calls, all of which have a result; what did not run is told to the model and counted
-    nowhere."""
+    nowhere. `finish`: how the turn ended, when it ended with these."""
     whole = [(answer, answer.result) for answer in answers if isinstance(answer.result, ToolResult)]
     notes = [
         ChatMessage(
@@ -133,6 +139,8 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
         )
         for answer, result in whole
     ]
+    if finish and notes:
+        notes[-1] = notes[-1].model_copy(update={"finish": Finish(reason=finish, at_ms=now_ms())})
     summaries = tuple(
         ToolCallSummary(
             tool=answer.call.name, title=result.title, is_error=result.is_error, duration_ms=answer.duration_ms

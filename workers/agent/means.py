@@ -24,6 +24,7 @@ class Loop:
     the workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
     said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
+    `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
     """
 
     model: ChatModel
@@ -37,3 +38,4 @@ class Loop:
     exhausted: Callable[[], bool]
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
+    is_stopped: Callable[[], bool] = lambda: False

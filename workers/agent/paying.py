@@ -11,9 +11,11 @@ from envelope.events import Event, TurnFinished, TurnStarted
 from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
 from .asking import ask
 from .budget import Stop
+from .finish import finish_reason
 from .history import failed
 from .means import Loop
 from .session import Session
+from .telling import cut_off_is_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,12 @@ async def paid_call(
         return held
     turn = session.turn + 1
     loop.emit(TurnStarted(turn=turn, model=loop.model.name))
-    reply = await ask(loop.model, messages, tools, tell)
-    usage, reason = (Usage(), "error") if isinstance(reply, Failed) else (reply.usage, reply.finish_reason)
+    with cut_off_is_told(loop, turn):
+        reply = await ask(loop.model, messages, tools, tell)
+    usage = Usage() if isinstance(reply, Failed) else reply.usage
     cost = loop.price(usage)
     loop.till.release(held)
-    loop.emit(TurnFinished(turn=turn, finish_reason=reason, usage=usage, cost_microusd=cost))
+    loop.emit(TurnFinished(turn=turn, finish_reason=finish_reason(reply), usage=usage, cost_microusd=cost))
     counted = {"turn": turn, "usage": session.usage + usage, "cost_microusd": session.cost_microusd + cost}
     return Paid(session.model_copy(update=counted), reply)
 

@@ -47,7 +47,7 @@ FinishReason = Literal[
 
 
 class Finish(BaseModel):
-    """How a reply ended, in our words, and when."""
+    """How a turn ended, in our words, and when."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -80,8 +80,9 @@ class FilePart(BaseModel):
 class ChatMessage(BaseModel):
     """One message of a history. A `tool` message answers the call `tool_call_id`.
 
-    `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, `metadata` a tool's (see
-    `ToolResult`); neither is ever shown to a model.
+    `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, or stands on the last
+    answer of a turn that was ended in its middle; `metadata` is a tool's (see `ToolResult`). Neither is ever shown to a
+    model.
     """
 
     model_config = ConfigDict(frozen=True)
