@@ -85,6 +85,7 @@ class Rigging:
             policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
             till=till,
             is_stopped=attempt.is_stopped,
+            outside=frozenset(tool.name for tool in self.foreign),
         )
 
     def _hooks(self, session: Session) -> Hooks:

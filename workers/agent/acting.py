@@ -47,9 +47,15 @@ async def act(session: Session, loop: Loop) -> Session:
 
 
 async def _begin_calls(session: Session, loop: Loop) -> Session:
-    """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again."""
+    """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again.
+
+    What a lost worker's calls did in its sandbox is lost with them, and the model is asked again. Calls that reach
+    further are stored before they begin: who goes on from there reports them as interrupted.
+    """
     begin_turn(loop.context.people, session)
     calls = session.messages[-1].tool_calls
+    if any(call.name in loop.outside for call in calls):
+        session = await loop.save(session)
     with cut_off_is_told(loop, session.turn):
         try:
             answers = await answer(calls, loop.run_calls, loop.emit, left=calls_left(session))

@@ -108,6 +108,8 @@ def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Sessi
         tool_calls=calls,
         thoughts=reply.thoughts,
         finish=Finish(reason=finish_reason(reply), at_ms=now_ms()),
+        agent=session.agent,
+        retries=reply.retries,
     )
     return _extended(session, [message] if calls or reply.text.strip() else [])
 

@@ -25,6 +25,7 @@ class Loop:
     said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
+    `outside`: tools that do their work outside of the sandbox, where it outlives a lost worker.
     """
 
     model: ChatModel
@@ -39,3 +40,4 @@ class Loop:
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
     is_stopped: Callable[[], bool] = lambda: False
+    outside: frozenset[str] = frozenset()

@@ -55,6 +55,17 @@ class Finish(BaseModel):
     at_ms: int
 
 
+class Retry(BaseModel):
+    """A try of a model call that failed, before the one that made the message."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attempt: int
+    wait_ms: int
+    reason: str
+    at_ms: int
+
+
 Kind = Literal["image", "pdf"]
 
 
@@ -81,8 +92,8 @@ class ChatMessage(BaseModel):
     """One message of a history. A `tool` message answers the call `tool_call_id`.
 
     `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, or stands on the last
-    answer of a turn that was ended in its middle; `metadata` is a tool's (see `ToolResult`). Neither is ever shown to a
-    model.
+    answer of a turn that was ended in its middle; `agent` and `retries` are a reply's, `metadata` is a tool's (see
+    `ToolResult`). None of these is ever shown to a model.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,6 +109,8 @@ class ChatMessage(BaseModel):
     files: tuple[FilePart, ...] = ()
     synthetic: bool = False
     finish: Finish | None = None
+    agent: str = ""  # who said it
+    retries: tuple[Retry, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
@@ -142,6 +155,7 @@ class Completed:
     finish_reason: str
     usage: Usage
     thoughts: tuple[Thought, ...] = ()
+    retries: tuple[Retry, ...] = field(default=(), compare=False)  # how it came is not what it says
 
 
 class Failure(StrEnum):

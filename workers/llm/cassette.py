@@ -33,7 +33,7 @@ from .base import (
 KINDS = {kind.__name__: TypeAdapter(kind) for kind in (Text, Reasoning, CallStarted, CallDelta, Completed, Failed)}
 Fields = dict[str, Any]
 # What stands in a message for people and programs alone.
-UNSEEN = {"finish", "metadata", "synthetic"}
+UNSEEN = {"agent", "finish", "metadata", "retries", "synthetic"}
 
 
 class Line(BaseModel):

@@ -107,6 +107,7 @@ class Bench:
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
     price: Price = PRICE
+    outside: frozenset[str] = frozenset()
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -125,6 +126,7 @@ class Bench:
             exhausted=lambda: self.exhausted,
             policy=self.policy,
             till=self.till,
+            outside=self.outside,
         )
 
     async def run(self, session: Session) -> Session:
