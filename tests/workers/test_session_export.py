@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from workers.agent.calls import Answered
@@ -9,6 +13,7 @@ from workers.agent.compaction import Compaction
 from workers.agent.session import Session
 from workers.llm.base import ChatMessage, FilePart, Finish, Retry, ToolCall
 from workers.session_export import as_json, as_markdown
+from workers.settings import WorkerSettings
 from workers.tools.base import Delegated
 
 CALLS = tuple(ToolCall(id=name, name="read", arguments=f'{{"secret": "{name}"}}') for name in "abc")
@@ -69,3 +74,10 @@ def test_what_an_earlier_version_stored_is_read_as_it_was():
 
     assert session.messages[0].files == () and session.messages[0].retries == ()
     assert session.open_turn[0].result.files == ()
+
+
+def test_the_example_of_the_page_says_what_a_model_can_see():
+    page = (Path(__file__).parents[2] / "docs/agents/parts.md").read_text()
+    [limits] = re.findall(r"MUSTER_MODEL_LIMITS='(.*)'", page)
+
+    assert WorkerSettings(model_limits=json.loads(limits)).model_limits["openai/local"].sees == {"image"}
