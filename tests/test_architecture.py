@@ -74,8 +74,12 @@ BANNED = {
 }
 
 MAX_FILE_LINES = 450
-# What is mounted into every sandbox is one file on purpose: its start is part of every sandbox's.
-LONGER_FILES = {"sandbox/toolserver/server.py": 600}
+OTHER_FILE_LINES = {
+    # What is mounted into every sandbox is one file on purpose: its start is part of every sandbox's.
+    "sandbox/toolserver/server.py": 600,
+    # The page that everyone reads (DESIGN, section 5).
+    "workers/agent/loop.py": 120,
+}
 
 
 def sources() -> list[Path]:
@@ -157,7 +161,7 @@ def test_files_stay_readable():
     long = {
         str(path.relative_to(ROOT)): n
         for path in sources()
-        if (n := path.read_text().count("\n")) > LONGER_FILES.get(str(path.relative_to(ROOT)), MAX_FILE_LINES)
+        if (n := path.read_text().count("\n")) > OTHER_FILE_LINES.get(str(path.relative_to(ROOT)), MAX_FILE_LINES)
     }
     assert long == {}
 

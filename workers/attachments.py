@@ -17,7 +17,10 @@ from transport.errors import NotFound
 
 from . import unpacking
 from .errors import BadInput
+from .llm.base import FilePart
+from .llm.files import MAX_FILE_BYTES, media_type_of
 from .project.framing import one_line, within
+from .task_sandbox import NOTHING, Furnished
 from .tools.files import is_binary
 
 FOLDER = "/tmp/attachments"  # noqa: S108 - inside the sandbox
@@ -42,6 +45,7 @@ class Named:
     name: str
     media_type: str
     content: bytes
+    blob: str = ""
 
     @property
     def path(self) -> str:
@@ -52,10 +56,13 @@ class Named:
         return self.name.lower().endswith(ARCHIVES)
 
 
-async def furnish(sandbox: Sandbox, attachments: Sequence[Attachment], blobs: Blobs) -> str:
-    """Put them into a fresh sandbox; what the prompt says of them. `BadInput` for more than there is room for."""
+async def furnish(sandbox: Sandbox, attachments: Sequence[Attachment], blobs: Blobs) -> Furnished:
+    """Put them into a fresh sandbox; what the prompt says of them, and those that a model can be shown with it.
+
+    `BadInput` for more than there is room for.
+    """
     if not attachments:
-        return ""
+        return NOTHING
     inline, files = sort_out(await _loaded(attachments, blobs))
     left = [MAX_FILES, MAX_BYTES]
     lines = [await _place(sandbox, file, left) for file in files]
@@ -63,7 +70,8 @@ async def furnish(sandbox: Sandbox, attachments: Sequence[Attachment], blobs: Bl
         f'<attachment name="{text.name}">\n{within("attachment", _decoded(text.content))}\n</attachment>'
         for text in inline
     ]
-    return "\n".join(["# Attachments", *texts, *lines])
+    text = "\n".join(["# Attachments", *texts, *lines])
+    return Furnished(text, tuple(part for file in files if (part := _part(file))))
 
 
 def sort_out(named: Sequence[Named]) -> tuple[list[Named], list[Named]]:
@@ -108,7 +116,7 @@ async def _loaded(attachments: Sequence[Attachment], blobs: Blobs) -> list[Named
         if size > MAX_BYTES:
             raise BadInput(f"the attachments have more than {MAX_BYTES} bytes", hint="leave out what is not needed")
         name = entry_name(attachment.name, loaded)
-        loaded[name] = Named(name, attachment.media_type, content)
+        loaded[name] = Named(name, attachment.media_type, content, attachment.blob)
     return [*loaded.values()]
 
 
@@ -118,11 +126,21 @@ async def _place(sandbox: Sandbox, file: Named, left: list[int]) -> str:
     about = f"- {file.path} ({len(file.content)} bytes)"
     if file.is_archive:
         return f"{about}: an archive, {await _unpack(sandbox, file, left)}"
+    if _part(file):
+        return f"{about}: goes with this message"
     if file.media_type.startswith("image/"):
         return (
             f"{about}: an image ({file.media_type}), which cannot be shown in a message; use commands to look into it"
         )
     return about
+
+
+def _part(file: Named) -> FilePart | None:
+    """What a model can be shown of the file."""
+    size_bytes, media_type = len(file.content), media_type_of(file.content)
+    if not media_type or size_bytes > MAX_FILE_BYTES:
+        return None
+    return FilePart(blob=file.blob, media_type=media_type, name=file.name, size_bytes=size_bytes)
 
 
 async def _unpack(sandbox: Sandbox, archive: Named, left: list[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from envelope.messages import TaskRequest
@@ -22,6 +23,7 @@ class Attempt:
     guard: Guard
     sandbox: TaskSandbox
     reporter: Reporter
+    is_stopped: Callable[[], bool] = lambda: False  # once it is cut off: is that the end of its task?
 
 
 def guard_of(request: TaskRequest, agent: Agent) -> Guard:

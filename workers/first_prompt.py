@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from envelope.messages import TaskRequest
 
+from .agent.history import Prompt
 from .references.names import listing
 from .task_sandbox import TaskSandbox
 
 
-async def first_prompt(request: TaskRequest, prompt: str, sandbox: TaskSandbox) -> str:
+async def first_prompt(request: TaskRequest, prompt: str, sandbox: TaskSandbox) -> Prompt:
     """The prompt, the request's references, and its attachments, which are in the sandbox then."""
     if request.attachments:
         await sandbox.opened()
-    return "\n\n".join(part for part in (prompt, listing(request.context_refs), sandbox.furnished) if part)
+    furnished = sandbox.furnished
+    text = "\n\n".join(part for part in (prompt, listing(request.context_refs), furnished.text) if part)
+    return Prompt(text, furnished.files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .agent.compacting import WindowPolicy
+from .agent.policy import WindowPolicy
 from .agents.base import Agent
 from .agents.registry import builtin
 from .llm.limits import ModelLimits

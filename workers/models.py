@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .agent.compaction import MAX_OUTPUT_TOKENS
 from .errors import NoModel
+from .llm.base import Kind
 from .llm.direct import DirectModel
 from .llm.limited import rate_key
 from .llm.limits import UNKNOWN, ModelLimits
@@ -34,6 +35,7 @@ class Models:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     engine: Engine = "auto"
     known_limits: Mapping[str, ModelLimits] = field(default_factory=dict[str, ModelLimits])
+    known_sight: Mapping[str, frozenset[Kind]] = field(default_factory=dict[str, frozenset[Kind]])
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -83,6 +85,14 @@ class Models:
             return self.known_limits[name]
         known = await asyncio.to_thread(listed, name)
         return ModelLimits(known.context or 0, known.output or 0) if known else UNKNOWN
+
+    async def sees(self, name: str) -> frozenset[Kind]:
+        """What kinds of files the model can be shown: as the operator says, else the public list; nothing when nobody
+        knows, for a provider refuses a whole request for one image too many."""
+        if name in self.known_sight:
+            return self.known_sight[name]
+        known = await asyncio.to_thread(listed, name)
+        return known.sees if known else frozenset()
 
     def _is_direct(self, name: str, known: Listed | None, base_url: str) -> bool:
         if self.engine != "auto":

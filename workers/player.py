@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
 from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
-from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, calls_of, request_of
+from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, ToolAnswer, calls_of, request_of
 from .llm.retry import Retrying
 from .tape import Hear
 from .tools.base import CallResult, ToolResult
@@ -70,7 +70,7 @@ class Player:
             if now != then[: len(now)]:
                 raise Difference(self.turn, "it runs other tool calls", _diff(then, now))
             self.answered += len(recorded)
-            return [ToolResult(answer.content, is_error=answer.is_error) for answer in recorded[: len(now)]]
+            return [_result(answer) for answer in recorded[: len(now)]]
 
         return answers
 
@@ -135,6 +135,10 @@ class Player:
 
     def _time_left_s(self) -> float:
         return math.inf if isinstance(self._peek(), Call) else 0.0
+
+
+def _result(answer: ToolAnswer) -> ToolResult:
+    return ToolResult(answer.content, is_error=answer.is_error, files=answer.files)
 
 
 @dataclass(frozen=True, slots=True)

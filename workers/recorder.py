@@ -127,5 +127,9 @@ async def attachments(blobs: Blobs, session: Session) -> tuple[Attachment, ...]:
 
 def _answer(message: ChatMessage) -> ToolAnswer:
     return ToolAnswer(
-        call_id=message.tool_call_id, name=message.name, content=message.content, is_error=message.is_error
+        call_id=message.tool_call_id,
+        name=message.name,
+        content=message.content,
+        is_error=message.is_error,
+        files=message.files,
     )

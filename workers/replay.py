@@ -31,7 +31,7 @@ from .player import Difference, NotRecorded, Player
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 from .reporter import Reporter
 from .results import TaskOutcome
-from .task_sandbox import TaskSandbox
+from .task_sandbox import NOTHING, TaskSandbox
 from .web.access import WebAccess
 from .workspace import Prepared
 
@@ -101,7 +101,7 @@ class NoSandbox(TaskSandbox):
 
     def __init__(self) -> None:
         self.earlier_work_diff = b""
-        self.furnished = ""
+        self.furnished = NOTHING
 
     async def prepared(self) -> Prepared:
         raise Difference(0, "it needs a workspace, which it did not then")

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from envelope.budget import Usage
 from envelope.deadline import remaining_ms
 from envelope.redaction import redact_known
+from transport.errors import NotFound
 
 from .after_write.care import FileCare
-from .agent.loop import Loop
+from .agent.means import Loop
 from .agent.session import Session
 from .agent.todos import todos_of
 from .attempt import Attempt
@@ -24,6 +25,7 @@ from .llm.base import ChatModel
 from .llm.limited import Limited
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
+from .llm.seeing import Seeing
 from .opening import may_read
 from .output_schema import answer_tools
 from .people import people_of
@@ -82,6 +84,8 @@ class Rigging:
             ),
             policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
             till=till,
+            is_stopped=attempt.is_stopped,
+            outside=frozenset(tool.name for tool in self.foreign),
         )
 
     def _hooks(self, session: Session) -> Hooks:
@@ -109,6 +113,7 @@ class Rigging:
             user_dir=self.kit.equipment.guidance.user_dir,
             resolve=self._resolve,
             keep=self._keep,
+            keep_file=self.kit.transport.blobs.put,
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
         )
 
@@ -135,16 +140,21 @@ class Rigging:
         return reading_references(found | own, attempt, self.kit.transport, self.kit.web)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
-        """Hooks around what is recorded, around retries, around the fleet's limit, around the engine."""
+        """Hooks around what is recorded, around retries, around the fleet's limit, around the engine, which is shown
+        the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report
         chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
         time_left_s = await self._time_left()
         limited = Limited(
-            models.named(
-                session.model,
-                temperature=chat.temperature,
-                output_limit=lambda: till.output_tokens,
-                options=self.attempt.agent.model_options,
+            Seeing(
+                models.named(
+                    session.model,
+                    temperature=chat.temperature,
+                    output_limit=lambda: till.output_tokens,
+                    options=self.attempt.agent.model_options,
+                ),
+                await models.sees(session.model),
+                self._loaded,
             ),
             self.kit.limiter,
             models.rate_key(session.model),
@@ -163,6 +173,12 @@ class Rigging:
 
     async def _resolve(self, path: str) -> str:
         return await (await self.attempt.sandbox.opened()).resolve(path)
+
+    async def _loaded(self, blob: str) -> bytes | None:
+        try:
+            return await self.kit.transport.blobs.get(blob)
+        except NotFound:
+            return None
 
     async def _keep(self, content: bytes) -> str:
         """A whole output as a blob, without the keys that this process knows."""

@@ -31,7 +31,7 @@ from .provenance import provenance_of
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
 from .results import TaskOutcome, out_of_scope, result_of, store_patch, store_refused, that_travels
-from .task_sandbox import TaskSandbox
+from .task_sandbox import Furnished, TaskSandbox
 from .unserved import refuse_unserved
 from .workspace import Prepared, Workspaces
 
@@ -97,11 +97,11 @@ class Runner:
         async def prepare() -> Prepared:
             return await self._prepare(request, claim, agent)
 
-        async def furnish_it(sandbox: Sandbox) -> str:
+        async def furnish_it(sandbox: Sandbox) -> Furnished:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
 
         async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
-            attempt = Attempt(claim, request, agent, guard, sandbox, reporter)
+            attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
             agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))
             outcome = await (run_recipe_task(attempt) if agent.mode == "recipe" else agent_tasks.run(attempt))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from envelope.events import CallState
 
 from .agent.session import Session
 from .llm.base import ChatMessage
@@ -13,17 +15,19 @@ from .turn_log import Turn
 
 _NAME = re.compile(r"[\w.:-]{0,64}")
 # Of a message without its texts: who spoke, which tools ran, and how they ended. What is not named here is left out.
-KEPT = ("role", "name", "tool_call_id", "is_error", "synthetic")
+KEPT = ("role", "name", "tool_call_id", "is_error", "synthetic", "agent")
 
 
 def as_json(
     session: Session, turns: Sequence[Turn], files: Sequence[Sequence[str]], *, sanitize: bool
 ) -> dict[str, Any]:
     """Everything that a session holds, and its turns with the files that each changed."""
+    states = call_states(session)
     return {
         "agent": session.agent,
         "model": session.model,
-        "messages": [_message(one, sanitize) for one in session.messages],
+        "messages": [_message(one, states, sanitize) for one in session.messages],
+        "compaction": _compaction(session, sanitize),
         "tool_calls": [
             {
                 **call.model_dump(mode="json"),
@@ -61,19 +65,48 @@ def _tool(name: str) -> str:
     return name if _NAME.fullmatch(name) else blank(name)
 
 
-def _message(message: ChatMessage, sanitize: bool) -> dict[str, Any]:
+def call_states(session: Session) -> dict[str, CallState]:
+    """How every call stands, by its id: one that has an answer is over, one that waits for others is running."""
+    answered = {
+        message.tool_call_id: CallState.ERROR if message.is_error else CallState.COMPLETED
+        for message in session.messages
+        if message.role == "tool"
+    }
+    waiting = {one.call.id: CallState.RUNNING for one in session.open_turn}
+    asked = {call.id: CallState.PENDING for message in session.messages for call in message.tool_calls}
+    return asked | waiting | answered
+
+
+def _message(message: ChatMessage, states: Mapping[str, CallState], sanitize: bool) -> dict[str, Any]:
     value = message.model_dump(mode="json", exclude_defaults=True)
+    stated = [{**call, "state": states[call["id"]]} for call in value.get("tool_calls", ())]
     if not sanitize:
-        return value
+        return {**value, "tool_calls": stated} if stated else value
     calls = [
-        {"id": call.id, "name": _tool(call.name), "arguments": blank(call.arguments)} for call in message.tool_calls
+        {
+            "id": call["id"],
+            "name": _tool(call["name"]),
+            "arguments": blank(call["arguments"]),
+            "state": call["state"],
+        }
+        for call in stated
     ]
+    files = [{"media_type": file.media_type, "size_bytes": file.size_bytes} for file in message.files]
     kept = {name: value[name] for name in KEPT if name in value}
     if "name" in kept:
         kept["name"] = _tool(kept["name"])
     if message.finish is not None:
         kept["finish"] = message.finish.model_dump()
-    return {**kept, "content": blank(message.content), **({"tool_calls": calls} if calls else {})}
+    lists = {"tool_calls": calls, "files": files}
+    return {**kept, "content": blank(message.content)} | {name: value for name, value in lists.items() if value}
+
+
+def _compaction(session: Session, sanitize: bool) -> dict[str, Any] | None:
+    """The latest one: what stands for the messages before `kept_from`."""
+    if session.compaction is None:
+        return None
+    value = session.compaction.model_dump()
+    return {**value, "summary": blank(value["summary"])} if sanitize else value
 
 
 def _turn(turn: Turn, files: Sequence[str], sanitize: bool) -> dict[str, Any]:
@@ -93,11 +126,17 @@ def _outcome(session: Session, sanitize: bool) -> dict[str, Any] | None:
 
 
 def _paragraphs(message: ChatMessage, shown: Any) -> Iterable[str]:
-    who = {"user": "Muster" if message.synthetic else "Person", "assistant": "Agent", "system": "System prompt"}
+    who = {
+        "user": "Muster" if message.synthetic else "Person",
+        "assistant": message.agent or "Agent",
+        "system": "System prompt",
+    }
     failed, named = " (error)" if message.is_error else "", str if shown is str else _tool
     yield f"## {who[message.role]}" if message.role in who else f"### Answer of `{named(message.name)}`{failed}"
     if message.content:
         yield fenced(shown(message.content)) if message.role in ("tool", "system") else shown(message.content)
+    for file in message.files:
+        yield f"With {'a file' if shown is blank else f'`{file.name}`'} ({file.media_type}, {file.size_bytes} bytes)."
     for call in message.tool_calls:
         yield f"Calls `{named(call.name)}`:\n\n{fenced(shown(call.arguments))}"
 

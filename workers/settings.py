@@ -21,6 +21,7 @@ from transport.settings import FleetSettings, user_file
 from .after_write.settings import AfterWrite, Formatter, LanguageServer
 from .errors import BadSettings
 from .hints import nearest
+from .llm.base import Kind
 from .mcp.settings import McpServers
 
 
@@ -36,13 +37,15 @@ class PriceRow(BaseModel):
 
 
 class LimitsRow(BaseModel):
-    """A model's window in tokens; `input` where what is sent has a limit of its own."""
+    """A model's window in tokens; `input` where what is sent has a limit of its own. `sees`: the files that it can be
+    shown; None: as the public list says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     context: int = Field(ge=0)
     output: int = Field(ge=0)
     input: int | None = Field(default=None, ge=0)
+    sees: frozenset[Kind] | None = None
 
 
 class WorkerSettings(FleetSettings):

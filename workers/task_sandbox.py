@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Self
 
 from repo.patch import Patch
 from sandbox.base import Sandbox, SandboxDriver
 
+from .llm.base import FilePart
 from .workspace import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Furnished:
+    """What was put into a sandbox beside its workspace: as the prompt tells of it, and what a model is shown of it."""
+
+    text: str = ""
+    files: tuple[FilePart, ...] = ()
+
+
+NOTHING = Furnished()
 
 
 class TaskSandbox:
@@ -24,7 +37,7 @@ class TaskSandbox:
         driver: SandboxDriver,
         prepare: Callable[[], Awaitable[Prepared]],
         on_open: Callable[[int], None],
-        furnish: Callable[[Sandbox], Awaitable[str]] | None = None,
+        furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
     ) -> None:
         """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed. `furnish` puts more into it than
         its workspace, and says what."""
@@ -32,7 +45,7 @@ class TaskSandbox:
         self._prepare = prepare
         self._on_open = on_open
         self._furnish = furnish
-        self.furnished = ""  # what `furnish` said
+        self.furnished = NOTHING  # what `furnish` said
         self._prepared: Prepared | None = None
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
@@ -53,7 +66,7 @@ class TaskSandbox:
                 self._on_open(1)
                 await sandbox.apply(prepared.request_diff, as_base=True)
                 await sandbox.apply(self.earlier_work_diff)
-                self.furnished = await self._furnish(sandbox) if self._furnish else ""
+                self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
             return self._sandbox
 
     @property

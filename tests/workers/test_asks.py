@@ -11,6 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
+from workers.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -157,7 +158,9 @@ async def test_a_plain_refusal_ends_the_task(start_asker, workspace):
     assert [call.is_error for call in result.tool_calls] == [True]
     assert (server.log.requests, result.metrics.turns) == (1, 1)
     reasons = [event.finish_reason for event in await told_of(hands, request, "turn_finished")]
-    assert reasons[-1] == "permission_denied"
+    assert reasons == ["tool_use", "permission_denied"]
+    session = await Checkpoints(hands.transport.blobs).load((await hands.transport.record(request.task_id)).checkpoint)
+    assert session.messages[-1].finish.reason == "permission_denied"
 
 
 async def test_a_refusal_with_a_message_is_told_to_the_model(start_asker, workspace):

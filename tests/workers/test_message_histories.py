@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from envelope.messages import TaskInput
+from envelope.lifecycle import State
+from envelope.messages import TaskInput, TaskProgress
 from workers.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -177,6 +178,61 @@ assistant: [tool_use]
 tool bash: Y = 1
 assistant: It is there. [end_turn]"""
     )
+
+
+async def test_a_task_that_is_cancelled_and_goes_on_with_another_prompt(start_agents, workspace):
+    hands, _ = await start_agents(
+        """
+rules:
+  - when: {turn: 1}
+    reply:
+      tool_calls:
+        - {name: write, arguments: {filePath: src/new.py, content: "Y = 1"}}
+        - {name: bash, arguments: {command: sleep 600}}
+  - {when: {turn: 2}, reply: {tool_calls: [{name: bash, arguments: {command: cat src/new.py}}]}}
+  - {reply: {text: It is there.}}
+"""
+    )
+    request = asked(hands, workspace, "x")
+    await hands.transport.submit([request])
+    seen: set[str] = set()
+
+    def both(progress) -> bool:
+        calls = [event for event in progress.events if event.kind == "tool_call"]
+        seen.update(event.state for event in calls if event.state == "completed" or event.title == "sleep 600")
+        return seen == {"running", "completed"}
+
+    await hands.until(request.trace_id, both)
+    await hands.transport.cancel(request.task_id, by="test", reason="enough")
+    stopped = await hands.ended(request.task_id)
+    after = asked(hands, workspace, "go on").model_copy(update={"resume_token": stopped.resume_token})
+    result = await hands.result(after)
+
+    assert stopped.status is State.CANCELLED
+    assert (
+        await history_of(hands, result.task_id)
+        == """\
+user: x
+assistant: [tool_use]
+  write {"filePath": "src/new.py", "content": "Y = 1"}
+  bash {"command": "sleep 600"}
+tool write: Created /workspace/src/new.py.
+tool bash (error): Cancelled: the task was stopped before this call had ended. It may have taken effect; look before \
+you repeat it. [cancelled]
+user: go on
+assistant: [tool_use]
+  bash {"command": "cat src/new.py"}
+tool bash: Y = 1
+assistant: It is there. [end_turn]"""
+    )
+    reasons = [
+        event.finish_reason
+        async for entry in hands.transport.follow(request.trace_id)
+        if isinstance(entry.message, TaskProgress)
+        for event in entry.message.events
+        if event.kind == "turn_finished"
+    ]
+    assert reasons == ["tool_use", "cancelled"]
 
 
 async def test_what_a_model_saw_cut_is_kept_whole_in_a_blob(start_agents, workspace):

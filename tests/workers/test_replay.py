@@ -221,7 +221,7 @@ rules:
 
     ended = await replayed(hands, await hands.ended(request.task_id))
 
-    assert (ended.difference, ended.is_whole, ended.calls) == (None, False, 1)
+    assert (ended.difference, ended.is_whole, ended.calls) == (None, False, 2)
 
 
 async def test_a_cassette_holds_no_secret_and_grows_as_its_session_does(start_agents, workspace):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 
 from ..llm.base import ChatMessage, ToolSpec
+from ..llm.files import file_tokens
 from .session import Session
 from .shown import shown
 
@@ -32,7 +33,8 @@ def request_tokens(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec] = 
 
 def _message(message: ChatMessage) -> int:
     calls = sum(_bytes(call.name) + _bytes(call.arguments) + MESSAGE_TOKENS for call in message.tool_calls)
-    return _bytes(message.content) + _bytes(message.reasoning) + calls + MESSAGE_TOKENS
+    files = sum(map(file_tokens, message.files))
+    return _bytes(message.content) + _bytes(message.reasoning) + calls + files + MESSAGE_TOKENS
 
 
 def _tool(tool: ToolSpec) -> int:

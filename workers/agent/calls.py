@@ -59,8 +59,16 @@ async def answer(calls: Sequence[ToolCall], run_calls: RunCalls, emit: OnChange,
     ran = [
         Answered(call, result, durations_ms.get(call.id, 0)) for call, result in zip(affordable, results, strict=True)
     ]
-    refused = ToolResult(OVER_BUDGET, is_error=True)
-    return ran + [Answered(call, refused, ran=False) for call in calls[len(affordable) :]]
+    return ran + _not_run(calls[len(affordable) :])
+
+
+def cut_off(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[Answered]:
+    """One answer for each of some calls that were stopped; those without a result were beyond the budget."""
+    return [*map(Answered, calls, results), *_not_run(calls[len(results) :])]
+
+
+def _not_run(calls: Sequence[ToolCall]) -> list[Answered]:
+    return [Answered(call, ToolResult(OVER_BUDGET, is_error=True), ran=False) for call in calls]
 
 
 async def collect(answers: Sequence[Answered], context: ToolContext, emit: OnChange) -> list[Answered]:

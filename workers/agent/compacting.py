@@ -6,17 +6,13 @@ What dies in the middle of it is done by the next attempt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
-from envelope.events import Compacted, Event, MessageAdded
+from envelope.events import Compacted, Event
 
-from ..agents.registry import builtin
 from ..failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
-from ..llm.limits import UNKNOWN, ModelLimits
 from .bound import request_tokens
 from .budget import Stop, is_last_turn
 from .compaction import (
@@ -27,36 +23,19 @@ from .compaction import (
     tail_start,
     usable_tokens,
 )
-from .history import failed, final_text, say, with_prompts
+from .history import failed, final_text, with_prompts
+from .means import Loop
 from .paying import paid_call, stopped
+from .policy import WindowPolicy
 from .session import Counted, Due, Outcome, Session
-from .shown import pruned, shown
+from .shown import shown
 from .summary import go_on, summary_request
-
-if TYPE_CHECKING:
-    from .loop import Loop
+from .telling import tell
 
 # What a person says to a session to have it compacted; it is no word to the model.
 COMMAND = "/compact"
 # A compaction that is due again after a single reply has gained nothing; another one would not, either.
 REPLIES_BETWEEN = 2
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPolicy:
-    """How a session is kept within its model's window. `prompt` is the system prompt of the agent `compaction`.
-
-    `auto`: False leaves it to people. `reserved`: see `usable_tokens`. `prunes`: old outputs are cleared, too.
-    """
-
-    limits: ModelLimits = UNKNOWN
-    auto: bool = True
-    reserved: int | None = None
-    prunes: bool = False
-    prompt: str = field(default_factory=lambda: builtin()["compaction"].prompt)
-
-    def pruned(self, session: Session) -> Session:
-        return pruned(session) if self.prunes else session
 
 
 def is_request(text: str) -> bool:
@@ -131,8 +110,7 @@ def _compacted(session: Session, summary: str, kept_from: int, loop: Loop) -> Se
     after = session.model_copy(update={"compaction": compaction, "due": None, "counted": None})
     if session.outcome is None:
         word = go_on(session.messages, overflowed=_says_prompt_again(session, kept_from))
-        loop.emit(MessageAdded(role="user", text=word.content, synthetic=True))
-        after = say(after, word.content)
+        after = tell(after, loop, word.content)
     loop.emit(Compacted(tokens_before=_tokens(session), tokens_after=_tokens(after)))
     return after
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from ..llm.base import ChatMessage
+from ..llm.files import file_tokens
 from ..llm.limits import ModelLimits as ModelLimits
 from ..llm.others import limits_of, tokens_of
 from ..llm.overflow import is_overflow as is_overflow
@@ -81,9 +82,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def message_tokens(message: ChatMessage) -> int:
-    """What a message takes of the window: its words, its thoughts and its calls."""
+    """What a message takes of the window: its words, its thoughts, its calls and its files."""
     calls = (call.name + call.arguments for call in message.tool_calls)
-    return estimate_tokens("".join((message.content, message.reasoning, *calls)))
+    words = estimate_tokens("".join((message.content, message.reasoning, *calls)))
+    return words + sum(map(file_tokens, message.files))
 
 
 def tail_tokens(usable: int) -> int:

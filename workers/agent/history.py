@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envelope.budget import Budget
@@ -12,7 +12,7 @@ from envelope.messages import ToolCallSummary
 
 from ..agents.base import Agent
 from ..clock import now_ms
-from ..llm.base import ChatMessage, Completed, Finish
+from ..llm.base import ChatMessage, Completed, FilePart, Finish, FinishReason
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
@@ -31,18 +31,26 @@ INTERRUPTED = (
 )
 
 
-def open_session(agent: Agent, *, model: str, system: str, prompt: str, budget: Budget) -> Session:
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a task begins with: words, and files that the model is shown if it can see them."""
+
+    text: str
+    files: tuple[FilePart, ...] = ()
+
+
+def open_session(agent: Agent, *, model: str, system: str, prompt: str | Prompt, budget: Budget) -> Session:
     """A session before its first turn. `system` is the whole system prompt (see `prompt.py`)."""
     return Session(
         agent=agent.name,
         model=model,
-        messages=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=prompt)),
+        messages=(ChatMessage(role="system", content=system), _prompted(prompt)),
         read_digests={},
         budget=with_turn_limit(budget, agent.max_turns),
     )
 
 
-def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, budget: Budget) -> Session:
+def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | Prompt, budget: Budget) -> Session:
     """An ended session with a new prompt (empty: with none): its history and workspace go on, what it spends is counted
     from nothing."""
     mended = resumed(_closed(session))
@@ -50,7 +58,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
         agent=agent.name,
         previous_agent=session.agent,
         model=model,
-        messages=(*mended.messages, *([ChatMessage(role="user", content=prompt)] if prompt else [])),
+        messages=(*mended.messages, *([_prompted(prompt)] if prompt else [])),
         read_digests=mended.read_digests,
         changes=mended.changes,
         approved=mended.approved,
@@ -78,6 +86,11 @@ def resumed(session: Session) -> Session:
     return _extended(session, notes)
 
 
+def _prompted(prompt: str | Prompt) -> ChatMessage:
+    prompt = Prompt(prompt) if isinstance(prompt, str) else prompt
+    return ChatMessage(role="user", content=prompt.text, files=prompt.files)
+
+
 def _closed(session: Session) -> Session:
     """The session without an open turn: nobody waits any more for what a task waited for that was stopped."""
     interrupted = ToolResult(INTERRUPTED, is_error=True)
@@ -95,6 +108,8 @@ def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Sessi
         tool_calls=calls,
         thoughts=reply.thoughts,
         finish=Finish(reason=finish_reason(reply), at_ms=now_ms()),
+        agent=session.agent,
+        retries=reply.retries,
     )
     return _extended(session, [message] if calls or reply.text.strip() else [])
 
@@ -104,9 +119,15 @@ def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: 
     return session.model_copy(update={"open_turn": tuple(answers), "read_digests": dict(read_digests)})
 
 
-def with_answers(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:
+def with_answers(
+    session: Session,
+    answers: Sequence[Answered],
+    read_digests: Mapping[str, str],
+    *,
+    finish: FinishReason | None = None,
+) -> Session:
     """The session after its tool calls, all of which have a result; what did not run is told to the model and counted
-    nowhere."""
+    nowhere. `finish`: how the turn ended, when it ended with these."""
     whole = [(answer, answer.result) for answer in answers if isinstance(answer.result, ToolResult)]
     notes = [
         ChatMessage(
@@ -115,10 +136,13 @@ def with_answers(session: Session, answers: Sequence[Answered], read_digests: Ma
             name=answer.call.name,
             content=result.content,
             is_error=result.is_error,
+            files=result.files,
             metadata=dict(result.metadata),
         )
         for answer, result in whole
     ]
+    if finish and notes:
+        notes[-1] = notes[-1].model_copy(update={"finish": Finish(reason=finish, at_ms=now_ms())})
     summaries = tuple(
         ToolCallSummary(
             tool=answer.call.name, title=result.title, is_error=result.is_error, duration_ms=answer.duration_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from envelope.budget import Usage
 from envelope.events import Event, TurnFinished, TurnStarted
@@ -12,36 +11,11 @@ from envelope.events import Event, TurnFinished, TurnStarted
 from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
 from .asking import ask
 from .budget import Stop
+from .finish import finish_reason
 from .history import failed
+from .means import Loop
 from .session import Session
-
-if TYPE_CHECKING:
-    from .loop import Loop
-
-
-class Till(Protocol):
-    """The money of a session's trace."""
-
-    async def reserve(self, input_tokens: int) -> int | Stop:
-        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
-        ...
-
-    def release(self, microusd: int) -> None:
-        """What was set aside is free again, in the same step in which the next reported turn is charged."""
-        ...
-
-
-class NoTill:
-    """For a model without a price: it has no cap either."""
-
-    async def reserve(self, input_tokens: int) -> int:
-        return 0
-
-    def release(self, microusd: int) -> None:
-        return None
-
-
-NO_TILL = NoTill()
+from .telling import cut_off_is_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +44,12 @@ async def paid_call(
         return held
     turn = session.turn + 1
     loop.emit(TurnStarted(turn=turn, model=loop.model.name))
-    reply = await ask(loop.model, messages, tools, tell)
-    usage, reason = (Usage(), "error") if isinstance(reply, Failed) else (reply.usage, reply.finish_reason)
+    with cut_off_is_told(loop, turn):
+        reply = await ask(loop.model, messages, tools, tell)
+    usage = Usage() if isinstance(reply, Failed) else reply.usage
     cost = loop.price(usage)
     loop.till.release(held)
-    loop.emit(TurnFinished(turn=turn, finish_reason=reason, usage=usage, cost_microusd=cost))
+    loop.emit(TurnFinished(turn=turn, finish_reason=finish_reason(reply), usage=usage, cost_microusd=cost))
     counted = {"turn": turn, "usage": session.usage + usage, "cost_microusd": session.cost_microusd + cost}
     return Paid(session.model_copy(update=counted), reply)
 

@@ -28,7 +28,7 @@ def prune(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
         return tuple(messages)
     cleared = frozenset(found)
     return tuple(
-        message.model_copy(update={"content": CLEARED}) if index in cleared else message
+        message.model_copy(update={"content": CLEARED, "files": ()}) if index in cleared else message
         for index, message in enumerate(messages)
     )
 

@@ -29,6 +29,6 @@ def _with_cleared(session: Session) -> tuple[ChatMessage, ...]:
         return session.messages
     cleared = frozenset(session.cleared)
     return tuple(
-        message.model_copy(update={"content": CLEARED}) if index in cleared else message
+        message.model_copy(update={"content": CLEARED, "files": ()}) if index in cleared else message
         for index, message in enumerate(session.messages)
     )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from sandbox.errors import PathError
 
-from ..agent.loop import Loop
+from ..agent.means import Loop
 from ..llm.base import ToolCall
 from ..project.framing import framed
 from ..tools.base import ToolResult

@@ -14,7 +14,7 @@ from envelope.messages import TaskRequest
 
 from ..agent.calls import answer
 from ..agent.history import with_open_turn
-from ..agent.loop import Loop
+from ..agent.means import Loop
 from ..agent.session import Session
 from ..agents.base import Agent
 from ..errors import BadInput

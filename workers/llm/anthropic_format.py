@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .base import ChatMessage, ToolCall, ToolSpec
+from .base import ChatMessage, FilePart, ToolCall, ToolSpec
 from .openai_format import sayable
 
 Json = dict[str, Any]
@@ -60,7 +60,7 @@ def _blocks(message: ChatMessage, model: str) -> Iterator[Json]:
             yield {
                 "type": "tool_result",
                 "tool_use_id": _id(message.tool_call_id),
-                "content": message.content,
+                "content": [_text(message.content), *map(_file, message.files)] if message.files else message.content,
                 "is_error": message.is_error,
             }
         case "assistant":
@@ -69,7 +69,13 @@ def _blocks(message: ChatMessage, model: str) -> Iterator[Json]:
                 yield _text(message.content)
             yield from (_call(call) for call in message.tool_calls)
         case _:
+            yield from map(_file, message.files)
             yield _text(message.content)
+
+
+def _file(file: FilePart) -> Json:
+    source = {"type": "base64", "media_type": file.media_type, "data": file.data}
+    return {"type": "image" if file.kind == "image" else "document", "source": source}
 
 
 def _thoughts(message: ChatMessage, model: str) -> Iterator[Json]:

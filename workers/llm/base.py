@@ -47,7 +47,7 @@ FinishReason = Literal[
 
 
 class Finish(BaseModel):
-    """How a reply ended, in our words, and when."""
+    """How a turn ended, in our words, and when."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,11 +55,45 @@ class Finish(BaseModel):
     at_ms: int
 
 
+class Retry(BaseModel):
+    """A try of a model call that failed, before the one that made the message."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attempt: int
+    wait_ms: int
+    reason: str
+    at_ms: int
+
+
+Kind = Literal["image", "pdf"]
+
+
+class FilePart(BaseModel):
+    """A file that goes with the text of a message: its content is the blob `blob`.
+
+    `data` is that content in base64: there on the way to a provider alone, and never stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    blob: str
+    media_type: str
+    name: str = ""
+    size_bytes: int = 0
+    data: str = Field(default="", exclude=True, repr=False)
+
+    @property
+    def kind(self) -> Kind:
+        return "pdf" if self.media_type == "application/pdf" else "image"
+
+
 class ChatMessage(BaseModel):
     """One message of a history. A `tool` message answers the call `tool_call_id`.
 
-    `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, `metadata` a tool's (see
-    `ToolResult`); neither is ever shown to a model.
+    `synthetic` messages were put there by Muster and not by a person. `finish` is a reply's, or stands on the last
+    answer of a turn that was ended in its middle; `agent` and `retries` are a reply's, `metadata` is a tool's (see
+    `ToolResult`). None of these is ever shown to a model.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -72,8 +106,11 @@ class ChatMessage(BaseModel):
     tool_call_id: str = ""
     name: str = ""
     is_error: bool = False
+    files: tuple[FilePart, ...] = ()
     synthetic: bool = False
     finish: Finish | None = None
+    agent: str = ""  # who said it
+    retries: tuple[Retry, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
@@ -118,6 +155,7 @@ class Completed:
     finish_reason: str
     usage: Usage
     thoughts: tuple[Thought, ...] = ()
+    retries: tuple[Retry, ...] = field(default=(), compare=False)  # how it came is not what it says
 
 
 class Failure(StrEnum):

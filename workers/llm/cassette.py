@@ -23,6 +23,7 @@ from .base import (
     ChatModel,
     Completed,
     Failed,
+    FilePart,
     ModelEvent,
     Reasoning,
     Text,
@@ -32,7 +33,7 @@ from .base import (
 KINDS = {kind.__name__: TypeAdapter(kind) for kind in (Text, Reasoning, CallStarted, CallDelta, Completed, Failed)}
 Fields = dict[str, Any]
 # What stands in a message for people and programs alone.
-UNSEEN = {"finish", "metadata", "synthetic"}
+UNSEEN = {"agent", "finish", "metadata", "retries", "synthetic"}
 
 
 class Line(BaseModel):
@@ -63,6 +64,7 @@ class ToolAnswer(Line):
     name: str
     content: str
     is_error: bool = False
+    files: tuple[FilePart, ...] = ()
 
 
 class Answers(Line):

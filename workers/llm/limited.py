@@ -17,6 +17,7 @@ from transport.rates import Ask, Later, Permit, Quota, Rates
 
 from ..clock import now_ms
 from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, ToolSpec
+from .files import file_tokens
 from .pauses import is_congestion, pause_ms
 
 CHARS_PER_TOKEN = 4
@@ -149,4 +150,5 @@ def tokens_of(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> int
     chars = sum(len(message.content) + len(message.reasoning) for message in messages)
     chars += sum(len(call.arguments) for message in messages for call in message.tool_calls)
     chars += sum(len(tool.description) for tool in tools)
-    return chars // CHARS_PER_TOKEN + EXPECTED_OUTPUT_TOKENS
+    files = sum(file_tokens(file) for message in messages for file in message.files)
+    return chars // CHARS_PER_TOKEN + files + EXPECTED_OUTPUT_TOKENS

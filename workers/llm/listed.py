@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from .base import Kind
 from .litellm import read_list
 from .prices import Price, Rates
 
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+_SEES: dict[str, Kind] = {"supports_vision": "image", "supports_pdf_input": "pdf"}
 # our rate → how the list calls it
 _RATES = {
     "input_microusd": "input_cost_per_token",
@@ -30,6 +32,7 @@ class Listed:
     context: int | None = None
     output: int | None = None
     price: Price | None = None
+    sees: frozenset[Kind] = frozenset()
 
 
 def listed(model: str) -> Listed | None:
@@ -45,7 +48,7 @@ def listed(model: str) -> Listed | None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, Any]]:
     """Of a thousand fields and languages only what is asked here: 3 MB of text would stay as 20 MB of objects."""
-    kept = {*_RATES.values(), "litellm_provider", "mode", "max_input_tokens", "max_output_tokens", "max_tokens"}
+    kept = {*_RATES.values(), *_SEES, "litellm_provider", "mode", "max_input_tokens", "max_output_tokens", "max_tokens"}
     return {
         model: {key: value for key, value in row.items() if key in kept or "_above_" in key}
         for model, row in read_list().items()
@@ -60,6 +63,7 @@ def _listed(row: Mapping[str, Any]) -> Listed:
         context=_tokens(row.get("max_input_tokens") or row.get("max_tokens")),
         output=_tokens(row.get("max_output_tokens")),
         price=_price(row),
+        sees=frozenset(kind for key, kind in _SEES.items() if row.get(key)),
     )
 
 

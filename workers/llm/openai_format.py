@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .base import ChatMessage, ToolCall, ToolSpec
+from .base import ChatMessage, FilePart, ToolCall, ToolSpec
 
 MAX_NAME_CHARS = 64
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -15,12 +15,19 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 def messages_for(messages: Sequence[ChatMessage], *, reasoning_key: str = "") -> list[dict[str, Any]]:
     """`reasoning_key`: under what name the provider wants to see its reasoning again; empty when it does not."""
-    sent = [_message(message) for message in messages]
-    if reasoning_key:
-        for message, wire in zip(messages, sent, strict=True):
-            if message.reasoning:
-                wire[reasoning_key] = message.reasoning
-    return sent
+    sent: list[dict[str, Any]] = []
+    seen: list[dict[str, Any]] = []  # by tools: the format has no place for it in their answers
+    for message in messages:
+        if seen and message.role != "tool":
+            sent.append({"role": "user", "content": seen})
+            seen = []
+        wire = _message(message)
+        if reasoning_key and message.reasoning:
+            wire[reasoning_key] = message.reasoning
+        sent.append(wire)
+        if message.role == "tool" and message.files:
+            seen += [_text(f"From {sayable(message.name)}, call {message.tool_call_id}:"), *map(_file, message.files)]
+    return [*sent, {"role": "user", "content": seen}] if seen else sent
 
 
 def tools_for(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -40,8 +47,21 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         case "assistant" if message.tool_calls:
             calls = [_call(call) for call in message.tool_calls]
             return {"role": "assistant", "content": message.content or None, "tool_calls": calls}
+        case "user" if message.files:
+            return {"role": "user", "content": [_text(message.content), *map(_file, message.files)]}
         case role:
             return {"role": role, "content": message.content}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _file(file: FilePart) -> dict[str, Any]:
+    url = f"data:{file.media_type};base64,{file.data}"
+    if file.kind == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": file.name or "file.pdf", "file_data": url}}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

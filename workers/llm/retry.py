@@ -7,12 +7,12 @@ import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envelope.events import RetryScheduled
 
 from ..clock import now_ms
-from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, Retry, ToolSpec
 from .failures import Judged, judged
 from .retry_after import asked_ms as asked_ms
 
@@ -68,8 +68,8 @@ class Retrying:
     """A model that is asked again when a try fails in a way that may pass.
 
     What a failed try had streamed already is void: the next try streams its reply from the start, and `Completed`
-    holds that reply alone. `on_retry` is told before each wait, so that watchers can drop the partial text. No retry
-    begins that could not start within `time_left_s()`.
+    holds that reply alone, with the tries that failed as `retries`. `on_retry` is told before each wait, so that
+    watchers can drop the partial text. No retry begins that could not start within `time_left_s()`.
     """
 
     model: ChatModel
@@ -87,6 +87,7 @@ class Retrying:
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[ModelEvent, None]:
+        failed: list[Retry] = []
         for attempt in range(1, self.policy.tries + 1):
             failure = Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
             async with aclosing(self.model.stream(messages, tools)) as events:
@@ -94,13 +95,16 @@ class Retrying:
                     if isinstance(event, Failed):
                         failure = event
                         break
-                    yield event
                     if isinstance(event, Completed):
+                        yield replace(event, retries=tuple(failed)) if failed else event
                         return
-            pause_ms = wait_ms(failure, attempt, now_ms=self.now_ms(), policy=self.policy, jitter=self.jitter)
+                    yield event
+            at_ms = self.now_ms()
+            pause_ms = wait_ms(failure, attempt, now_ms=at_ms, policy=self.policy, jitter=self.jitter)
             is_last = attempt >= self.policy.tries
             if pause_ms is None or is_last or pause_ms / 1000 >= self.time_left_s():
                 yield failure
                 return
+            failed.append(Retry(attempt=attempt, wait_ms=pause_ms, reason=failure.message, at_ms=at_ms))
             self.on_retry(RetryScheduled(attempt=attempt, wait_ms=pause_ms, reason=failure.message))
             await self.pause(pause_ms / 1000)

@@ -11,7 +11,7 @@ from envelope.events import Event, Todo
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
 
-from ..llm.base import ToolCall
+from ..llm.base import FilePart, ToolCall
 from .people import Asked, People
 from .truncate import truncate as truncate
 
@@ -22,13 +22,14 @@ class ToolResult:
 
     `is_error` marks a call that did not do what it was asked to; a command's non-zero exit code is no such error.
     `metadata` is for people and programs, never for the model: JSON, and bounded by the tool that fills it. Tools that
-    write have their unified diff in `diff`.
+    write have their unified diff in `diff`. `files` are shown to a model that can see them.
     """
 
     content: str
     title: str = ""
     is_error: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    files: tuple[FilePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class ToolContext:
     resolve: Callable[[str], Awaitable[str]] = no_links  # where a path leads, by whichever links
     user_dir: Path | None = None
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
+    keep_file: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a file as it is; likewise
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
     people: People | None = None  # None: nobody can be asked
 

@@ -32,8 +32,22 @@ SHOWN_CHARS = 400
 SHOWN_ARGUMENT_CHARS = 4096
 SHOWN_ARGUMENT_ITEMS = 100
 
+CANCELLED = ToolResult(
+    "Cancelled: the task was stopped before this call had ended. It may have taken effect; look before you repeat it.",
+    is_error=True,
+)
+
 OnChange = Callable[[ToolCallChanged], None]
 T = TypeVar("T")
+
+
+class CutOff(asyncio.CancelledError):
+    """The calls of a turn were stopped from outside. `results`: one for each, of those that had ended and of the
+    rest."""
+
+    def __init__(self, results: Sequence[ToolResult]) -> None:
+        super().__init__()
+        self.results = results
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +68,7 @@ async def run_calls(
 
     What a model can mend (an unknown tool, bad arguments, a denied target, a tool's failure) is an error result. A
     lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
-    calls were stopped.
+    calls were stopped. Who is cancelled raises `CutOff`.
     """
     hooked = [await context.hooks.before(call) for call in calls]
     prepared = [
@@ -68,10 +82,23 @@ async def run_calls(
     ]
     try:
         return list(await asyncio.gather(*running))
+    except asyncio.CancelledError:
+        await _stop(running)
+        raise CutOff([_as_it_ended(*each, on_change) for each in zip(calls, running, strict=True)]) from None
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await _stop(running)
+
+
+async def _stop(running: Sequence[asyncio.Task[CallResult]]) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _as_it_ended(call: ToolCall, ran: asyncio.Task[CallResult], on_change: OnChange) -> ToolResult:
+    """What a call had come to when it was stopped; what waited for others is stopped, too."""
+    result = None if ran.cancelled() or ran.exception() else ran.result()
+    return result if isinstance(result, ToolResult) else _refused(call, CANCELLED, on_change)
 
 
 def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:

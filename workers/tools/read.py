@@ -9,6 +9,8 @@ from typing import Any
 from sandbox.base import Sandbox
 from sandbox.errors import PathError
 
+from ..llm.base import FilePart
+from ..llm.files import MAX_FILE_BYTES, media_type_of
 from .base import Target, ToolContext, ToolResult
 from .errors import ToolError
 from .files import digest, is_binary, load, similar_names
@@ -22,7 +24,7 @@ class Read:
     name = "read"
     description = (
         f"Read a file, by default its first {MAX_LINES} lines; offset and limit choose others. Each line comes as"
-        " `number: text`. A directory gives its entries."
+        " `number: text`. A directory gives its entries, an image or a PDF is shown as it is."
     )
     parameters = parameters(
         ["filePath"],
@@ -43,6 +45,8 @@ class Read:
             content = await entries_text(sandbox, path)
             return ToolResult(_framed(path, "directory", content), title=self.title(arguments))
         raw = await load(sandbox, path)
+        if media_type := media_type_of(raw):
+            return await _attached(context, path, raw, media_type)
         if is_binary(path, raw):
             raise ToolError(f"{path} is a binary file and cannot be shown as text")
         shown = numbered(
@@ -52,6 +56,21 @@ class Read:
         reminder = await context.nearby(path)
         content = _framed(path, "file", shown)
         return ToolResult(f"{content}\n\n{reminder}" if reminder else content, title=self.title(arguments))
+
+
+async def _attached(context: ToolContext, path: str, raw: bytes, media_type: str) -> ToolResult:
+    if len(raw) > MAX_FILE_BYTES:
+        raise ToolError(
+            f"{path} ({media_type}) has {len(raw)} bytes, and at most {MAX_FILE_BYTES} can be shown; make a smaller"
+            " copy with bash, or look into it there"
+        )
+    blob = await context.keep_file(raw)
+    if not blob:
+        raise ToolError(f"{path} ({media_type}) cannot be shown here; look into it with bash")
+    file = FilePart(blob=blob, media_type=media_type, name=posixpath.basename(path), size_bytes=len(raw))
+    context.read_digests[path] = digest(raw)
+    content = _framed(path, file.kind, f"({media_type}, {len(raw)} bytes; goes with this answer)")
+    return ToolResult(content, title=relative(path), files=(file,))
 
 
 async def _kind(sandbox: Sandbox, path: str) -> str:

@@ -17,11 +17,12 @@ from envelope.budget import Budget
 from envelope.events import Event
 from envelope.messages import TaskResult
 from sandbox.base import Sandbox
-from workers.agent.compacting import WindowPolicy
 from workers.agent.history import open_session
-from workers.agent.loop import Loop, run
-from workers.agent.paying import NO_TILL, Till
+from workers.agent.loop import run
+from workers.agent.means import Loop
+from workers.agent.policy import WindowPolicy
 from workers.agent.session import Session
+from workers.agent.tills import NO_TILL, Till
 from workers.agents.registry import parse_agent
 from workers.llm.direct import DirectModel
 from workers.llm.prices import Price, cost_microusd
@@ -106,6 +107,7 @@ class Bench:
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
     price: Price = PRICE
+    outside: frozenset[str] = frozenset()
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -124,6 +126,7 @@ class Bench:
             exhausted=lambda: self.exhausted,
             policy=self.policy,
             till=self.till,
+            outside=self.outside,
         )
 
     async def run(self, session: Session) -> Session:

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from envelope.errors import ErrorCode
+from workers.agent.finish import finish_reason
 from workers.agent.history import CLOSING, EMPTY, INTERRUPTED
 from workers.agent.repeats import WARNING
-from workers.llm.base import ChatMessage, ToolCall
+from workers.agent.session import Session
+from workers.llm.base import ChatMessage, Failed, Failure, ToolCall
 
 LOOKS_UP_TWO = """
 rules:
@@ -177,7 +179,9 @@ async def test_a_fault_that_passes_costs_a_retry_and_nothing_else(kit, serve):
     session = await bench.run(kit.opened())
 
     assert session.outcome.text == "All is well."
-    assert [message.content for message in session.messages if message.role == "assistant"] == ["All is well."]
+    [reply] = [message for message in session.messages if message.role == "assistant"]
+    assert (reply.content, [retry.attempt for retry in reply.retries]) == ("All is well.", [1])
+    assert reply.retries[0].reason == bench.told("retry")[0].reason
     assert bench.kinds().count("retry") == 1
 
 
@@ -287,6 +291,48 @@ async def test_a_call_without_an_answer_is_not_run_again(kit, serve):
     assert finished.outcome.error is None
     assert bench.note.notes == []
     assert results_sent(server.log.bodies[0]) == [("call_1_0", INTERRUPTED)]
+
+
+async def test_a_call_that_reaches_out_of_the_sandbox_is_stored_before_it_begins(kit, serve):
+    """What was stored then is what a lost worker leaves."""
+    server = await serve(
+        "rules: [{when: {turn: 1}, reply: {tool_calls: [{name: note, arguments: {text: x}}]}},"
+        " {reply: {text: '${result.0}'}}]"
+    )
+    lost, next_one = (kit.Bench(server.base_url, outside=frozenset({"note"})) for _ in range(2))
+    await lost.run(kit.opened())
+
+    session = await next_one.run(Session.load(lost.saved[0]))
+
+    assert (lost.note.notes, next_one.note.notes) == (["x"], [])
+    assert session.outcome.text == INTERRUPTED
+    assert server.log.requests == 3  # the turn itself was not paid for twice
+
+
+@pytest.mark.parametrize(
+    ("reply", "reasons"),
+    [
+        ("{text: done}", ["end_turn"]),
+        ("{tool_calls: [{name: note, arguments: {text: x}}]}", ["tool_use", "end_turn"]),
+        ("{text: do, finish_reason: length}", ["max_tokens", "end_turn"]),
+        ("{text: I, finish_reason: content_filter}", ["content_filter"]),
+    ],
+)
+async def test_replies_say_how_they_ended_in_events_and_in_what_is_stored(kit, serve, reply, reasons):
+    server = await serve(f"rules: [{{times: 1, reply: {reply}}}, {{reply: {{text: done}}}}]")
+    bench = kit.Bench(server.base_url)
+
+    session = await bench.run(kit.opened())
+
+    assert [event.finish_reason for event in bench.told("turn_finished")] == reasons
+    replies = [message for message in session.messages if message.role == "assistant"]
+    assert [reply.finish.reason for reply in replies] == reasons
+    assert {reply.agent for reply in replies} == {"tester"}
+
+
+@pytest.mark.parametrize(("failure", "reason"), [("auth", "error"), ("content_filter", "content_filter")])
+def test_a_call_that_failed_has_a_reason_too(failure, reason):
+    assert finish_reason(Failed(Failure(failure), "no")) == reason
 
 
 async def test_cancelling_a_session_cancels_the_request(kit, serve):

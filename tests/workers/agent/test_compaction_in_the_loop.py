@@ -8,9 +8,10 @@ import pytest
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
-from workers.agent.compacting import WindowPolicy, compaction_requested, only_compacted
+from workers.agent.compacting import compaction_requested, only_compacted
 from workers.agent.compaction import SUMMARY_ASKED, ModelLimits
 from workers.agent.history import reopen_session, with_prompts
+from workers.agent.policy import WindowPolicy
 from workers.agent.pruning import CLEARED
 from workers.agent.session import Due, Session
 from workers.agent.summary import CONTINUE

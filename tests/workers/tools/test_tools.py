@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from workers.llm.base import ToolCall
 from workers.permissions.guard import Guard
 from workers.permissions.rules import DEFAULTS, parse_rules
 from workers.tools.base import ToolResult
-from workers.tools.dispatch import run_calls
+from workers.tools.dispatch import CANCELLED, CutOff, run_calls
 from workers.tools.registry import all_tools, offered
 
 pytestmark = pytest.mark.docker
@@ -221,6 +222,29 @@ async def test_calls_run_together_and_answers_stand_in_their_order(context):
     results = await run(context, first, second, guard=Guard(("*:*",), parse_rules("allow")))
 
     assert [result.content for result in results] == ["first", "second"]
+
+
+async def test_calls_that_are_cut_off_keep_what_they_had_and_say_so(context):
+    changes: list = []
+    waits = asyncio.Event()
+
+    def watch(change) -> None:
+        changes.append(change)
+        if change.call_id == "1" and change.ended_at_ms:
+            waits.set()
+
+    quick, slow = call("bash", "1", command="echo done"), call("bash", "2", command="sleep 600")
+    guard = Guard(("*:*",), parse_rules("allow"))
+    running = asyncio.create_task(run_calls([quick, slow], all_tools(), context, guard, watch))
+    await waits.wait()
+
+    running.cancel()
+    with pytest.raises(CutOff) as cut:
+        await running
+
+    assert [result.content for result in cut.value.results] == ["done", CANCELLED.content]
+    ended = {change.call_id: change.state for change in changes}
+    assert ended == {"1": CallState.COMPLETED, "2": CallState.ERROR}
 
 
 async def test_calls_that_touch_one_written_file_take_turns(context):

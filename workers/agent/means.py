@@ -1,0 +1,43 @@
+"""What a session runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envelope.budget import Usage
+from envelope.events import Event
+
+from ..llm.base import ChatModel
+from ..tools.base import Tool, ToolContext
+from .calls import RunCalls
+from .policy import WindowPolicy
+from .session import Session
+from .tills import NO_TILL, Till
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`run_calls` answers every call, in their order, and raises only for what ends the attempt (a lost sandbox).
+
+    `emit` takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with
+    the workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
+    said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
+    `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
+    `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
+    `outside`: tools that do their work outside of the sandbox, where it outlives a lost worker.
+    """
+
+    model: ChatModel
+    tools: Mapping[str, Tool]
+    run_calls: RunCalls
+    context: ToolContext
+    emit: Callable[[Event], None]
+    save: Callable[[Session], Awaitable[Session]]
+    hear: Callable[[], Awaitable[Sequence[str]]]
+    price: Callable[[Usage], int]
+    exhausted: Callable[[], bool]
+    policy: WindowPolicy = field(default_factory=WindowPolicy)
+    till: Till = NO_TILL
+    is_stopped: Callable[[], bool] = lambda: False
+    outside: frozenset[str] = frozenset()

@@ -1,0 +1,27 @@
+"""How a session is kept within its model's window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..agents.registry import builtin
+from ..llm.limits import UNKNOWN, ModelLimits
+from .session import Session
+from .shown import pruned
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPolicy:
+    """`prompt` is the system prompt of the agent `compaction`.
+
+    `auto`: False leaves it to people. `reserved`: see `usable_tokens`. `prunes`: old outputs are cleared, too.
+    """
+
+    limits: ModelLimits = UNKNOWN
+    auto: bool = True
+    reserved: int | None = None
+    prunes: bool = False
+    prompt: str = field(default_factory=lambda: builtin()["compaction"].prompt)
+
+    def pruned(self, session: Session) -> Session:
+        return pruned(session) if self.prunes else session

@@ -1,0 +1,32 @@
+"""Where the money for model calls is set aside."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .budget import Stop
+
+
+class Till(Protocol):
+    """The money of a session's trace."""
+
+    async def reserve(self, input_tokens: int) -> int | Stop:
+        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
+        ...
+
+    def release(self, microusd: int) -> None:
+        """What was set aside is free again, in the same step in which the next reported turn is charged."""
+        ...
+
+
+class NoTill:
+    """For a model without a price: it has no cap either."""
+
+    async def reserve(self, input_tokens: int) -> int:
+        return 0
+
+    def release(self, microusd: int) -> None:
+        return None
+
+
+NO_TILL = NoTill()
