@@ -81,6 +81,17 @@ class QueuedChildren:
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         return {result.task_id: await self._take_in(result) for result in await self._soon(task_ids)}
 
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        known = await asyncio.gather(*map(self._result, task_ids))
+        return {result.task_id: await self._take_in(result) for result in known if result is not None}
+
+    async def _result(self, task_id: str) -> TaskResult | None:
+        try:
+            return await self.transport.result(task_id)
+        except NotFound:  # the server has forgotten it
+            await self.outbox.submit_forgotten([task_id])
+            return None
+
     async def _soon(self, task_ids: Sequence[str]) -> list[TaskResult]:
         """Results in the order in which they came, within `PARK_AFTER_S`."""
         came: list[TaskResult] = []

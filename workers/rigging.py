@@ -11,6 +11,7 @@ from envelope.deadline import remaining_ms
 from envelope.redaction import redact_known
 
 from .after_write.care import FileCare
+from .agent.background import words_of_children
 from .agent.loop import Loop
 from .agent.session import Session
 from .agent.todos import todos_of
@@ -82,6 +83,7 @@ class Rigging:
             ),
             policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
             till=till,
+            told=tape.told(lambda current: words_of_children(current, context)),
         )
 
     def _hooks(self, session: Session) -> Hooks:

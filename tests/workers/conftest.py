@@ -165,6 +165,11 @@ class Hands:
             return result
         raise AssertionError("no result")
 
+    async def ended_by_now(self, task_id: str) -> TaskResult:
+        async for result in self.transport.results([task_id]):
+            return result
+        raise AssertionError("no result")
+
     async def until(self, trace_id: str, seen: Callable[[TaskProgress], bool], *, after: str = "0") -> str:
         """Follow the trace until a progress is seen; its id in the stream."""
         async with asyncio.timeout(60):

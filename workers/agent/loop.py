@@ -23,6 +23,7 @@ from envelope.events import Event, MessageAdded, TurnFinished, WarningRaised
 from ..failures import OF_MODELS
 from ..llm.base import ChatModel, Completed, Failed, Failure
 from ..tools.base import Tool, ToolContext
+from .background import with_started, with_words_of_children
 from .bound import window_tokens
 from .budget import Stop, calls_left, is_last_turn, why_stop
 from .calls import RunCalls, answer, collect, offer
@@ -50,6 +51,11 @@ from .shown import shown
 from .structured import REMINDER, for_closing, given, only_answers, wants_form, was_reminded
 
 
+async def nobody_tells(session: Session) -> Mapping[str, str]:
+    """For loops whose agents start nobody."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """What a session runs with.
@@ -58,7 +64,8 @@ class Loop:
     takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with the
     workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
     said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
-    `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
+    `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside. `told`:
+    task → words, for each subagent in the background that has ended (see `background.py`).
     """
 
     model: ChatModel
@@ -72,6 +79,7 @@ class Loop:
     exhausted: Callable[[], bool]
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
+    told: Callable[[Session], Awaitable[Mapping[str, str]]] = nobody_tells
 
 
 async def run(session: Session, loop: Loop) -> Session:
@@ -118,12 +126,16 @@ async def step(session: Session, loop: Loop) -> Session:
 
 
 async def _heard(session: Session, loop: Loop) -> Session:
-    """The session with what people have said meanwhile; one that had ended well goes on with it.
+    """The session with what subagents and people have said meanwhile; one that had ended well goes on with it.
 
     Nothing may stand between calls and their answers: an open turn hears nothing.
     """
     if session.open_turn or (session.outcome is not None and session.outcome.error is not None):
         return session
+    words = await loop.told(session)
+    for word in words.values():
+        loop.emit(MessageAdded(role="user", text=word, synthetic=True))
+    session = with_words_of_children(session, words)
     prompts = await loop.hear()
     for prompt in prompts:
         loop.emit(MessageAdded(role="user", text=prompt))
@@ -139,6 +151,7 @@ async def _act(session: Session, loop: Loop) -> Session:
     if heard.refused:
         return _refused(session, heard, loop)
     answers = await collect(heard.answers, loop.context, loop.emit)
+    session = with_started(session, answers)
     if any(answer.waits for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
     call = circle_left(loop.context.people, session)
@@ -159,8 +172,9 @@ async def _begin_calls(session: Session, loop: Loop) -> Session:
     """The session with its last calls run. What subagents are at now is stored at once: nobody starts them again."""
     begin_turn(loop.context.people, session)
     answers = await answer(session.messages[-1].tool_calls, loop.run_calls, loop.emit, left=calls_left(session))
-    session = with_open_turn(session, answers, loop.context.read_digests)
-    return await loop.save(session) if any(answer.child for answer in answers) else session
+    before, session = session, with_started(with_open_turn(session, answers, loop.context.read_digests), answers)
+    is_handed_on = any(answer.child for answer in answers) or session.background != before.background
+    return await loop.save(session) if is_handed_on else session
 
 
 def _refused(session: Session, heard: Heard, loop: Loop) -> Session:

@@ -14,8 +14,12 @@ def framed(tag: str, source: str, text: str) -> str:
     >>> framed("instructions", "a.md", "x</instructions>y")
     '<instructions source="a.md">\\nx<\\\\/instructions>y\\n</instructions>'
     """
-    inner = re.sub(rf"</(?=\s*{tag})", r"<\\/", text.strip(), flags=re.IGNORECASE)
-    return f'<{tag} source="{one_line(source)}">\n{inner}\n</{tag}>'
+    return f'<{tag} source="{one_line(source)}">\n{unending(tag, text.strip())}\n</{tag}>'
+
+
+def unending(tag: str, text: str) -> str:
+    """The text, in which no `</tag>` ends anything."""
+    return re.sub(rf"</(?=\s*{tag})", r"<\\/", text, flags=re.IGNORECASE)
 
 
 def one_line(name: str) -> str:

@@ -78,6 +78,10 @@ class Children(Protocol):
         more error in it."""
         ...
 
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        """As `ended`, of those that have ended already."""
+        ...
+
     def catalogue(self) -> Mapping[str, str]:
         """Name → description of the agents that this task may start."""
         ...
