@@ -13,7 +13,7 @@ from envelope.events import ChildEnded, ChildSpawned
 from envelope.ids import content_key, new_task_id
 from envelope.messages import ErrorInfo, PatchRef, TaskInput, TaskRequest, TaskResult, Workspace
 from envelope.pattern import match
-from envelope.scope import Scope, allows, narrow, split
+from envelope.scope import Scope, narrow, split
 from repo.errors import PatchRefused, RepoError
 from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
@@ -23,8 +23,10 @@ from transport.outbox import Outbox
 from .agents.base import Agent
 from .attempt import Attempt, session_of
 from .failures import OUTAGES, error_info
+from .inheritance import handed_down
+from .permissions.guard import Denied
 from .room import Room
-from .tools.base import ChildRequest
+from .tools.base import ChildRequest, Target
 from .tools.errors import ToolError
 
 # Waiting this long costs less than to give the sandbox back and open another: who has not ended by then has its caller
@@ -46,6 +48,7 @@ class QueuedChildren:
     agents: Mapping[str, Agent]
     tool_names: tuple[str, ...]
     room: Room
+    levels: int  # of subagents that may be below this task
 
     def catalogue(self) -> Mapping[str, str]:
         return {
@@ -53,7 +56,8 @@ class QueuedChildren:
             for agent in self.agents.values()
             if agent.mode in ("subagent", "all")
             and not agent.hidden
-            and allows(self.attempt.request.auth_scope, "task", agent.name)
+            and self.levels > 0
+            and not isinstance(self.attempt.guard.judge([Target("task", agent.name)]), Denied)
         }
 
     async def start(self, request: ChildRequest) -> str:
@@ -105,6 +109,7 @@ class QueuedChildren:
 
     async def _request(self, child: ChildRequest) -> TaskRequest:
         parent, agent = self.attempt.request, self.agents[child.agent]
+        told = handed_down(self.attempt.guard, self.attempt.agent, self.levels)
         now_ms = await self.transport.now_ms()
         left_ms = remaining_ms(self.attempt.claim.expires_at_ms, now_ms=now_ms)
         return TaskRequest(
@@ -116,9 +121,9 @@ class QueuedChildren:
             recipient=agent.pool,
             agent=agent.name,
             intent=child.description[:100],
-            input=TaskInput(prompt=child.prompt),
+            input=TaskInput(prompt=child.prompt, params=told.model_dump(mode="json", exclude_defaults=True)),
             workspace=await self._workspace(parent.workspace),
-            auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names),
+            auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names, levels=self.levels - 1),
             budget=child_budget(parent.budget, self.attempt.reporter.totals.metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
@@ -168,13 +173,17 @@ def _not_taken_in(patch: PatchRef, error: SandboxError | RepoError) -> ErrorInfo
     return ErrorInfo.of(ErrorCode.COLLISION, message, "make the change yourself, or ask again")
 
 
-def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...]) -> Scope:
-    """What a subagent may do: the part of `wanted` that its caller holds (None: all of it), without `task`.
+def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...], *, levels: int = 0) -> Scope:
+    """What a subagent may do: the part of `wanted` that its caller holds (None: all of it).
+
+    With `task` only where some levels of subagents may be below it.
 
     Of two overlapping grants neither of which covers the other, nothing is kept: less than asked, never more.
     """
     kept = caller if wanted is None else (*_within(caller, wanted), *_within(wanted, caller))
-    return tuple(dict.fromkeys(plain for grant in kept for plain in _without_task(grant, tool_names)))
+    if levels < 1:
+        kept = (plain for grant in kept for plain in _without_task(grant, tool_names))
+    return tuple(dict.fromkeys(kept))
 
 
 def child_budget(caller: Budget, spent: Metrics) -> Budget:

@@ -20,6 +20,7 @@ from .children import QueuedChildren
 from .commands.prompts import Prompts
 from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
+from .inheritance import TOO_DEEP, levels_below
 from .kit import Kit
 from .llm.base import ChatModel
 from .llm.limited import Limited
@@ -38,6 +39,7 @@ from .titles import Titling
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
+from .tools.task import TASK
 from .tools.web import WEB_TOOLS
 from .turns import Turns
 
@@ -110,13 +112,18 @@ class Rigging:
             nearby=nearby,
             user_dir=self.kit.equipment.guidance.user_dir,
             keep=self._keep,
+            absent={} if self._levels() else {TASK: TOO_DEEP},
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
         )
 
     def _children(self) -> QueuedChildren:
         names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
         room = Room(self.kit.transport, self.attempt.request.trace_id)
-        return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names, room)
+        kit, levels = self.kit, self._levels()
+        return QueuedChildren(kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels)
+
+    def _levels(self) -> int:
+        return levels_below(self.attempt.request, self.kit.subagent_depth)
 
     def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
         attempt = self.attempt

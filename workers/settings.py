@@ -62,6 +62,7 @@ class WorkerSettings(FleetSettings):
     compaction_reserved: int | None = Field(default=None, ge=0)  # tokens below a model's own limit for its input
     pruning: bool = False  # clear old outputs: cheaper turns, but providers cache the start of a request less often
     image: str = DEFAULT_IMAGE
+    subagent_depth: int = Field(default=1, ge=0, le=8)  # levels of subagents below a task; 0: none
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
     instructions: tuple[str, ...] = ()

@@ -165,11 +165,6 @@ class Hands:
             return result
         raise AssertionError("no result")
 
-    async def ended_by_now(self, task_id: str) -> TaskResult:
-        async for result in self.transport.results([task_id]):
-            return result
-        raise AssertionError("no result")
-
     async def until(self, trace_id: str, seen: Callable[[TaskProgress], bool], *, after: str = "0") -> str:
         """Follow the trace until a progress is seen; its id in the stream."""
         async with asyncio.timeout(60):
@@ -241,6 +236,9 @@ class NoChildren:
         raise AssertionError("this test starts no subagent")
 
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        raise AssertionError("this test starts no subagent")
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this test starts no subagent")
 
 

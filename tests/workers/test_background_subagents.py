@@ -268,7 +268,7 @@ async def test_a_recorded_caller_plays_again_without_a_difference(start_leads, w
     cassette = {one.name: one.blob for one in result.attachments}
 
     entries = await find_cassette(hands.transport.blobs, cassette, None)
-    again = await replay(entries, hands.transport.blobs, builtin() | HELPER)
+    again = await replay(entries, hands.transport.blobs, {**builtin(), **HELPER})
 
     assert json.dumps(TOLD)[1:-1] in (await hands.transport.blobs.get(cassette[CASSETTE])).decode()
     assert (again.difference, again.is_whole, again.calls) == (None, True, 5)

@@ -154,6 +154,7 @@ class ToolContext:
     user_dir: Path | None = None
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])  # tool → why it is not offered
     people: People | None = None  # None: nobody can be asked
 
 
