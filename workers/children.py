@@ -17,7 +17,7 @@ from envelope.scope import Scope, narrow, split
 from repo.errors import PatchRefused, RepoError
 from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
-from transport.errors import NotFound, QueueFull, Refused
+from transport.errors import Busy, NotFound, QueueFull, Refused
 from transport.outbox import Outbox
 
 from .agents.base import Agent
@@ -36,6 +36,8 @@ PARK_AFTER_S = 2.0
 DEADLINE_SHARE = 0.9
 # Any number of subagents draw on the trace's budget; one alone never takes more than half of its caller's rest.
 BUDGET_SHARE = 0.5
+OR_NEW = "use the id that an answer of task names, or leave task_id out to start a new one"
+ADDED = "The agent that started you adds:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,34 @@ class QueuedChildren:
         }
 
     async def start(self, request: ChildRequest) -> str:
-        if request.session and not await self._is_own(request.session):
-            raise ToolError(f"you have started no subagent with the id {request.session!r}")
+        if request.session:
+            await self._require_own(request.session)
         await self.room.take()
         child = await self._request(request)
         try:
             [handle] = await self.outbox.submit([child], under=self.attempt.claim.lease)
+        except Busy as e:
+            raise ToolError(f"it still works: {e}; with background: true your prompt is passed on to it") from e
         except (Refused, QueueFull, ScopeExceeded, NotFound) as e:
-            raise ToolError(f"the subagent was not started: {e}") from e
+            hint = f"; {OR_NEW}" if request.session else ""
+            raise ToolError(f"the subagent was not started: {e}{hint}") from e
         spawned = ChildSpawned(child_task_id=handle.task_id, agent=request.agent, title=request.description)
         self.attempt.reporter.report(spawned)
         return handle.task_id
+
+    async def tell(self, session: str, text: str) -> bool:
+        await self._require_own(session)
+        caller = self.attempt.request
+        try:
+            # said by whom, for a word that begins with a slash is a command where a person says it
+            await self.transport.prompt(session, f"{ADDED}\n{text}", by=f"{caller.recipient}/{caller.agent}")
+        except NotFound:  # it has ended
+            return False
+        return True
+
+    async def _require_own(self, session: str) -> None:
+        if not await self._is_own(session):
+            raise ToolError(f"you have started no subagent with the id {session!r}; {OR_NEW}")
 
     async def _is_own(self, session: str) -> bool:
         """A model can name any session of the fleet; its own are those that this session's tasks have started."""

@@ -10,9 +10,10 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin, parse_agent
+from workers.children import ADDED
 from workers.recorder import CASSETTE
 from workers.replay import find_cassette, replay
-from workers.tools.background import RUNS, STOPPED, TOLD
+from workers.tools.background import PASSED_ON, RUNS, STOPPED, TOLD
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -272,3 +273,35 @@ async def test_a_recorded_caller_plays_again_without_a_difference(start_leads, w
 
     assert json.dumps(TOLD)[1:-1] in (await hands.transport.blobs.get(cassette[CASSETTE])).decode()
     assert (again.difference, again.is_whole, again.calls) == (None, True, 5)
+
+
+HEARS = f"""
+rules:
+  - {{when: {{user_contains: look there too}}, reply: {{text: "I looked there, too."}}}}
+  - {{when: {{prompt_contains: look}}, reply: {{text: I heard nothing.}}}}
+  - when: {{prompt_contains: lead, turn: 1}}
+    reply: {{tool_calls: [{{name: task, arguments: {{{STARTS}, prompt: look}}}}]}}
+  - when: {{prompt_contains: lead, turn: 2}}
+    capture: {{id: {{pattern: 'id="([^"]+)"', line: '\\1'}}}}
+    reply:
+      tool_calls:
+        - name: task
+          arguments: {{description: x, prompt: /look there too, subagent_type: helper, task_id: "${{id}}"}}
+        - {{name: task, arguments: {{{STARTS}, prompt: /look there too, task_id: "${{id}}"}}}}
+  - {{when: {{user_contains: I looked}}, reply: {{text: "${{result.1}} | ${{result.2}}"}}}}
+  - {{when: {{prompt_contains: lead}}, reply: {{text: I wait.}}}}
+"""
+
+
+async def test_a_subagent_that_has_not_ended_is_told_more(start_leads):
+    hands, server = await start_leads(HEARS)
+    request = lead(hands)
+
+    result = await hands.result(request)
+
+    child = await child_of(hands, request)
+    alone, passed_on = result.output.text.split(" | ")
+    assert f"is under way in task {child.task_id}" in alone and "with background: true" in alone
+    assert passed_on == f'<task id="{child.task_id}" state="running">\n{PASSED_ON}\n</task>'
+    assert len(words(server)) == 1
+    assert [message["content"] for message in last_asked(server, "look")[1:]] == ["look", f"{ADDED}\n/look there too"]

@@ -73,6 +73,10 @@ class Children(Protocol):
         """The subagent's task; the same call leads to the same one. `ToolError` when it may not start."""
         ...
 
+    async def tell(self, session: str, text: str) -> bool:
+        """Pass a word on to a subagent that is at work; False: it has ended. `ToolError` for one of others."""
+        ...
+
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         """The results of those that have ended, or do so soon, each with its patch applied here. A collision is one
         more error in it."""

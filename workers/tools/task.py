@@ -10,7 +10,7 @@ from envelope.messages import TaskResult
 
 from ..clock import now_ms
 from ..project.framing import unending
-from .background import Background, started
+from .background import Background, passed_on, started
 from .base import CallResult, ChildRequest, Delegated, Target, ToolContext, ToolResult
 from .errors import ToolError
 from .schema import flag, parameters, text
@@ -25,7 +25,10 @@ class Task:
         description=text("the task in three to five words"),
         prompt=text("all that the subagent needs to know, and what to answer"),
         subagent_type=text("the agent to start"),
-        task_id=text("the id of an earlier task of yours, to go on in its session instead of a new one"),
+        task_id=text(
+            "the id of an earlier task of yours, whatever its state, to go on in its session instead of a new one;"
+            " with background, one that still works reads your prompt before its next turn"
+        ),
         background=flag("do not wait: the call returns at once, and you are told when the subagent has ended"),
     )
 
@@ -47,10 +50,12 @@ class Task:
         agent, catalogue = arguments["subagent_type"], context.children.catalogue()
         if agent not in catalogue:
             raise ToolError(f"there is no subagent {agent!r}; there are: {', '.join(sorted(catalogue)) or 'none'}")
-        session = arguments.get("task_id", "")
-        request = ChildRequest(call_id, agent, arguments["description"], arguments["prompt"], session)
-        task_id, title = await context.children.start(request), self.title(arguments)
-        if arguments.get("background"):
+        session, title, prompt = arguments.get("task_id", ""), self.title(arguments), arguments["prompt"]
+        in_background = arguments.get("background", False)
+        if in_background and session and await context.children.tell(session, prompt):
+            return passed_on(session, title)
+        task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session))
+        if in_background:
             return started(Background(task_id, session or task_id, agent, title))
         return Delegated(task_id, title=title, started_at_ms=now_ms())
 

@@ -83,6 +83,9 @@ class NoChildren:
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this agent has no subagents")
 
+    async def tell(self, session: str, text: str) -> bool:
+        raise AssertionError("this agent has no subagents")
+
     async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this agent has no subagents")
 
