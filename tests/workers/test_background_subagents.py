@@ -121,6 +121,41 @@ async def test_the_word_comes_with_the_next_turn_of_a_caller_that_has_work(start
     assert len(words(server)) == 1
 
 
+TWO = f"""
+rules:
+  - {{when: {{prompt_contains: look}}, reply: {{tool_calls: [{{name: bash, arguments: {{command: sleep 600}}}}]}}}}
+  - {{when: {{prompt_contains: help}}, reply: {{text: I helped.}}}}
+  - when: {{prompt_contains: lead, turn: 1}}
+    reply:
+      tool_calls:
+        - {{name: task, arguments: {{{STARTS}, prompt: help}}}}
+        - {{name: task, arguments: {{description: x, prompt: look, subagent_type: explore, background: true}}}}
+  - {{when: {{user_contains: I helped}}, reply: {{text: One has answered.}}}}
+  - {{when: {{user_contains: how far}}, reply: {{text: One of two.}}}}
+  - {{when: {{user_contains: cancelled}}, reply: {{text: That was all.}}}}
+  - {{when: {{prompt_contains: lead}}, reply: {{text: I wait.}}}}
+"""
+
+
+async def test_who_waits_hears_of_the_first_that_ends_and_listens_to_people(start_leads):
+    hands, server = await start_leads(TWO)
+    request = lead(hands)
+    await hands.transport.submit([request])
+    waits = await hands.until(request.trace_id, is_parked(request.task_id))
+    waits = await hands.until(request.trace_id, is_parked(request.task_id), after=waits)  # one has ended meanwhile
+    await hands.transport.prompt(request.task_id, "how far are you?", by="test")
+    await hands.until(request.trace_id, is_parked(request.task_id), after=waits)
+    [looks] = [task for task in await hands.transport.tasks(trace_id=request.trace_id) if task.agent == "explore"]
+
+    await hands.transport.cancel(looks.task_id, by="test", reason="enough")
+
+    assert (await hands.ended(request.task_id)).output.text == "That was all."
+    said = [message["content"] for message in last_asked(server) if message["role"] != "tool"][3:]
+    first, second = words(server)
+    assert said == ["I wait.", first, "One has answered.", "how far are you?", "One of two.", second]
+    assert "I helped." in first and 'state="cancelled"' in second
+
+
 STALLS = WRITES.replace(
     "rules:\n",
     """rules:

@@ -35,7 +35,8 @@ def waits_for_children(session: Session) -> bool:
 
 
 def background_wait(session: Session) -> Wait:
-    return Wait(children=frozenset(child.task_id for child in session.background))
+    """The first end of one of them is news, and so is a person's word."""
+    return Wait(children=frozenset(child.task_id for child in session.background), first=True)
 
 
 async def words_of_children(session: Session, context: ToolContext) -> Mapping[str, str]:
