@@ -128,6 +128,7 @@ class QueuedChildren:
 
     async def _request(self, child: ChildRequest) -> TaskRequest:
         parent, agent = self.attempt.request, self.agents[child.agent]
+        metrics = self.attempt.reporter.totals.metrics
         told = handed_down(self.attempt.guard, self.attempt.agent, self.levels)
         now_ms = await self.transport.now_ms()
         left_ms = remaining_ms(self.attempt.claim.expires_at_ms, now_ms=now_ms)
@@ -143,10 +144,12 @@ class QueuedChildren:
             input=TaskInput(prompt=child.prompt, params=told.model_dump(mode="json", exclude_defaults=True)),
             workspace=await self._workspace(parent.workspace),
             auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names, levels=self.levels - 1),
-            budget=child_budget(parent.budget, self.attempt.reporter.totals.metrics),
+            budget=child_budget(parent.budget, metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
-            idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt, child.session),
+            idempotency_key=content_key(
+                parent.task_id, str(metrics.turns), child.call_id, child.agent, child.prompt, child.session
+            ),
             resume_token=child.session,
             priority=parent.priority,
             tenant=parent.tenant,
