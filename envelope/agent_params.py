@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from .wire import Wire
+
+# Rules as they travel: permission, pattern, and whether it denies. The last match counts.
+RuleRows = tuple[tuple[str, str, bool], ...]
 
 
 class AgentParams(Wire):
@@ -14,14 +18,24 @@ class AgentParams(Wire):
 
     The two others make a task that asks no model: it takes the session of its `resume_token` back to where the turn
     `revert_to` ended, or (`unrevert`) takes that back.
+
+    Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
+    worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
     """
 
     record: bool = False
     revert_to: Annotated[int, Field(ge=1)] | None = None
     unrevert: bool = False
+    subagent_depth: Annotated[int, Field(ge=0)] | None = None
+    inherited_denies: tuple[RuleRows, ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.unrevert and self.revert_to is not None:
             raise ValueError("say `revert_to` or `unrevert`, not both")
         return self
+
+
+def inherited(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a subagent's params holds whoever goes on with its session, too."""
+    return {name: params[name] for name in ("subagent_depth", "inherited_denies") if name in params}

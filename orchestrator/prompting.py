@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from envelope.agent_params import AgentParams
+from envelope.agent_params import AgentParams, inherited
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskRequest
 from transport.base import Transport
@@ -32,8 +32,9 @@ def undoing(request: TaskRequest, to_turn: int | None) -> TaskRequest:
     """A task that takes the session back to where a turn ended; None takes the last revert back. No model is asked."""
     params = AgentParams(revert_to=to_turn, unrevert=to_turn is None)
     words = "take the last revert back" if to_turn is None else f"go back to the end of turn {to_turn}"
-    told = TaskInput(prompt=words, params=params.model_dump(exclude_defaults=True))
-    return going_on(request, "").model_copy(update={"input": told})
+    again = going_on(request, words)
+    told = again.input.model_copy(update={"params": {**again.input.params, **params.model_dump(exclude_defaults=True)}})
+    return again.model_copy(update={"input": told})
 
 
 def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
@@ -43,7 +44,7 @@ def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
         "trace_id": new_trace_id(near=request.trace_id),
         "parent_task_id": None,
         "sender": "api",
-        "input": TaskInput(prompt=prompt),
+        "input": TaskInput(prompt=prompt, params=inherited(request.input.params)),
         "resume_token": session_of(request),
         "idempotency_key": "",
         "batch_id": "",

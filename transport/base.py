@@ -60,11 +60,13 @@ class Wait:
     """What a parked task waits for: the end of all these children and an answer to all these asks.
 
     `until_ms`: it goes on at this moment at the latest, whatever is still missing (an ask's default answer).
+    `first`: it goes on as soon as one of them is there, or a word to its session.
     """
 
     children: frozenset[str] = frozenset()
     asks: frozenset[str] = frozenset()
     until_ms: int | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,8 @@ class Transport(Protocol):
     async def park(self, lease: Lease, wait: Wait) -> bool:
         """Give the slot back until what is waited for is there; then the task is queued again, at the head of its flow.
 
-        Checkpoint first. False, and nothing happened: there is nothing left to wait for.
+        Checkpoint first. False, and nothing happened: there is nothing left to wait for, or (`first`) some of it is
+        there.
         """
         ...
 

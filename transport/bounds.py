@@ -67,7 +67,7 @@ def wait(value: Wait) -> Wait:
         raise Refused("wait", f"nobody waits for more than {MAX_REQUESTS} things")
     if value.until_ms is not None and not (_is_whole(value.until_ms) and 0 <= value.until_ms < 2**53):
         raise Refused("until_ms", f"{value.until_ms!r} is no moment")
-    return Wait(value.children, frozenset(words("asks", ask) for ask in value.asks), value.until_ms)
+    return Wait(value.children, frozenset(words("asks", ask) for ask in value.asks), value.until_ms, value.first)
 
 
 def allotment(value: Allotment) -> Allotment:

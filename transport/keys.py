@@ -33,7 +33,11 @@ CONTROL = (
     Key("trace:{trace}", "hash", "submit", "until retention", "root task, its first entry, money, running children"),
     Key("tasks:{trace}", "list", "submit", "until retention", "the trace's tasks in the order of submission"),
     Key(
-        "awaits:{task}", "set", "park", "while it has members", "children and asks that a waiting task still waits for"
+        "awaits:{task}",
+        "set",
+        "park",
+        "while it has members",
+        "children and asks that a waiting task still waits for; `*` among them: the first is enough",
     ),
     Key("answers:{task}", "hash", "answer", "until retention", "ask → the answer that stands, as JSON"),
     Key(

@@ -15,6 +15,7 @@ from transport.delivery import Pause
 from transport.raising import ask_for_more
 
 from .after_write.care import FileCare
+from .agent.background import background_wait, waits_for_children
 from .agent.compacting import is_request, only_compacted
 from .agent.hearing import wait_of
 from .agent.history import reopen_session
@@ -142,6 +143,8 @@ def _wait_of(session: Session) -> Wait | None:
         return wait_of(session.open_turn)
     if session.waits_at_microusd is not None:
         return Wait(asks=frozenset({ask_for_more(session.waits_at_microusd)}))
+    if waits_for_children(session):
+        return background_wait(session)
     return None
 
 

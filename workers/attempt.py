@@ -9,8 +9,7 @@ from envelope.messages import TaskRequest
 from transport.base import Claim
 
 from .agents.base import Agent
-from .permissions.guard import HEADLESS, Guard
-from .permissions.rules import DEFAULTS
+from .permissions.guard import Guard
 from .reporter import Reporter
 from .task_sandbox import TaskSandbox
 
@@ -24,12 +23,6 @@ class Attempt:
     sandbox: TaskSandbox
     reporter: Reporter
     is_stopped: Callable[[], bool] = lambda: False  # once it is cut off: is that the end of its task?
-
-
-def guard_of(request: TaskRequest, agent: Agent) -> Guard:
-    """What the task may do: where nobody can be asked, it is not offered to ask."""
-    fixed = agent.fixed if request.asks else (*agent.fixed, *HEADLESS)
-    return Guard(request.auth_scope, (*DEFAULTS, *agent.rules), fixed)
 
 
 def session_of(request: TaskRequest) -> str:

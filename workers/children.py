@@ -13,18 +13,20 @@ from envelope.events import ChildEnded, ChildSpawned
 from envelope.ids import content_key, new_task_id
 from envelope.messages import ErrorInfo, PatchRef, TaskInput, TaskRequest, TaskResult, Workspace
 from envelope.pattern import match
-from envelope.scope import Scope, allows, narrow, split
+from envelope.scope import Scope, narrow, split
 from repo.errors import PatchRefused, RepoError
 from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
-from transport.errors import NotFound, QueueFull, Refused
+from transport.errors import Busy, NotFound, QueueFull, Refused
 from transport.outbox import Outbox
 
 from .agents.base import Agent
 from .attempt import Attempt, session_of
 from .failures import OUTAGES, error_info
+from .inheritance import handed_down
+from .permissions.guard import Denied
 from .room import Room
-from .tools.base import ChildRequest
+from .tools.base import ChildRequest, Target
 from .tools.errors import ToolError
 
 # Waiting this long costs less than to give the sandbox back and open another: who has not ended by then has its caller
@@ -34,6 +36,8 @@ PARK_AFTER_S = 2.0
 DEADLINE_SHARE = 0.9
 # Any number of subagents draw on the trace's budget; one alone never takes more than half of its caller's rest.
 BUDGET_SHARE = 0.5
+OR_NEW = "use the id that an answer of task names, or leave task_id out to start a new one"
+ADDED = "The agent that started you adds:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class QueuedChildren:
     agents: Mapping[str, Agent]
     tool_names: tuple[str, ...]
     room: Room
+    levels: int  # of subagents that may be below this task
 
     def catalogue(self) -> Mapping[str, str]:
         return {
@@ -53,21 +58,39 @@ class QueuedChildren:
             for agent in self.agents.values()
             if agent.mode in ("subagent", "all")
             and not agent.hidden
-            and allows(self.attempt.request.auth_scope, "task", agent.name)
+            and self.levels > 0
+            and not isinstance(self.attempt.guard.judge([Target("task", agent.name)]), Denied)
         }
 
     async def start(self, request: ChildRequest) -> str:
-        if request.session and not await self._is_own(request.session):
-            raise ToolError(f"you have started no subagent with the id {request.session!r}")
+        if request.session:
+            await self._require_own(request.session)
         await self.room.take()
         child = await self._request(request)
         try:
             [handle] = await self.outbox.submit([child], under=self.attempt.claim.lease)
+        except Busy as e:
+            raise ToolError(f"it still works: {e}; with background: true your prompt is passed on to it") from e
         except (Refused, QueueFull, ScopeExceeded, NotFound) as e:
-            raise ToolError(f"the subagent was not started: {e}") from e
+            hint = f"; {OR_NEW}" if request.session else ""
+            raise ToolError(f"the subagent was not started: {e}{hint}") from e
         spawned = ChildSpawned(child_task_id=handle.task_id, agent=request.agent, title=request.description)
         self.attempt.reporter.report(spawned)
         return handle.task_id
+
+    async def tell(self, session: str, text: str) -> bool:
+        await self._require_own(session)
+        caller = self.attempt.request
+        try:
+            # said by whom, for a word that begins with a slash is a command where a person says it
+            await self.transport.prompt(session, f"{ADDED}\n{text}", by=f"{caller.recipient}/{caller.agent}")
+        except NotFound:  # it has ended
+            return False
+        return True
+
+    async def _require_own(self, session: str) -> None:
+        if not await self._is_own(session):
+            raise ToolError(f"you have started no subagent with the id {session!r}; {OR_NEW}")
 
     async def _is_own(self, session: str) -> bool:
         """A model can name any session of the fleet; its own are those that this session's tasks have started."""
@@ -80,6 +103,17 @@ class QueuedChildren:
 
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         return {result.task_id: await self._take_in(result) for result in await self._soon(task_ids)}
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        known = await asyncio.gather(*map(self._result, task_ids))
+        return {result.task_id: await self._take_in(result) for result in known if result is not None}
+
+    async def _result(self, task_id: str) -> TaskResult | None:
+        try:
+            return await self.transport.result(task_id)
+        except NotFound:  # the server has forgotten it
+            await self.outbox.submit_forgotten([task_id])
+            return None
 
     async def _soon(self, task_ids: Sequence[str]) -> list[TaskResult]:
         """Results in the order in which they came, within `PARK_AFTER_S`."""
@@ -94,6 +128,8 @@ class QueuedChildren:
 
     async def _request(self, child: ChildRequest) -> TaskRequest:
         parent, agent = self.attempt.request, self.agents[child.agent]
+        metrics = self.attempt.reporter.totals.metrics
+        told = handed_down(self.attempt.guard, self.attempt.agent, self.levels)
         now_ms = await self.transport.now_ms()
         left_ms = remaining_ms(self.attempt.claim.expires_at_ms, now_ms=now_ms)
         return TaskRequest(
@@ -105,13 +141,15 @@ class QueuedChildren:
             recipient=agent.pool,
             agent=agent.name,
             intent=child.description[:100],
-            input=TaskInput(prompt=child.prompt),
+            input=TaskInput(prompt=child.prompt, params=told.model_dump(mode="json", exclude_defaults=True)),
             workspace=await self._workspace(parent.workspace),
-            auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names),
-            budget=child_budget(parent.budget, self.attempt.reporter.totals.metrics),
+            auth_scope=child_scope(parent.auth_scope, agent.auth_scope, self.tool_names, levels=self.levels - 1),
+            budget=child_budget(parent.budget, metrics),
             deadline_ms=max(1, int(left_ms * DEADLINE_SHARE)),
             # a call's id alone is not enough: some providers count them from 0 in every turn
-            idempotency_key=content_key(parent.task_id, child.call_id, child.agent, child.prompt, child.session),
+            idempotency_key=content_key(
+                parent.task_id, str(metrics.turns), child.call_id, child.agent, child.prompt, child.session
+            ),
             resume_token=child.session,
             priority=parent.priority,
             tenant=parent.tenant,
@@ -157,13 +195,17 @@ def _not_taken_in(patch: PatchRef, error: SandboxError | RepoError) -> ErrorInfo
     return ErrorInfo.of(ErrorCode.COLLISION, message, "make the change yourself, or ask again")
 
 
-def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...]) -> Scope:
-    """What a subagent may do: the part of `wanted` that its caller holds (None: all of it), without `task`.
+def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...], *, levels: int = 0) -> Scope:
+    """What a subagent may do: the part of `wanted` that its caller holds (None: all of it).
+
+    With `task` only where some levels of subagents may be below it.
 
     Of two overlapping grants neither of which covers the other, nothing is kept: less than asked, never more.
     """
     kept = caller if wanted is None else (*_within(caller, wanted), *_within(wanted, caller))
-    return tuple(dict.fromkeys(plain for grant in kept for plain in _without_task(grant, tool_names)))
+    if levels < 1:
+        kept = (plain for grant in kept for plain in _without_task(grant, tool_names))
+    return tuple(dict.fromkeys(kept))
 
 
 def child_budget(caller: Budget, spent: Metrics) -> Budget:

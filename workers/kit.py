@@ -27,3 +27,4 @@ class Kit:
     limiter: Limiter
     ask_timeout_ms: int  # how long people may think about what they are asked
     web: WebAccess
+    subagent_depth: int = 1  # levels of subagents below a task that a person started

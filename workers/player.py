@@ -14,9 +14,22 @@ from pydantic import TypeAdapter
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
 from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
-from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, ToolAnswer, calls_of, request_of
+from .llm.cassette import (
+    Answers,
+    Call,
+    Ended,
+    Entry,
+    Exhausted,
+    Heard,
+    HeardOfChildren,
+    Kept,
+    Request,
+    ToolAnswer,
+    calls_of,
+    request_of,
+)
 from .llm.retry import Retrying
-from .tape import Hear
+from .tape import Hear, Told
 from .tools.base import CallResult, ToolResult
 
 T = TypeVar("T")
@@ -77,6 +90,13 @@ class Player:
     def hear(self, hear: Hear) -> Hear:
         async def listen() -> Sequence[str]:
             return self._next(Heard, "it listens").prompts if isinstance(self._peek(), Heard) else ()
+
+        return listen
+
+    def told(self, told: Told) -> Told:
+        async def listen(session: Session) -> Mapping[str, str]:
+            is_told = isinstance(self._peek(), HeardOfChildren)
+            return self._next(HeardOfChildren, "it listens").words if is_told else {}
 
         return listen
 

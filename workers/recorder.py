@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from .llm.cassette import (
     Entry,
     Exhausted,
     Heard,
+    HeardOfChildren,
     Kept,
     Recorded,
     Request,
@@ -31,7 +32,7 @@ from .llm.cassette import (
     written,
 )
 from .llm.retry import Retrying
-from .tape import Hear
+from .tape import Hear, Told
 
 T = TypeVar("T")
 AGENTS = TypeAdapter(Agent)
@@ -72,6 +73,15 @@ class Recorder:
             if prompts:
                 self._add(Heard(prompts=tuple(prompts)))
             return prompts
+
+        return listen
+
+    def told(self, told: Told) -> Told:
+        async def listen(session: Session) -> Mapping[str, str]:
+            words = await told(session)
+            if words:
+                self._add(HeardOfChildren(words=dict(words)))
+            return words
 
         return listen
 

@@ -19,10 +19,11 @@ from transport.rates import Quota
 
 from .agent_task import AgentTasks
 from .agents.base import Agent
-from .attempt import Attempt, guard_of
+from .attempt import Attempt
 from .checkpoints import Checkpoints
 from .equipment import plain_equipment
 from .errors import BadInput
+from .inheritance import guard_of
 from .kit import Kit
 from .llm.cassette import Call, Entry, Kept, read
 from .llm.limited import Limiter

@@ -12,6 +12,7 @@ from envelope.redaction import redact_known
 from transport.errors import NotFound
 
 from .after_write.care import FileCare
+from .agent.background import words_of_children
 from .agent.means import Loop
 from .agent.session import Session
 from .agent.todos import todos_of
@@ -20,6 +21,7 @@ from .children import QueuedChildren
 from .commands.prompts import Prompts
 from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
+from .inheritance import TOO_DEEP, levels_below
 from .kit import Kit
 from .llm.base import ChatModel
 from .llm.limited import Limited
@@ -39,6 +41,7 @@ from .titles import Titling
 from .tools.base import Tool, ToolContext
 from .tools.dispatch import run_calls
 from .tools.registry import all_tools, offered
+from .tools.task import TASK
 from .tools.web import WEB_TOOLS
 from .turns import Turns
 
@@ -86,6 +89,7 @@ class Rigging:
             till=till,
             is_stopped=attempt.is_stopped,
             outside=frozenset(tool.name for tool in self.foreign),
+            told=tape.told(lambda current: words_of_children(current, context)),
         )
 
     def _hooks(self, session: Session) -> Hooks:
@@ -114,13 +118,18 @@ class Rigging:
             resolve=self._resolve,
             keep=self._keep,
             keep_file=self.kit.transport.blobs.put,
+            absent={} if self._levels() else {TASK: TOO_DEEP},
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
         )
 
     def _children(self) -> QueuedChildren:
         names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
         room = Room(self.kit.transport, self.attempt.request.trace_id)
-        return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names, room)
+        kit, levels = self.kit, self._levels()
+        return QueuedChildren(kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels)
+
+    def _levels(self) -> int:
+        return levels_below(self.attempt.request, self.kit.subagent_depth)
 
     def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
         attempt = self.attempt

@@ -24,9 +24,11 @@ from .agents.layers import Known
 from .agents.project import ProjectAgents
 from .artifacts import attached
 from .attachments import furnish
-from .attempt import Attempt, guard_of, resume_token
+from .attempt import Attempt, resume_token
 from .failures import again, code_of, error_info
+from .inheritance import guard_of
 from .metrics import WorkerMetrics
+from .permissions.guard import Guard
 from .provenance import provenance_of
 from .recipe_task import run_recipe_task
 from .reporter import Reporter
@@ -95,7 +97,7 @@ class Runner:
         guard = guard_of(request, agent)
 
         async def prepare() -> Prepared:
-            return await self._prepare(request, claim, agent)
+            return await self._prepare(request, claim, agent, guard)
 
         async def furnish_it(sandbox: Sandbox) -> Furnished:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
@@ -149,11 +151,11 @@ class Runner:
             parent = await self.transport.request(request.parent_task_id)
             narrow(parent.auth_scope, request.auth_scope)
 
-    async def _prepare(self, request: TaskRequest, claim: Claim, agent: Agent) -> Prepared:
+    async def _prepare(self, request: TaskRequest, claim: Claim, agent: Agent, guard: Guard) -> Prepared:
         left_ms = remaining_ms(claim.expires_at_ms, now_ms=await self.transport.now_ms())
         limits = Limits(lifetime_s=left_ms // 1000 + LIFETIME_GRACE_S)
         # Recipes run what a person wrote, which may need to write; their patch is checked against the grants.
-        read_only = agent.mode != "recipe" and not offers(request.auth_scope, "edit")
+        read_only = agent.mode != "recipe" and guard.bans("edit")
         labels = {"task": request.task_id, "trace": request.trace_id, "attempt": str(claim.lease.attempt)}
         return await self.workspaces.prepare(request.workspace, read_only=read_only, limits=limits, labels=labels)
 

@@ -140,6 +140,7 @@ def make_runner(
             limiter,
             settings.ask_timeout_s * 1000,
             web_access(settings),
+            settings.subagent_depth,
         )
     )
     return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pydantic import TypeAdapter
@@ -14,6 +14,7 @@ from .llm.retry import Retrying
 
 T = TypeVar("T")
 Hear = Callable[[], Awaitable[Sequence[str]]]
+Told = Callable[[Session], Awaitable[Mapping[str, str]]]
 
 
 class Tape(Protocol):
@@ -26,6 +27,7 @@ class Tape(Protocol):
     def model(self, model: Retrying) -> ChatModel: ...
     def run_calls(self, run: RunCalls) -> RunCalls: ...
     def hear(self, hear: Hear) -> Hear: ...
+    def told(self, told: Told) -> Told: ...
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]: ...
 
     def opened(self, session: Session) -> None:
@@ -51,6 +53,9 @@ class NoTape:
 
     def hear(self, hear: Hear) -> Hear:
         return hear
+
+    def told(self, told: Told) -> Told:
+        return told
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         return exhausted

@@ -82,13 +82,21 @@ def tree(view: TraceView, *, now_ms: int, max_rows: int) -> Table:
         if row.task is None:
             table.add_row(Text(INDENT * row.depth + row.hidden, style="dim"))
         else:
-            table.add_row(_name(row.task, row.depth), Text(doing(row.task)), *_figures(row.task, now_ms))
+            table.add_row(_name(row.task, row.depth), Text(doing_with(view, row.task)), *_figures(row.task, now_ms))
     return table
 
 
 def _name(task: TaskView, depth: int) -> Text:
     glyph, style = GLYPHS[task.state]
     return Text.assemble(INDENT * depth, (glyph, style), " ", (task.agent or "task", "bold"), " ", plain(task.title))
+
+
+def doing_with(view: TraceView, task: TaskView) -> str:
+    """What a task is at; of an agent with subagents at work also how many of them have ended. Each has its own row."""
+    ended = [view.tasks[child].ended for child in task.children]
+    if task.ended or not task.turn or all(ended):
+        return doing(task)
+    return " · ".join(part for part in (f"{sum(ended)}/{len(ended)} ended", doing(task)) if part)
 
 
 def doing(task: TaskView) -> str:

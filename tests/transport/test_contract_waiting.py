@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -113,6 +114,48 @@ async def test_what_has_ended_already_is_not_waited_for(fleet):
     assert (await fleet.transport.record(parent.lease.task_id)).state is State.RUNNING  # nothing happened
     assert await fleet.transport.park(parent.lease, waits_for(ended, live))
     assert (await fleet.transport.record(parent.lease.task_id)).waits_for == (live.task_id,)
+
+
+async def test_the_first_of_them_is_enough_where_the_wait_says_so(fleet):
+    parent, (one, other) = await family(fleet, children=2)
+    wait = replace(waits_for(one, other), first=True)
+
+    assert await fleet.transport.park(parent.lease, wait)
+
+    assert (await fleet.transport.record(parent.lease.task_id)).waits_for == tuple(sorted([one.task_id, other.task_id]))
+    await fleet.finish(await fleet.claim_one())
+    again = await fleet.claim_one()
+    assert (again.lease.task_id, again.lease.attempt) == (parent.lease.task_id, 2)
+    assert not await fleet.transport.park(again.lease, wait)  # one of them is there
+    assert await fleet.transport.park(again.lease, waits_for(one, other))
+    assert (await fleet.transport.record(parent.lease.task_id)).waits_for == (other.task_id,)
+
+
+async def test_a_word_to_its_session_is_enough_there_too(fleet):
+    parent, (child,) = await family(fleet)
+    wait = replace(waits_for(child), first=True)
+    session = parent.lease.task_id
+    await fleet.transport.prompt(session, "come", by="me")
+    assert not await fleet.transport.park(parent.lease, wait)
+    await fleet.transport.checkpoint(parent.lease, await fleet.transport.blobs.put(b"heard it"), heard=1)
+    assert await fleet.transport.park(parent.lease, wait)
+
+    await fleet.transport.prompt(session, "come again", by="me")
+
+    record = await fleet.transport.record(session)
+    assert (record.state, record.waits_for) == (State.PENDING, ())
+    entries = await collect(fleet.transport.follow(parent.lease.trace_id, wait=False))
+    assert told(entries, session)[-1].reason == "a prompt came in"
+    assert child.parent_task_id == session
+
+
+async def test_a_word_wakes_nobody_who_waits_for_all(fleet):
+    parent, (child,) = await family(fleet)
+    await fleet.transport.park(parent.lease, waits_for(child))
+
+    await fleet.transport.prompt(parent.lease.task_id, "come", by="me")
+
+    assert (await fleet.transport.record(parent.lease.task_id)).state is State.WAITING
 
 
 async def test_nothing_to_wait_for_does_not_park(fleet):

@@ -238,6 +238,12 @@ class NoChildren:
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this test starts no subagent")
 
+    async def tell(self, session: str, text: str) -> bool:
+        raise AssertionError("this test starts no subagent")
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        raise AssertionError("this test starts no subagent")
+
 
 @pytest.fixture
 async def context(driver: DockerDriver, image: str) -> AsyncIterator[ToolContext]:

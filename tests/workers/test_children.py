@@ -41,7 +41,7 @@ async def caller(hands, driver) -> AsyncIterator[Callable[[], Awaitable[QueuedCh
         guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(driver, no_workspace, lambda _: None)
         room = Room(hands.transport, request.trace_id, max_in_flight=2)
         made = Attempt(claim, request, agents["build"], guard, sandbox, reporter)
-        return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()), room)
+        return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()), room, 1)
 
     yield attempt
     await hands.transport.cancel(request.task_id, by="test", reason="done")

@@ -165,3 +165,53 @@ async def test_a_session_has_one_runner_and_only_its_caller_goes_on_with_it(star
     this, that, others = result.output.text.split(" | ")
     assert sorted(["is under way in task" in this, "is under way in task" in that]) == [False, True]
     assert f"you have started no subagent with the id '{foreign}'" in others
+    assert "leave task_id out to start a new one" in others
+
+
+UNKNOWN = """
+rules:
+  - {when: {prompt_contains: remember}, reply: {text: I do.}}
+  - when: {prompt_contains: lead, turn: 1}
+    reply:
+      tool_calls:
+        - name: task
+          arguments: {description: x, prompt: remember, subagent_type: explore, task_id: ses_12}
+        - name: task
+          arguments: {description: x, prompt: remember, subagent_type: explore, task_id: ses_12, background: true}
+  - {when: {prompt_contains: lead}, reply: {text: "${result.0} | ${result.1}"}}
+"""
+
+
+async def test_an_id_that_nobody_knows_starts_no_fresh_session(start_agents):
+    hands = await start_agents(UNKNOWN)
+    request = ask(hands, "lead")
+
+    result = await hands.result(request)
+
+    for said in result.output.text.split(" | "):
+        assert "you have started no subagent with the id 'ses_12'" in said and "leave task_id out" in said
+    assert len(await hands.transport.tasks(trace_id=request.trace_id)) == 1
+
+
+STOPPED = ASKS_AGAIN.replace(
+    "  - {when: {prompt_contains: remember}, reply: {text: I do.}}\n",
+    "  - {when: {prompt_contains: remember}, reply: {tool_calls: [{name: bash, arguments: {command: sleep 600}}]}}\n",
+)
+
+
+async def test_a_caller_goes_on_with_a_subagent_that_was_cancelled(start_agents):
+    hands = await start_agents(STOPPED)
+    request = ask(hands, "lead")
+    await hands.transport.submit([request])
+
+    def sleeps(progress: TaskProgress) -> bool:
+        return any(event.kind == "tool_call" and event.title == "sleep 600" for event in progress.events)
+
+    await hands.until(request.trace_id, sleeps)
+    [_, child] = await hands.transport.tasks(trace_id=request.trace_id)
+    await hands.transport.cancel(child.task_id, by="test", reason="not so")
+
+    result = await hands.ended(request.task_id)
+
+    assert "It was blue" in result.output.text
+    assert [call.is_error for call in result.tool_calls] == [True, False]

@@ -96,7 +96,7 @@ def arrived(fleet: Fleet, task: Task, awaited: str) -> None:
     """One thing less that the task waits for, if it does."""
     if task.state is State.WAITING and awaited in task.waits_for:
         task.waits_for.remove(awaited)
-        if not task.waits_for:
+        if not task.waits_for or task.wakes_at_first:
             fleet.requeue(task, "what it waited for is there")
 
 

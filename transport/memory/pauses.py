@@ -31,12 +31,18 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     asks = wait.asks - task.answers.keys()
     if not children and not asks:
         return False
+    if wait.first and (len(children) + len(asks) < len(wait.children) + len(wait.asks) or _has_mail(fleet, task)):
+        return False
     if ends_instead(fleet, task):
         return True
     task.lease = None
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
-    task.waits_for, task.due_at_ms = children | asks, wait.until_ms
+    task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
     return True
+
+
+def _has_mail(fleet: Fleet, task: Task) -> bool:
+    return bool(fleet.sessions[task.session_id].inbox)
 
 
 def come_due(fleet: Fleet, task: Task) -> None:

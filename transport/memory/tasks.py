@@ -38,6 +38,7 @@ class Task:
     look_at_ms: int = 0  # when its deadline is looked at next
     due_at_ms: int | None = None  # when it comes back into line: a retry, or a wait that takes no longer
     waits_for: set[str] = field(default_factory=set[str])
+    wakes_at_first: bool = False  # or at a word to its session; of a task that waits
     prompted: bool = False  # since it was last sent on for a prompt
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     checkpoint: str | None = None

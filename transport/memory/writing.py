@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 
 from ..base import Handle, Ledger, Prompt
@@ -55,4 +56,6 @@ def prompt(fleet: Fleet, session_id: str, word: Prompt) -> Handle:
     session.inbox.append(word)
     holder = fleet.tasks[session.holder]
     holder.prompted = True
+    if holder.state is State.WAITING and holder.wakes_at_first:
+        fleet.requeue(holder, "a prompt came in")
     return Handle(holder.id, holder.trace_id, existing=True)

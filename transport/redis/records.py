@@ -19,6 +19,8 @@ from .cell import Cell
 
 _log = get_logger("records")
 
+# Stands among what a task waits for where the first of it is enough (see `life.lua`).
+FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
     "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel",
@@ -65,7 +67,9 @@ async def _records(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
 
 async def _with_waits(cell: Cell, record: TaskRecord) -> TaskRecord:
     names = cast(list[bytes], await cell.client.call("SMEMBERS", cell.keys.name("awaits", record.task_id)))
-    return replace(record, waits_for=tuple(sorted(name.decode().removeprefix("ask:") for name in names)))
+    return replace(
+        record, waits_for=tuple(sorted(name.decode().removeprefix("ask:") for name in names if name != FIRST))
+    )
 
 
 def _readable(task_id: str, row: Sequence[bytes | None]) -> TaskRecord | None:

@@ -59,7 +59,7 @@ class Writer:
         return [Prompt(prompt["text"], prompt["by"], prompt["at_ms"]) for prompt in fields]
 
     async def park(self, lease: Lease, wait: Wait) -> bool:
-        names = {"children": sorted(wait.children), "asks": sorted(wait.asks)}
+        names = {"children": sorted(wait.children), "asks": sorted(wait.asks), "first": wait.first}
         until = {} if wait.until_ms is None else {"until": wait.until_ms}
         return bool((await self._write("park", lease, b"", {**names, **until}))[1])
 

@@ -9,6 +9,7 @@ from envelope.events import TurnFinished, WarningRaised
 from sandbox.errors import SandboxError
 
 from ..tools.dispatch import CutOff
+from .background import with_started
 from .budget import calls_left
 from .calls import answer, collect, cut_off
 from .circles import begin_turn, circle_left
@@ -30,6 +31,7 @@ async def act(session: Session, loop: Loop) -> Session:
     if heard.refused:
         return _refused(session, heard, loop)
     answers = await collect(heard.answers, loop.context, loop.emit)
+    session = with_started(session, answers)
     if any(answer.waits for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
     call = circle_left(loop.context.people, session)
@@ -62,8 +64,9 @@ async def _begin_calls(session: Session, loop: Loop) -> Session:
         except CutOff as cut:
             await _save_cut(session, cut, loop)
             raise
-    session = with_open_turn(session, answers, loop.context.read_digests)
-    return await loop.save(session) if any(answer.child for answer in answers) else session
+    before, session = session, with_started(with_open_turn(session, answers, loop.context.read_digests), answers)
+    is_handed_on = any(answer.child for answer in answers) or session.background != before.background
+    return await loop.save(session) if is_handed_on else session
 
 
 async def _save_cut(session: Session, cut: CutOff, loop: Loop) -> None:

@@ -13,6 +13,7 @@ from envelope.messages import ToolCallSummary
 from ..agents.base import Agent
 from ..clock import now_ms
 from ..llm.base import ChatMessage, Completed, FilePart, Finish, FinishReason
+from ..tools.background import stopped_note
 from ..tools.base import ToolResult
 from .budget import with_turn_limit
 from .calls import Answered
@@ -54,6 +55,8 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
     """An ended session with a new prompt (empty: with none): its history and workspace go on, what it spends is counted
     from nothing."""
     mended = resumed(_closed(session))
+    if session.background:
+        mended = say(mended, stopped_note(session.background))
     return Session(
         agent=agent.name,
         previous_agent=session.agent,

@@ -17,6 +17,7 @@ from envelope.events import MessageAdded
 
 from ..llm.base import Failed
 from .acting import act
+from .background import with_words_of_children
 from .bound import window_tokens
 from .budget import Stop, is_last_turn, why_stop
 from .calls import offer
@@ -76,12 +77,16 @@ async def step(session: Session, loop: Loop) -> Session:
 
 
 async def _heard(session: Session, loop: Loop) -> Session:
-    """The session with what people have said meanwhile; one that had ended well goes on with it.
+    """The session with what subagents and people have said meanwhile; one that had ended well goes on with it.
 
     Nothing may stand between calls and their answers: an open turn hears nothing.
     """
     if session.open_turn or (session.outcome is not None and session.outcome.error is not None):
         return session
+    words = await loop.told(session)
+    for word in words.values():
+        loop.emit(MessageAdded(role="user", text=word, synthetic=True))
+    session = with_words_of_children(session, words)
     prompts = await loop.hear()
     for prompt in prompts:
         loop.emit(MessageAdded(role="user", text=prompt))

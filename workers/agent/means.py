@@ -16,6 +16,11 @@ from .session import Session
 from .tills import NO_TILL, Till
 
 
+async def nobody_tells(session: Session) -> Mapping[str, str]:
+    """For loops whose agents start nobody."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """`run_calls` answers every call, in their order, and raises only for what ends the attempt (a lost sandbox).
@@ -26,6 +31,7 @@ class Loop:
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
     `outside`: tools that do their work outside of the sandbox, where it outlives a lost worker.
+    `told`: task → words, for each subagent in the background that has ended (see `background.py`).
     """
 
     model: ChatModel
@@ -41,3 +47,4 @@ class Loop:
     till: Till = NO_TILL
     is_stopped: Callable[[], bool] = lambda: False
     outside: frozenset[str] = frozenset()
+    told: Callable[[Session], Awaitable[Mapping[str, str]]] = nobody_tells

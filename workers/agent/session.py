@@ -14,6 +14,7 @@ from envelope.redaction import redact_known
 from envelope.scope import Grant
 
 from ..llm.base import ChatMessage
+from ..tools.background import Background
 from .calls import Answered
 from .compaction import Compaction
 
@@ -71,7 +72,7 @@ class Session(Stored):
 
     `open_turn`: the calls of the last message, while some of them wait for a subagent or a person; they get their
     answers together, in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their
-    end. `approved`: what people have answered "always" to.
+    end. `approved`: what people have answered "always" to. `background`: subagents of whose end the model will hear.
 
     What a model is shown of the messages begins with `compaction`; `due`: another one is the next step. The tool
     messages at the indices `cleared` are shown without their output (see `shown.py`).
@@ -89,6 +90,7 @@ class Session(Stored):
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
     approved: tuple[Grant, ...] = ()
+    background: tuple[Background, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None
     compaction: Compaction | None = None

@@ -79,6 +79,13 @@ class Heard(Line):
     prompts: tuple[str, ...]
 
 
+class HeardOfChildren(Line):
+    """What was told of subagents in the background that had ended, by their tasks."""
+
+    kind: Literal["heard_of_children"] = "heard_of_children"
+    words: dict[str, str]
+
+
 class Exhausted(Line):
     """The trace's money was spent when the next turn would have begun."""
 
@@ -91,7 +98,7 @@ class Ended(Line):
     error: str = ""
 
 
-Entry = Kept | Call | Answers | Heard | Exhausted | Ended
+Entry = Kept | Call | Answers | Heard | HeardOfChildren | Exhausted | Ended
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 

@@ -47,11 +47,13 @@ Verdict = Allowed | Denied | Ask
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`scope` is a ceiling, `fixed` holds denies that no rule lifts, and in `rules` the last match wins."""
+    """`scope` is a ceiling, `fixed` holds denies that no rule lifts, and in `rules` the last match wins. So it does in
+    each list of `inherited`, which hold what is denied to the callers of a subagent, and to it."""
 
     scope: Scope
     rules: tuple[Rule, ...]
     fixed: tuple[Rule, ...] = ()
+    inherited: tuple[tuple[Rule, ...], ...] = ()
 
     def judge(self, targets: Sequence[Target], approved: Sequence[Rule] = ()) -> Verdict:
         """A call with all its targets: any deny denies it, else any ask asks. `approved`: what people have answered
@@ -74,8 +76,12 @@ class Guard:
 
     def hides(self, tool: str) -> bool:
         """Is the tool withheld from the model altogether?"""
+        return self.bans(tool) or hidden(self.rules, tool)
+
+    def bans(self, tool: str) -> bool:
+        """Is the tool withheld by what no rule lifts?"""
         granted = tool in UNSCOPED or offers(self.scope, tool)
-        return not granted or hidden(self.rules, tool) or hidden(self.fixed, tool)
+        return not granted or any(hidden(rules, tool) for rules in (self.fixed, *self.inherited))
 
     def _judge(self, target: Target, approved: Sequence[Rule]) -> Denied | Action:
         permission, pattern = target.permission, target.pattern
@@ -85,6 +91,8 @@ class Guard:
             return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted})")
         if evaluate(self.fixed, permission, [pattern]).action is Action.DENY:
             return Denied(f"not allowed: this agent never uses {permission} on {pattern!r}")
+        if any(evaluate(rules, permission, [pattern]).action is Action.DENY for rules in self.inherited):
+            return Denied(f"not allowed: {permission} {pattern!r} is denied to the agent that started this task")
         decision = evaluate(self.rules, permission, [pattern])
         if decision.action is Action.DENY:
             rule = f"{decision.rule.permission}: {decision.rule.pattern}" if decision.rule else "none"

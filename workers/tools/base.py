@@ -76,9 +76,17 @@ class Children(Protocol):
         """The subagent's task; the same call leads to the same one. `ToolError` when it may not start."""
         ...
 
+    async def tell(self, session: str, text: str) -> bool:
+        """Pass a word on to a subagent that is at work; False: it has ended. `ToolError` for one of others."""
+        ...
+
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         """The results of those that have ended, or do so soon, each with its patch applied here. A collision is one
         more error in it."""
+        ...
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        """As `ended`, of those that have ended already."""
         ...
 
     def catalogue(self) -> Mapping[str, str]:
@@ -160,6 +168,7 @@ class ToolContext:
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     keep_file: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a file as it is; likewise
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])  # tool → why it is not offered
     people: People | None = None  # None: nobody can be asked
 
 

@@ -104,7 +104,8 @@ def _as_it_ended(call: ToolCall, ran: asyncio.Task[CallResult], on_change: OnCha
 def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:
     tool = tools.get(call.name) or tools.get(call.name.lower())
     if tool is None:
-        return _mistake(f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
+        why = context.absent.get(call.name.lower())
+        return _mistake(why or f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
     if call.input is None:
         return _mistake(
             f"the arguments of {tool.name} are not a JSON object: {call.arguments[:200]!r}; write them again"

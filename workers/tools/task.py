@@ -9,19 +9,27 @@ from envelope.lifecycle import State
 from envelope.messages import TaskResult
 
 from ..clock import now_ms
-from .base import ChildRequest, Delegated, Target, ToolContext, ToolResult
+from ..project.framing import within
+from .background import Background, passed_on, started
+from .base import CallResult, ChildRequest, Delegated, Target, ToolContext, ToolResult
 from .errors import ToolError
-from .schema import parameters, text
+from .schema import flag, parameters, text
+
+TASK = "task"
 
 
 class Task:
-    name = "task"
+    name = TASK
     parameters = parameters(
         ["description", "prompt", "subagent_type"],
         description=text("the task in three to five words"),
         prompt=text("all that the subagent needs to know, and what to answer"),
         subagent_type=text("the agent to start"),
-        task_id=text("the id of an earlier task of yours, to go on in its session instead of a new one"),
+        task_id=text(
+            "the id of an earlier task of yours, whatever its state, to go on in its session instead of a new one;"
+            " with background, one that still works reads your prompt before its next turn"
+        ),
+        background=flag("do not wait: the call returns at once, and you are told when the subagent has ended"),
     )
 
     def __init__(self, catalogue: Mapping[str, str]) -> None:
@@ -38,13 +46,18 @@ class Task:
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments["description"]
 
-    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> Delegated:
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> CallResult:
         agent, catalogue = arguments["subagent_type"], context.children.catalogue()
         if agent not in catalogue:
             raise ToolError(f"there is no subagent {agent!r}; there are: {', '.join(sorted(catalogue)) or 'none'}")
-        session = arguments.get("task_id", "")
-        request = ChildRequest(call_id, agent, arguments["description"], arguments["prompt"], session)
-        return Delegated(await context.children.start(request), title=self.title(arguments), started_at_ms=now_ms())
+        session, title, prompt = arguments.get("task_id", ""), self.title(arguments), arguments["prompt"]
+        in_background = arguments.get("background", False)
+        if in_background and session and await context.children.tell(session, prompt):
+            return passed_on(session, title)
+        task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session))
+        if in_background:
+            return started(Background(task_id, session or task_id, agent, title))
+        return Delegated(task_id, title=title, started_at_ms=now_ms())
 
 
 def answer_of(result: TaskResult, *, title: str) -> ToolResult:
@@ -53,15 +66,18 @@ def answer_of(result: TaskResult, *, title: str) -> ToolResult:
     return ToolResult(result_text(result), title=title, is_error=is_error)
 
 
-def result_text(result: TaskResult) -> str:
+def result_text(result: TaskResult, *, agent: str = "") -> str:
     """A child's ending in words for the model: its answer, what it changed, and what went wrong."""
     # the id names the session: what `task_id` of a later call goes on with
-    parts = [f'<task id="{result.resume_token or result.task_id}" state="{result.status}">']
-    if result.output.text:
-        parts.append(result.output.text)
+    named = f' agent="{agent}"' if agent else ""
+    parts = [result.output.text] if result.output.text else []
     if result.patch and result.patch.files:
-        parts.append("Changed files: " + ", ".join(f"{file.status} {file.path}" for file in result.patch.files))
+        where = "Changed files, not taken into your workspace" if result.errors else "Changed files"
+        parts.append(f"{where}: " + ", ".join(f"{file.status} {file.path}" for file in result.patch.files))
     parts += [f"Error {error.code}: {error.message}" for error in result.errors]
     if result.errors and result.resume_token:
         parts.append("To go on where it stopped, call task with this id as task_id.")
-    return "\n".join([*parts, "</task>"])
+    elif result.errors:
+        parts.append("It has left nothing to go on with; start another one if its work is still needed.")
+    inner = within(TASK, "\n".join(parts))
+    return f'<task id="{result.resume_token or result.task_id}"{named} state="{result.status}">\n{inner}\n</task>'

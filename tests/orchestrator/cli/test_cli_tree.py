@@ -141,3 +141,22 @@ def test_a_task_that_waits_or_was_lost_says_so_in_the_tree():
 
     assert "waits for 2 children" in picture
     assert "its worker was lost" in picture
+
+
+def test_an_agent_with_subagents_at_work_tells_how_many_have_ended():
+    story = Story("run", "tidy up")
+    build = story.child("build", "tidy up")
+    story.progress(build, TurnStarted(turn=1))
+    callers, tests = story.child("explore", "callers", of=build), story.child("explore", "tests", of=build)
+    story.progress(callers, ToolCallChanged(call_id="1", tool="grep", state=CallState.RUNNING, title="greet"))
+    story.end(tests, State.COMPLETED)
+    reason = StateChanged(state=State.WAITING, reason="waits for 1 children, 0 asks")
+    story.progress(build, reason, status=State.WAITING)
+
+    goal, waits, searches, _ = drawn(story.view, now_ms=10_000).splitlines()
+
+    assert "ended" not in goal
+    assert "1/2 ended · waits for 1" in waits
+    assert "explore callers" in searches and "grep greet" in searches
+    story.end(callers, State.COMPLETED)
+    assert "2/2" not in drawn(story.view, now_ms=10_000)

@@ -84,6 +84,12 @@ class NoChildren:
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this agent has no subagents")
 
+    async def tell(self, session: str, text: str) -> bool:
+        raise AssertionError("this agent has no subagents")
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        raise AssertionError("this agent has no subagents")
+
     def catalogue(self) -> Mapping[str, str]:
         return {}
 

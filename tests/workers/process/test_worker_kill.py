@@ -46,3 +46,40 @@ async def test_a_worker_that_dies_as_its_task_goes_on_costs_one_turn(start_worke
     assert (result.attempt, result.metrics.turns) == (3, 2)
     assert (await fleet.transport.record(request.task_id)).lost_leases == 1
     assert server.log.requests == 2 + 1 + 2  # the explorer's turns, the caller's first, and its second twice
+
+
+STALLS_WHEN_TOLD = """
+rules:
+  - {when: {prompt_contains: look}, reply: {text: I looked.}}
+  - when: {prompt_contains: lead, turn: 1}
+    reply:
+      tool_calls: [{name: task, arguments: {description: x, prompt: look, subagent_type: explore, background: true}}]
+  - when: {user_contains: I looked.}
+    times: 1
+    reply: {reasoning: "Many words, some of which are seen before the worker dies.", text: and none of these}
+    fault: {after_bytes: 800, stall_s: 600}
+  - {when: {user_contains: I looked.}, reply: {text: I was told.}}
+  - {when: {prompt_contains: lead}, reply: {text: I wait.}}
+"""
+
+
+async def test_a_worker_that_dies_when_its_task_was_told_of_a_subagent_leaves_it_told_once(start_worker, fleet, serve):
+    server = await serve(STALLS_WHEN_TOLD)
+    settings = {
+        "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": server.base_url, "MUSTER_MODEL_API_KEY": "unused",
+        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2", "MUSTER_TITLES": "false",
+    }  # fmt: skip
+    first = await start_worker("build", **settings)
+    request = await fleet.submit(agent="build", auth_scope=("bash:**", "task:**"), input=TaskInput(prompt="lead"))
+    await fleet.until(request, "state", state=State.WAITING)
+    await start_worker("explore", **settings)
+    await fleet.until(request, "reasoning")
+    first.send_signal(signal.SIGKILL)
+    await first.wait()
+    await start_worker("build", **settings)
+
+    result = await fleet.ended(request.task_id)
+
+    last = [body["messages"] for body in server.log.bodies if body["messages"][1]["content"] == "lead"][-1]
+    assert result.output.text == "I was told."
+    assert sum("I looked." in str(message["content"]) for message in last) == 1

@@ -34,6 +34,12 @@ class Nobody:
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("no subagents here")
 
+    async def tell(self, session: str, text: str) -> bool:
+        raise AssertionError("no subagents here")
+
+    async def ended_by_now(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
+        raise AssertionError("no subagents here")
+
     def catalogue(self) -> Mapping[str, str]:
         return {}
 

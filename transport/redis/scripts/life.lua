@@ -30,9 +30,14 @@ local function resume(task, reason)
   requeue(task, reason)
 end
 
--- What a task waits for is a set of names; who takes the last one out wakes it.
+-- What a task waits for is a set of names; who takes the last one out wakes it. With this one among them the first does.
+local FIRST = '*'
+
+local function wakes_at_first(task_id) return call('SISMEMBER', key('awaits', task_id), FIRST) == 1 end
+
 local function arrived(task_id, name)
-  if call('SREM', key('awaits', task_id), name) == 0 or call('EXISTS', key('awaits', task_id)) == 1 then return end
+  if call('SREM', key('awaits', task_id), name) == 0 then return end
+  if call('EXISTS', key('awaits', task_id)) == 1 and not wakes_at_first(task_id) then return end
   local task = load_task(task_id)
   if task and task.state == 'waiting' then resume(task, 'what it waited for is there') end
 end

@@ -94,6 +94,9 @@ local function missing(task, wait)
   for _, ask in ipairs(wait.asks) do
     if call('HEXISTS', key('answers', task.id), ask) == 0 then names[#names + 1] = 'ask:' .. ask end
   end
+  if wait.first and (#names < #wait.children + #wait.asks or call('EXISTS', key('inbox', session_of(task))) == 1) then
+    return {}
+  end
   return names, 'waits for ' .. children .. ' children, ' .. (#names - children) .. ' asks'
 end
 
@@ -103,6 +106,7 @@ function DO.park(task, _, wait)
   if ends_instead(task) then return {1, 1} end
   leave_flight(task)
   call('HSET', key('task', task.id), 'state', 'waiting', 'worker', '')
+  if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
   tell(task, 'waiting', reason, '')
