@@ -27,6 +27,7 @@ from .llm.retry import Retrying
 from .opening import may_read
 from .output_schema import answer_tools
 from .people import people_of
+from .planning import planning_of, planning_tools
 from .project.nearby import nearby_instructions
 from .references.tool import reading_references
 from .room import Room
@@ -109,6 +110,7 @@ class Rigging:
             user_dir=self.kit.equipment.guidance.user_dir,
             keep=self._keep,
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
+            planning=planning_of(session, attempt, self.kit.agents),
         )
 
     def _children(self) -> QueuedChildren:
@@ -131,7 +133,8 @@ class Rigging:
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
-        return reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        return planning_tools(known, context.planning, attempt)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
         """Hooks around what is recorded, around retries, around the fleet's limit, around the engine."""

@@ -46,11 +46,13 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str, b
     """An ended session with a new prompt (empty: with none): its history and workspace go on, what it spends is counted
     from nothing."""
     mended = resumed(_closed(session))
+    is_handed_over = session.outcome is not None and session.outcome.next_agent == agent.name
+    said = [ChatMessage(role="user", content=prompt, synthetic=is_handed_over)] if prompt else []
     return Session(
         agent=agent.name,
         previous_agent=session.agent,
         model=model,
-        messages=(*mended.messages, *([ChatMessage(role="user", content=prompt)] if prompt else [])),
+        messages=(*mended.messages, *said),
         read_digests=mended.read_digests,
         changes=mended.changes,
         approved=mended.approved,

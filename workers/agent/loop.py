@@ -28,6 +28,7 @@ from .budget import Stop, calls_left, is_last_turn, why_stop
 from .calls import RunCalls, answer, collect, offer
 from .circles import begin_turn, circle_left
 from .compacting import WindowPolicy, comes_first, compact, is_over, measured, overflowed, with_words
+from .duty import Duty, duty_of, was_reminded
 from .hearing import AFTER_PLAN, REFUSED_HINT, Heard, hear_people, plan_approved, refusal, with_approvals
 from .history import (
     CLOSING,
@@ -47,7 +48,7 @@ from .reminders import reminder_of, with_reminder
 from .repeats import WARNING
 from .session import Session
 from .shown import shown
-from .structured import REMINDER, for_closing, given, only_answers, wants_form, was_reminded
+from .structured import for_closing, given, only_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +180,14 @@ def _conclude(session: Session, reply: Completed, loop: Loop) -> Session:
         return _say(session, loop, EMPTY)
     if reply.finish_reason == "length":
         return _say(session, loop, CUT_OFF)
-    return _remind(session, loop) if wants_form(loop.tools) else finished(session)
+    duty = duty_of(session, loop.tools)
+    return _remind(session, duty, loop) if duty else finished(session)
 
 
-def _remind(session: Session, loop: Loop) -> Session:
-    """A plain text is no answer of the form that the task wants; the model hears so once."""
-    if was_reminded(session):
-        return failed(session, ErrorCode.NO_ANSWER, "the model gave no answer of the form that the task asks for")
-    return _say(session, loop, REMINDER)
+def _remind(session: Session, duty: Duty, loop: Loop) -> Session:
+    if was_reminded(session, duty):
+        return failed(session, duty.code, duty.fault, duty.hint)
+    return _say(session, loop, duty.reminder)
 
 
 def _say(session: Session, loop: Loop, text: str) -> Session:

@@ -13,6 +13,7 @@ from sandbox.base import Sandbox
 
 from ..llm.base import ToolCall
 from .people import Asked, People
+from .planning import Planning
 from .truncate import truncate as truncate
 
 
@@ -151,6 +152,7 @@ class ToolContext:
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
     people: People | None = None  # None: nobody can be asked
+    planning: Planning = field(default_factory=Planning)
 
 
 class Tool(Protocol):
