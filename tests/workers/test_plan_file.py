@@ -27,7 +27,7 @@ def calls(tool: str, **arguments: str) -> str:
 
 PLANS = f"""
 rules:
-  - {{when: {{user_contains: carry it out, turn: 7}}, {FILE}, {calls("read", filePath="${file}")}}}
+  - {{when: {{user_contains: carry it out, turn: 7}}, {FILE.replace("prompt", "user")}, {calls("read", filePath="${file}")}}}
   - {{when: {{user_contains: carry it out, turn: 8}}, {calls("bash", command="echo planned > made.txt")}}}
   - {{when: {{user_contains: carry it out}}, reply: {{text: "It said: ${{result.6}}"}}}}
   - {{when: {{turn: 1}}, {LEAVES}}}
