@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 MODEL = "openai/scripted"
 TOLD = {"model": MODEL, "model_api_key": "unused-key", "prices": {MODEL: {"input": 1, "output": 1}}}
+CARRIED = "user_contains: carry it out"
 FILE = "capture: {file: {of: prompt, pattern: '/workspace/[.]muster/plans/[^ ]+[.]md'}}"
 LEAVES = "reply: {tool_calls: [{name: plan_exit, arguments: {}}]}"
 YES = Reply(choice="once", answers=(("yes",),))
@@ -27,9 +28,9 @@ def calls(tool: str, **arguments: str) -> str:
 
 PLANS = f"""
 rules:
-  - {{when: {{user_contains: carry it out, turn: 7}}, {FILE.replace("prompt", "user")}, {calls("read", filePath="${file}")}}}
-  - {{when: {{user_contains: carry it out, turn: 8}}, {calls("bash", command="echo planned > made.txt")}}}
-  - {{when: {{user_contains: carry it out}}, reply: {{text: "It said: ${{result.6}}"}}}}
+  - {{when: {{{CARRIED}, turn: 7}}, {FILE.replace("prompt", "user")}, {calls("read", filePath="${file}")}}}
+  - {{when: {{{CARRIED}, turn: 8}}, {calls("bash", command="echo planned > made.txt")}}}
+  - {{when: {{{CARRIED}}}, reply: {{text: "It said: ${{result.6}}"}}}}
   - {{when: {{turn: 1}}, {LEAVES}}}
   - {{when: {{turn: 2}}, {calls("write", filePath="src/other.py", content="X = 2")}}}
   - {{when: {{turn: 3}}, {FILE}, {calls("write", filePath="${file}", content="1. Change X.")}}}
