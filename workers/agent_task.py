@@ -64,7 +64,7 @@ class AgentTasks:
         check_refs(attempt.request.context_refs)
         folder_of(attempt.request)
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
-        session = with_plan_file(await self._session(attempt, turns, tape), attempt)
+        session = await with_plan_file(await self._session(attempt, turns, tape), attempt, tape)
         tape.opened(session)
         attempt.reporter.totals.metrics = _spent(session)
         if attempt.claim.checkpoint is None:

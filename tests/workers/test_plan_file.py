@@ -10,6 +10,7 @@ from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from workers.agents.registry import builtin
+from workers.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -53,8 +54,8 @@ def start(start_hands, serve):
 
 def goal(hands, workspace, agent: str = "plan", **fields):
     told = {"agent": agent, "recipient": builtin()[agent].pool, "auth_scope": builtin()[agent].auth_scope}
-    prompt = fields.pop("prompt", "make it")
-    return hands.request(**{**told, "workspace": workspace, "input": TaskInput(prompt=prompt), **fields})
+    told |= {"workspace": workspace, "input": TaskInput(prompt=fields.pop("prompt", "make it"))}
+    return hands.request(**{**told, **fields})
 
 
 async def events_of(hands, request, kind: str) -> list:
@@ -182,3 +183,33 @@ rules:
     result = await hands.result(goal(hands, workspace))
 
     assert "a plan has at most 16384 bytes, and this has 16385" in result.output.text
+
+
+STEP = "{version: 0, ops: [{op: add, title: Look}]}"
+RECORDED = f"""
+rules:
+  - when: {{turn: 1}}
+    {FILE}
+    reply:
+      tool_calls:
+        - {{name: plan_update, arguments: {STEP}}}
+        - {{name: write, arguments: {{filePath: "${{file}}", content: "1. Look."}}}}
+  - {{reply: {{text: Planned.}}}}
+"""
+
+
+async def test_a_recorded_plan_is_the_same_when_it_is_played_again(start, workspace):
+    hands, server = await start(RECORDED)
+    told = TaskInput(prompt="make it", params={"record": True})
+    first = await hands.result(goal(hands, workspace, input=told))
+    later = TaskInput(prompt="and then?", params={"record": True})
+    second = await hands.result(goal(hands, workspace, input=later, resume_token=first.resume_token))
+    prompts = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
+    assert "1. [pending] s1: Look (build)" in prompts[-1]
+
+    for result in (first, second):
+        cassettes = {one.name: one.blob for one in result.attachments}
+        checkpoint = (await hands.transport.record(result.task_id)).checkpoint
+        cassette = await find_cassette(hands.transport.blobs, cassettes, checkpoint)
+        ended = await replay(cassette, hands.transport.blobs, builtin())
+        assert (ended.difference, ended.is_whole) == (None, True)

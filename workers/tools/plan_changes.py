@@ -13,7 +13,7 @@ from .errors import ToolError
 
 # A plan travels in one event of at most 1 MiB, and stands in requests to the model: these leave much room.
 MAX_STEPS = 50
-MAX_CHARS: Mapping[str, int] = {"step_id": 40, "title": 200, "goal": 2000, "outcome": 1000}
+MAX_CHARS: Mapping[str, int] = {"step_id": 40, "title": 200, "goal": 1000, "outcome": 500}
 
 Op = Mapping[str, Any]
 Steps = list[PlanStep]
@@ -98,7 +98,8 @@ FIELDS = ("title", "goal", "agent", "depends_on", "on_failure", "status", "outco
 
 
 def _fields(op: Op) -> dict[str, Any]:
-    return {name: _one_line(op[name]) if isinstance(op[name], str) else op[name] for name in FIELDS if name in op}
+    fields = {name: _one_line(op[name]) if isinstance(op[name], str) else op[name] for name in FIELDS if name in op}
+    return fields | ({"depends_on": tuple(dict.fromkeys(op["depends_on"]))} if "depends_on" in op else {})
 
 
 def _one_line(words: str) -> str:

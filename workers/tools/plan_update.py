@@ -51,7 +51,7 @@ class PlanUpdate:
             "minimum": 0,
             "description": "the version of the plan that you change; 0: none yet",
         },
-        goal=text("what the plan is for, in a sentence; changes it where there is one"),
+        goal={**text("what the plan is for, in a sentence"), "maxLength": MAX_CHARS["goal"]},
         ops={"type": "array", "items": _OP, "minItems": 1, "maxItems": 100, "description": "done in their order"},
     )
 
@@ -68,7 +68,7 @@ class PlanUpdate:
             raise ToolError(
                 f"the plan was not changed: you named version {arguments['version']}. {_now(planning.plan)}"
             )
-        goal = " ".join(arguments.get("goal", before.goal).split())[: MAX_CHARS["goal"]]
+        goal = " ".join(arguments.get("goal", before.goal).split())
         try:
             plan = changed(
                 before.model_copy(update={"goal": goal}),

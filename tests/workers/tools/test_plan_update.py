@@ -143,7 +143,8 @@ async def test_a_change_changes_what_it_names_and_nothing_else(desk: ToolContext
         ([{"op": "drop", "step_id": "a"}], "'b' depends on 'a', which is no step"),
         ([{"op": "change", "step_id": "a", "depends_on": ["b"]}], "these steps wait for each other: "),
         ([add("d", depends_on=["d"])], "these steps wait for each other: d -> d"),
-        ([add("d", goal="x" * 2001)], "the goal of the step 'd' has 2001 characters; say it in 2000"),
+        ([add("d", goal="x" * 1001)], "the goal of the step 'd' has 1001 characters; say it in 1000"),
+        ([add("d", depends_on=["a", "x", "a"])], "'d' depends on 'x'"),
         ([add(f"d{number}") for number in range(49)], "at most 50 steps, and this has 51"),
     ],
 )
