@@ -57,6 +57,7 @@ class ErrorCode(StrEnum):
     MODEL_UNKNOWN = "model_unknown"
     MODEL_FAILED = "model_failed"
     NO_ANSWER = "no_answer"
+    PLAN_INCOMPLETE = "plan_incomplete"
     SANDBOX = "sandbox"
     SETUP_FAILED = "setup_failed"
     RECIPE_FAILED = "recipe_failed"
@@ -92,6 +93,7 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.MODEL_UNKNOWN: CodeInfo(False, Turn.OPERATOR, ExitCode.USAGE),
     ErrorCode.MODEL_FAILED: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.NO_ANSWER: CodeInfo(True, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
+    ErrorCode.PLAN_INCOMPLETE: CodeInfo(True, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.SANDBOX: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.SETUP_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.RECIPE_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),

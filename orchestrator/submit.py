@@ -28,7 +28,7 @@ PLAN = "plan"  # what it plans, build carries out
 
 # What a recipe or a gate needs to look around and run its commands; what it may edit comes on top.
 RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
-FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**", "skill:**", "todowrite:*", "todoread:*")
+FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**", "skill:**", "todowrite:*", "todoread:*", "plan_update:*")
 
 
 P = TypeVar("P", bound=Wire)

@@ -8,6 +8,7 @@ from envelope.budget import Usage
 from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, WarningRaised
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
+from envelope.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class TaskView:
     gates: tuple[GateVerdict, ...] = ()
     warnings: tuple[WarningRaised, ...] = ()
     asks: dict[str, str] = field(default_factory=dict[str, str])  # open questions by their ids
+    plan: Plan | None = None  # that its agent keeps up to date
     partial_output: str = ""
     result: TaskResult | None = None
     spawned: ChildSpawned | None = None  # what the parent said when it made the task

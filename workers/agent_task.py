@@ -31,6 +31,7 @@ from .mcp.hub import mcp_tools
 from .opening import new_session
 from .output_schema import answer_tools
 from .params import agent_params, is_undoing, require_session
+from .planning import carrying_out, with_plan_file
 from .recorder import Recorder, attachments
 from .references.names import check_refs
 from .results import TaskOutcome
@@ -64,11 +65,12 @@ class AgentTasks:
         check_refs(attempt.request.context_refs)
         folder_of(attempt.request)
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
-        session = await self._session(attempt, turns, tape)
+        session = await with_plan_file(await self._session(attempt, turns, tape), attempt, tape)
         tape.opened(session)
         attempt.reporter.totals.metrics = _spent(session)
         if attempt.claim.checkpoint is None:
-            report(MessageAdded(role="user", text=attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]))
+            shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
+            report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
         price = await tape.kept("price", PRICE, lambda: self.kit.models.price(session.model))
         _require_price(price, session, ledger)
@@ -105,6 +107,7 @@ class AgentTasks:
             prompt = (
                 "" if only_compact else await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
             )
+            prompt = carrying_out(prompt, earlier, attempt)
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return only_compacted(session) if only_compact else session
         return await new_session(attempt, self.kit.equipment.guidance, tape, model=model)

@@ -31,6 +31,7 @@ from .llm.seeing import Seeing
 from .opening import may_read
 from .output_schema import answer_tools
 from .people import people_of
+from .planning import planning_of, planning_tools
 from .project.nearby import nearby_instructions
 from .references.tool import reading_references
 from .room import Room
@@ -120,6 +121,7 @@ class Rigging:
             keep_file=self.kit.transport.blobs.put,
             absent={} if self._levels() else {TASK: TOO_DEEP},
             people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
+            planning=planning_of(session, attempt, self.kit.agents),
         )
 
     def _children(self) -> QueuedChildren:
@@ -146,7 +148,8 @@ class Rigging:
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
-        return reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        return planning_tools(known, context.planning, attempt)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
         """Hooks around what is recorded, around retries, around the fleet's limit, around the engine, which is shown

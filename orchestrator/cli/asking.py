@@ -37,7 +37,8 @@ def ask_lines(ask: AskOpened, agent: str) -> Iterator[str]:
 
 
 def _question_lines(question: Question) -> Iterator[str]:
-    yield f"  {plain(f'{question.header}: ' if question.header else '')}{plain(question.question)}"
+    header = f"{question.header}: " if question.header else ""
+    yield f"  {plain(header + question.question)}"
     for option in question.options:
         meaning = f" ({option.description})" if option.description else ""
         yield f"    - {plain(option.label + meaning)}"

@@ -15,10 +15,12 @@ from envelope.events import (
     GateVerdict,
     MergeStep,
     MessageAdded,
+    PlanChanged,
     Resynced,
     RetryScheduled,
     StateChanged,
     TextDelta,
+    TodoUpdated,
     ToolCallChanged,
     TurnFinished,
     WarningRaised,
@@ -29,6 +31,7 @@ from transport.base import Entry
 from ..trace_view import TaskView, TraceView
 from .asking import subject
 from .console import plain
+from .plan_lines import how_far, plan_lines, todo_lines
 from .tree import GLYPHS
 from .units import dollars, duration, tokens
 from .words import state_text
@@ -125,6 +128,7 @@ MILESTONES: dict[type[Any], Format] = {
     ChildEnded: _child_ended,
     AskOpened: lambda _, event: f"asks: {subject(event)} (answer: muster ask show {event.ask_id})",
     AskAnswered: _answered,
+    PlanChanged: lambda _, event: how_far(event.plan),
     GateVerdict: _gate,
     MergeStep: _merge,
     WarningRaised: lambda _, event: f"warning: {event.message}",
@@ -138,6 +142,8 @@ DETAILS: dict[type[Any], Format] = {
     TextDelta: lambda _, event: event.text,
     MessageAdded: lambda _, event: f"{event.role}: {event.text}",
     ToolCallChanged: _call,
+    PlanChanged: lambda _, event: "\n".join(plan_lines(event.plan)),
+    TodoUpdated: lambda _, event: "\n".join(todo_lines(event.todos)),
     TurnFinished: lambda _, event: (
         f"turn {event.turn}: {event.finish_reason}, {tokens(event.usage.total_tokens)}, {dollars(event.cost_microusd)}"
     ),

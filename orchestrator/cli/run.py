@@ -66,7 +66,10 @@ def run(
     ],
     repo: Repo = Path(),
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Who does it [default: the setting default_agent, or build].")
+        str,
+        typer.Option(
+            metavar="NAME", help="Who does it; plan asks first [default: the setting default_agent, or build]."
+        ),
     ] = "",
     gate: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")

@@ -12,6 +12,7 @@ from ..trace_view import TraceView, fold_all, new_view
 from .console import answer
 from .life import Told, life_lines, life_of
 from .listing import print_tasks
+from .plan_lines import plan_lines
 from .request import readable_request, request_lines
 from .summary import print_lines, summary_of_batch, summary_of_run
 
@@ -21,8 +22,12 @@ async def show_task(muster: Muster, record: TaskRecord) -> None:
     told = await life_of(muster, record.task_id, record.trace_id)
     print_tasks([told.record], now_ms=told.now_ms, as_json=False)
     print_lines([*request_lines(await readable_request(muster, record.task_id)), *life_lines(told)])
+    view = _view_of(told)
+    for plan in [task.plan for task in view.tasks.values() if task.plan]:
+        head, *steps = plan_lines(plan)
+        print_lines([("plan", head.removeprefix("plan, ")), *(("", step) for step in steps)])
     if told.life.result is not None:
-        await show_result(muster, _view_of(told), told.life.result)
+        await show_result(muster, view, told.life.result)
 
 
 async def show_result(muster: Muster, view: TraceView, result: TaskResult) -> None:

@@ -13,6 +13,7 @@ from envelope.lifecycle import State
 
 from ..trace_view import TaskView, TraceView
 from .console import plain
+from .plan_lines import how_far
 from .units import dollars, duration, tokens
 from .words import reason_text
 
@@ -107,9 +108,10 @@ def doing(task: TaskView) -> str:
         return "asks: " + plain(next(iter(task.asks.values())))
     if task.state is not State.RUNNING and task.reason:
         return reason_text(task.reason)
-    if tool := task.current_tool:
-        return plain(f"{tool.tool} {tool.title}".strip())
-    return "thinking" if task.turn else ""
+    plan = [how_far(task.plan)] if task.plan else []
+    tool = task.current_tool
+    now = f"{tool.tool} {tool.title}".strip() if tool else "thinking" if task.turn else ""
+    return plain(" · ".join([*([now] if now else []), *plan]))
 
 
 def _figures(task: TaskView, now_ms: int) -> tuple[str, str, str, str]:

@@ -312,32 +312,3 @@ async def test_a_circle_is_asked_about(start_asker, workspace, reply, text):
 
     assert result.status is State.COMPLETED
     assert ("greet.py" if text == "again" else text) in result.output.text
-
-
-PLAN = """
-rules:
-  - {when: {user_contains: carry}, reply: {text: carried out}}
-  - {when: {result_contains: smaller}, reply: {text: "I plan less."}}
-  - when: {turn: 1}
-    reply: {text: "1. Change X.", tool_calls: [{name: plan_exit, arguments: {}}]}
-"""
-
-
-@pytest.mark.parametrize(
-    ("reply", "text", "next_agent"),
-    [
-        (Reply(choice="once", answers=(("yes",),)), "1. Change X.", "build"),
-        (Reply(choice="reject", message="make it smaller"), "I plan less.", ""),
-    ],
-    ids=["yes", "no"],
-)
-async def test_a_plan_is_left_or_refined(start_asker, workspace, reply, text, next_agent):
-    hands, _ = await start_asker(PLAN)
-    request = task(hands, workspace, agent="plan", recipient="general", auth_scope=("read:**", "bash:**"))
-    await hands.transport.submit([request])
-    [ask] = await opened(hands, request)
-
-    await answer(hands, request.task_id, ask, reply)
-    result = await hands.ended(request.task_id)
-
-    assert (result.output.text, result.next_agent) == (text, next_agent)

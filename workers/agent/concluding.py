@@ -7,11 +7,11 @@ from envelope.errors import ErrorCode
 from ..failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
 from .compacting import overflowed
+from .duty import Duty, duty_of, was_reminded
 from .finish import finish_reason
 from .history import CUT_OFF, EMPTY, failed, finished, was_told
 from .means import Loop
 from .session import Session
-from .structured import REMINDER, wants_form, was_reminded
 from .telling import tell
 
 
@@ -25,14 +25,14 @@ def conclude(session: Session, reply: Completed, loop: Loop) -> Session:
         return tell(session, loop, EMPTY)
     if finish_reason(reply) == "max_tokens":
         return tell(session, loop, CUT_OFF)
-    return _remind(session, loop) if wants_form(loop.tools) else finished(session)
+    duty = duty_of(session, loop.tools)
+    return _remind(session, duty, loop) if duty else finished(session)
 
 
-def _remind(session: Session, loop: Loop) -> Session:
-    """A plain text is no answer of the form that the task wants; the model hears so once."""
-    if was_reminded(session):
-        return failed(session, ErrorCode.NO_ANSWER, "the model gave no answer of the form that the task asks for")
-    return tell(session, loop, REMINDER)
+def _remind(session: Session, duty: Duty, loop: Loop) -> Session:
+    if was_reminded(session, duty):
+        return failed(session, duty.code, duty.fault, duty.hint)
+    return tell(session, loop, duty.reminder)
 
 
 def model_failed(session: Session, failure: Failed, loop: Loop) -> Session:

@@ -57,11 +57,13 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
     mended = resumed(_closed(session))
     if session.background:
         mended = say(mended, stopped_note(session.background))
+    is_handed_over = session.outcome is not None and session.outcome.next_agent == agent.name
+    said = [_prompted(prompt).model_copy(update={"synthetic": is_handed_over})] if prompt else []
     return Session(
         agent=agent.name,
         previous_agent=session.agent,
         model=model,
-        messages=(*mended.messages, *([_prompted(prompt)] if prompt else [])),
+        messages=(*mended.messages, *said),
         read_digests=mended.read_digests,
         changes=mended.changes,
         approved=mended.approved,

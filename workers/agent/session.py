@@ -99,4 +99,5 @@ class Session(Stored):
     counted: Counted | None = None
     waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task
+    plan_file: str = ""  # of an agent that plans: the path of the one file that it may write
     undone: str | None = None  # checkpoint of what a revert took away; nothing was said since

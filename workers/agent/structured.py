@@ -9,7 +9,6 @@ from ..llm.base import ToolCall
 from ..tools.base import Tool, ToolResult
 from ..tools.structured_output import STRUCTURED_OUTPUT
 from .calls import Answered
-from .session import Session
 
 # Said with a condition: a later prompt of the same session may want plain text again.
 SYSTEM_LINE = (
@@ -36,16 +35,6 @@ def given(answers: Sequence[Answered]) -> dict[str, Any] | None:
     """The last valid answer among the calls of a turn; None when there is none."""
     valid = [answer for answer in answers if answer.call.name == STRUCTURED_OUTPUT and _is_taken(answer)]
     return valid[-1].call.input if valid else None
-
-
-def was_reminded(session: Session) -> bool:
-    """Since the last word of a person."""
-    for message in reversed(session.messages):
-        if message.role == "user" and not message.synthetic:
-            return False
-        if message.synthetic and message.content == REMINDER:
-            return True
-    return False
 
 
 def _is_taken(answer: Answered) -> bool:

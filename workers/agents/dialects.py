@@ -32,7 +32,17 @@ OTHER_NAMES = {
 KNOWN_PERMISSIONS = frozenset(
     (
         *("*", "read", "edit", "write", "apply_patch", "list", "glob", "grep", "bash", "bash_unparsed", "lsp"),
-        *("external_directory", "task", "skill", "webfetch", "websearch", "todowrite", "todoread", "question"),
+        *(
+            "external_directory",
+            "task",
+            "skill",
+            "webfetch",
+            "websearch",
+            "todowrite",
+            "todoread",
+            "plan_update",
+            "question",
+        ),
         *("plan_enter", "plan_exit", "doom_loop"),
     )
 )

@@ -14,8 +14,8 @@ A script is a YAML or JSON file, the same for every wire format that the server 
 
 The first rule whose `when` holds and that is not used up (`times`, counted per conversation) wins. `${result.N}` in a
 reply is the text of the N-th tool result of the conversation (from 0; negative from the end), and `${name}` is what
-`capture` found in one: up to `limit` matches, one per line, each written as `line` says (groups as `\1`; by default
-the whole match).
+`capture` found in one, or (`of`) in what the user said: up to `limit` matches, one per line, each written as `line`
+says (groups as `\1`; by default the whole match).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -98,6 +98,9 @@ class Fault(_Written):
 
 
 class Capture(_Written):
+    """`of`: in the tool result `result`, or in the first (`prompt`) or last (`user`) user message."""
+
+    of: Literal["result", "prompt", "user"] = "result"
     result: int = -1
     pattern: str
     line: str = r"\g<0>"
@@ -184,12 +187,12 @@ def _holds(when: When, now: Conversation) -> bool:
 def _values(rule: Rule, now: Conversation) -> dict[str, str]:
     total = len(now.results)
     values = {f"result.{index}": now.results[index] for index in range(-total, total)}
-    return values | {name: _captured(name, capture, now.results) for name, capture in rule.capture.items()}
+    return values | {name: _captured(name, capture, now) for name, capture in rule.capture.items()}
 
 
-def _captured(name: str, capture: Capture, results: tuple[str, ...]) -> str:
+def _captured(name: str, capture: Capture, now: Conversation) -> str:
     try:
-        text = results[capture.result]
+        text = now.results[capture.result] if capture.of == "result" else getattr(now, capture.of)
     except IndexError:
         raise BadScript(f"capture {name!r}: there is no tool result {capture.result}") from None
     found = [match.expand(capture.line) for match in re.finditer(capture.pattern, text)]

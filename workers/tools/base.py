@@ -13,6 +13,7 @@ from sandbox.base import Sandbox
 
 from ..llm.base import FilePart, ToolCall
 from .people import Asked, People
+from .planning import Planning
 from .truncate import truncate as truncate
 
 
@@ -170,6 +171,7 @@ class ToolContext:
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
     absent: Mapping[str, str] = field(default_factory=dict[str, str])  # tool → why it is not offered
     people: People | None = None  # None: nobody can be asked
+    planning: Planning = field(default_factory=Planning)
 
 
 class Tool(Protocol):

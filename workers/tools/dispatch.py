@@ -16,7 +16,7 @@ from sandbox.errors import SandboxError, SandboxLost
 from ..clock import now_ms
 from ..failures import OUTAGES
 from ..llm.base import ToolCall
-from ..permissions.guard import Ask, Denied, Guard
+from ..permissions.guard import PLAN_FILE, Ask, Denied, Guard
 from .asking import asked_first, differs, suspected
 from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
@@ -36,6 +36,7 @@ CANCELLED = ToolResult(
     "Cancelled: the task was stopped before this call had ended. It may have taken effect; look before you repeat it.",
     is_error=True,
 )
+WRITING = ("edit", PLAN_FILE)
 
 OnChange = Callable[[ToolCallChanged], None]
 T = TypeVar("T")
@@ -127,7 +128,7 @@ def _mistake(reason: str) -> ToolResult:
 
 def _locks(ready: Sequence[_Ready]) -> dict[str, asyncio.Lock]:
     """A lock for each file that some call of this turn writes; who else touches it waits, in the order of the calls."""
-    written = {target.pattern for item in ready for target in item.targets if target.permission == "edit"}
+    written = {target.pattern for item in ready for target in item.targets if target.permission in WRITING}
     return {path: asyncio.Lock() for path in sorted(written)}
 
 

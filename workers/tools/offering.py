@@ -11,7 +11,8 @@ from envelope.scope import GOVERNED_BY, offers
 from ..agents.base import Agent
 from ..permissions.guard import Guard
 from ..permissions.rules import Rule, hidden
-from .registry import EDITORS, PATCHERS, all_tools, writes_patches
+from .plan_file import WRITERS, plans
+from .registry import EDITORS, PATCHERS, all_tools, unused_editors
 
 
 def explain(
@@ -21,7 +22,8 @@ def explain(
 
     `starts_others`: is there anybody whom `task` could start?
     """
-    unused = EDITORS if writes_patches(model) else PATCHERS
+    unused = unused_editors(guard, model)
+    own_file = WRITERS if plans(guard) else frozenset[str]()
     for tool in sorted(all_tools({"somebody": ""})):
         names = {tool, *EDITORS} if tool in PATCHERS else {tool}
         switch = next((switch for switch in agent.tools for name in sorted(names) if match(switch, name)), "")
@@ -31,15 +33,16 @@ def explain(
             "catalogue": "there is nobody to start" if tool == "task" and not starts_others else "",
             "switch": "" if switch else f"tools: {', '.join(agent.tools)}",
             "capabilities": "the request does not name it" if _is_missing(names, capabilities) else "",
-            "scope": "" if offers(guard.scope, tool) else "there is no grant for it",
-            "fixed": f"{permission}: *: deny, for ever" if hidden(guard.fixed, tool) else "",
-            "rule": f"{permission}: *: deny" if hidden(guard.rules, tool) else "",
+            "scope": "" if tool in own_file or offers(guard.scope, tool) else "there is no grant for it",
+            "fixed": f"{permission}: *: deny, for ever" if tool not in own_file and hidden(guard.fixed, tool) else "",
+            "rule": f"{permission}: *: deny" if tool not in own_file and hidden(guard.rules, tool) else "",
         }
         layer, why = next(((layer, why) for layer, why in said.items() if why), ("", ""))
         if layer:
             yield ToolOffer(tool=tool, offered=False, layer=layer, why=why)
         else:
-            yield ToolOffer(tool=tool, offered=True, layer="rule", why=_how_freely(guard.rules, permission))
+            why = "its plan file only" if tool in own_file else _how_freely(guard.rules, permission)
+            yield ToolOffer(tool=tool, offered=True, layer="rule", why=why)
 
 
 def _is_missing(names: Collection[str], capabilities: Collection[str] | None) -> bool:

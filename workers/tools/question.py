@@ -18,6 +18,7 @@ MAX_OPTIONS = 20
 MAX_HEADER_CHARS = 30  # a tab's name
 MAX_TEXT_CHARS = 1000  # of a question, a label, a description: all of them together fit into one message
 
+QUESTION = "question"
 PLAN_EXIT = "plan_exit"
 YES, NO = "yes", "no"
 LEAVE = Question(
@@ -32,7 +33,7 @@ def _text(description: str, max_chars: int = MAX_TEXT_CHARS) -> dict[str, Any]:
 
 
 class AskQuestions:
-    name = "question"
+    name = QUESTION
     description = (
         "Ask the people whose task this is, when only they can know: a preference, a decision, something unclear."
         " The task waits for their answer. With options they choose, and may answer in their own words unless custom"
@@ -80,9 +81,9 @@ class AskQuestions:
 class PlanExit:
     name = PLAN_EXIT
     description = (
-        "Ask the people whose task this is whether your plan may be carried out. Call it when the plan is whole, you"
-        " have told it, and nothing is unclear. On a yes your work ends, and agent build goes on in this session; on a"
-        " no you hear what to change."
+        "Ask the people whose task this is whether your plan may be carried out. Call it when the plan in your plan"
+        " file is whole, and nothing is unclear: they read it there. On a yes your work ends, and agent build goes on"
+        " in this session; on a no you hear what to change."
     )
     parameters = parameters([])
 
@@ -93,13 +94,18 @@ class PlanExit:
         return "the plan"
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> Asked:
-        return await _asked(context, call_id, self.name, (LEAVE,), title=self.title(arguments))
+        planning = context.planning
+        if planning.path and not planning.text.strip():
+            raise ToolError(
+                f"your plan file {planning.path} is empty; write the plan there, and call {self.name} again"
+            )
+        return await _asked(context, call_id, self.name, (LEAVE,), title=self.title(arguments), detail=planning.text)
 
 
 async def _asked(
-    context: ToolContext, call_id: str, name: str, questions: tuple[Question, ...], *, title: str
+    context: ToolContext, call_id: str, name: str, questions: tuple[Question, ...], *, title: str, detail: str = ""
 ) -> Asked:
     if context.people is None:
         raise ToolError("nobody can be asked in this run; decide yourself, and say what you assumed")
-    ask = AskOpened(ask_id="", permission=name, question=questions[0].question, questions=questions)
+    ask = AskOpened(ask_id="", permission=name, question=questions[0].question, detail=detail, questions=questions)
     return await context.people.asked(call_id, [ask], title=title)

@@ -16,6 +16,8 @@ from .edit import Edit
 from .glob import Glob
 from .grep import Grep
 from .list import ListDirectory
+from .plan_file import WRITERS, plans
+from .plan_update import PlanUpdate
 from .question import AskQuestions, PlanExit
 from .read import Read
 from .skill import SkillTool
@@ -41,6 +43,7 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
         Grep(),
         ListDirectory(),
         PlanExit(),
+        PlanUpdate(),
         Read(),
         SkillTool(),
         task,
@@ -69,17 +72,27 @@ def offered(
     of ours.
     """
     named = None if capabilities is None else frozenset(capabilities)
-    unused = EDITORS if writes_patches(model) else PATCHERS
+    unused = unused_editors(guard, model)
 
     def is_offered(tool: Tool) -> bool:
         names = {tool.name, *EDITORS} if tool.name in PATCHERS else {tool.name}
         switched_on = any(match(switch, name) for switch in agent.tools for name in names)
-        return switched_on and (named is None or bool(names & named)) and not guard.hides(tool.name)
+        return switched_on and (named is None or bool(names & named)) and not withheld(guard, tool.name)
 
     own = all_tools(catalogue) | ({} if web is None else {tool.name: tool for tool in web_tools(guard.check, web)})
     every = {tool.name: tool for tool in foreign} | own
     tools = [tool for name, tool in every.items() if name not in unused and (name != "task" or catalogue)]
     return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
+
+
+def unused_editors(guard: Guard, model: str) -> frozenset[str]:
+    """Of two ways to edit, the one that this model is not offered."""
+    return EDITORS if writes_patches(model) and not plans(guard) else PATCHERS
+
+
+def withheld(guard: Guard, tool: str) -> bool:
+    """Do scope or rules deny all of it? Who plans writes one file, whatever they say."""
+    return guard.hides(tool) and not (tool in WRITERS and plans(guard))
 
 
 def writes_patches(model: str) -> bool:

@@ -16,13 +16,17 @@ from envelope.events import (
     ChildSpawned,
     GateVerdict,
     MergeStep,
+    PlanChanged,
     StateChanged,
+    Todo,
+    TodoUpdated,
     ToolCallChanged,
 )
 from envelope.ids import blob_ref, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskProgress, TaskResult
-from orchestrator.cli import units, words
+from envelope.plan import Plan, PlanStep
+from orchestrator.cli import plan_lines, units, words
 from orchestrator.cli.console import answer, plain
 from orchestrator.cli.failure import failure_of
 from orchestrator.cli.lines import details, milestones
@@ -106,6 +110,20 @@ def test_milestones_leave_tools_out_and_details_have_their_output():
     assert _told(details, call) == ["run: bash ls", "run:   a", "run:   b?[2J"]
 
 
+def test_a_plan_is_told_with_its_steps_and_what_waits_sees_how_far_it_is():
+    done = PlanStep(step_id="a", title="Look", goal="", agent="explore", status="done", outcome="in\x1b[2J x.py")
+    steps = (done, PlanStep(step_id="b", title="Mend", goal="", agent="build", depends_on=("a",)))
+    changed = PlanChanged(plan=Plan(goal="No bug", version=3, steps=steps))
+    assert _told(milestones, changed) == ["run: plan 1/2"]
+    assert _told(details, changed) == [
+        "run: plan, version 3: No bug",
+        "run:   ✔ a Look (explore): in?[2J x.py",
+        "run:   · b Mend (build, after a)",
+    ]
+    todos = TodoUpdated(todos=(Todo(content="x", status="in_progress"), Todo(content="y")))
+    assert (_told(milestones, todos), _told(details, todos)) == ([], ["run: todos, 2", "run:   ● x", "run:   · y"])
+
+
 def test_gates_collisions_and_budgets_are_told_as_they_happen():
     ended = ChildEnded(child_task_id=new_task_id(), state=State.ERROR, error="no\nmore")
     told = _told(
@@ -166,7 +184,7 @@ def test_a_failure_is_a_sentence_and_a_hint():
 
 
 def test_the_examples_of_figures_and_words_hold():
-    assert [doctest.testmod(module).failed for module in (units, words)] == [0, 0]
+    assert [doctest.testmod(module).failed for module in (plan_lines, units, words)] == [0, 0, 0]
 
 
 def test_what_a_task_waits_for_and_that_it_was_lost_is_told_as_it_happens():

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from envelope.budget import Metrics, Usage
-from envelope.events import CallState, ChildEnded, ChildSpawned, StateChanged, ToolCallChanged, TurnStarted
+from envelope.events import CallState, ChildEnded, ChildSpawned, PlanChanged, StateChanged, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
+from envelope.plan import Plan, PlanStep
 from orchestrator.cli.tree import INTEREST, rows, tree
 from orchestrator.trace_view import TraceView, fold, new_view
 from transport.base import Entry
@@ -77,6 +78,17 @@ def test_the_tree_shows_states_tools_turns_tokens_cost_and_time():
         "  ● build modernise it          bash pytest -q       2 turns  12.4k tok  $0.0123  1 m 00 s\n"
         "    ✘ explore find callers      the model's key is…                                  0.0 s"
     )
+
+
+def test_a_task_with_a_plan_says_how_far_it_is():
+    story = Story("build", "modernise it")
+    states = {"a": "done", "b": "running", "c": "pending"}
+    steps = [
+        PlanStep(step_id=name, title=f"Step {name}", goal="", agent="build", status=at) for name, at in states.items()
+    ]
+    story.progress(ROOT, TurnStarted(turn=2), PlanChanged(plan=Plan(goal="", steps=steps)))
+
+    assert "thinking · plan 1/3: Step" in drawn(story.view, now_ms=1000)
 
 
 def test_what_does_not_fit_is_counted_by_state():

@@ -285,7 +285,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
     ("name", "keys", "capabilities", "layers"),
     [
         ("build", {}, None, {"bash": "rule", "apply_patch": "model", "question": "rule"}),
-        ("plan", {}, None, {"edit": "scope", "write": "scope", "bash": "rule", "todowrite": "rule"}),
+        ("plan", {}, None, {"edit": "rule", "apply_patch": "model", "bash": "rule", "todowrite": "rule"}),
         ("explore", {}, None, {"edit": "scope", "todowrite": "scope", "task": "scope", "read": "rule"}),
         ("general", {}, None, {"todowrite": "rule", "todoread": "rule", "edit": "rule"}),
         ("mine", {"tools": "[read, 'todo*']"}, None, {"read": "rule", "todoread": "rule", "bash": "switch"}),

@@ -1,0 +1,215 @@
+"""The plan file over a real queue: what `plan` may write, who reads it before saying yes, and who carries it out."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.asks import AskTerms, Reply
+from envelope.errors import ErrorCode
+from envelope.events import AskOpened
+from envelope.lifecycle import State
+from envelope.messages import TaskInput, TaskProgress
+from workers.agents.registry import builtin
+from workers.replay import find_cassette, replay
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+MODEL = "openai/scripted"
+TOLD = {"model": MODEL, "model_api_key": "unused-key", "prices": {MODEL: {"input": 1, "output": 1}}}
+CARRIED = "user_contains: carry it out"
+FILE = "capture: {file: {of: prompt, pattern: '/workspace/[.]muster/plans/[^ ]+[.]md'}}"
+LEAVES = "reply: {tool_calls: [{name: plan_exit, arguments: {}}]}"
+YES = Reply(choice="once", answers=(("yes",),))
+
+
+def calls(tool: str, **arguments: str) -> str:
+    told = ", ".join(f'{name}: "{value}"' for name, value in arguments.items())
+    return f"reply: {{tool_calls: [{{name: {tool}, arguments: {{{told}}}}}]}}"
+
+
+PLANS = f"""
+rules:
+  - {{when: {{{CARRIED}, turn: 7}}, {FILE.replace("prompt", "user")}, {calls("read", filePath="${file}")}}}
+  - {{when: {{{CARRIED}, turn: 8}}, {calls("bash", command="echo planned > made.txt")}}}
+  - {{when: {{{CARRIED}}}, reply: {{text: "It said: ${{result.6}}"}}}}
+  - {{when: {{turn: 1}}, {LEAVES}}}
+  - {{when: {{turn: 2}}, {calls("write", filePath="src/other.py", content="X = 2")}}}
+  - {{when: {{turn: 3}}, {FILE}, {calls("write", filePath="${file}", content="1. Change X.")}}}
+  - {{when: {{result_contains: smaller}}, {FILE},
+     {calls("edit", filePath="${file}", oldString="Change X.", newString="Make made.txt.")}}}
+  - {{{LEAVES}}}
+"""
+
+
+@pytest.fixture
+def start(start_hands, serve):
+    """A worker, and the server of its model: the same one with `server`."""
+
+    async def begin(script: str, server=None):
+        server = server or await serve(script)
+        return await start_hands(**TOLD, model_base_url=server.base_url), server
+
+    return begin
+
+
+def goal(hands, workspace, agent: str = "plan", **fields):
+    told = {"agent": agent, "recipient": builtin()[agent].pool, "auth_scope": builtin()[agent].auth_scope}
+    told |= {"workspace": workspace, "input": TaskInput(prompt=fields.pop("prompt", "make it"))}
+    return hands.request(**{**told, **fields})
+
+
+async def events_of(hands, request, kind: str) -> list:
+    return [
+        event
+        async for entry in hands.transport.follow(request.trace_id)
+        if isinstance(entry.message, TaskProgress)
+        for event in entry.message.events
+        if event.kind == kind
+    ]
+
+
+async def asked(hands, request, *, after: str = "0") -> tuple[AskOpened, str]:
+    """The next ask that the task waits for, and where the stream stands."""
+    found: list[AskOpened] = []
+
+    def waits(progress: TaskProgress) -> bool:
+        found.extend(event for event in progress.events if isinstance(event, AskOpened))
+        return bool(found) and progress.status is State.WAITING
+
+    place = await hands.until(request.trace_id, waits, after=after)
+    return found[-1], place
+
+
+async def say(hands, request, ask: AskOpened, reply: Reply) -> None:
+    await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="tester")
+
+
+async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_workers(start, workspace):
+    hands, server = await start(PLANS)
+    request = goal(hands, workspace, asks=AskTerms())
+    await hands.transport.submit([request])
+    first, place = await asked(hands, request)
+    path = f"/workspace/.muster/plans/{request.task_id}.md"
+    assert (first.permission, first.detail) == ("plan_exit", "1. Change X.")
+    await hands.stop()
+    others, _ = await start(PLANS, server)
+
+    await say(others, request, first, Reply(choice="reject", message="make it smaller"))
+    second, _ = await asked(others, request, after=place)
+    assert second.detail == "1. Make made.txt."
+    await say(others, request, second, YES)
+    planned = await others.ended(request.task_id)
+
+    assert (planned.status, planned.next_agent, planned.patch) == (State.COMPLETED, "build", None)
+    said = [message["content"] for message in server.log.bodies[5]["messages"] if message["role"] == "tool"]
+    assert said[0] == f"Error: your plan file {path} is empty; write the plan there, and call plan_exit again"
+    assert "src/other.py" in said[1] and "not allowed" in said[1]
+    assert said[2] == f"Created {path}."
+
+    carry = goal(others, workspace, "build", prompt="carry it out", resume_token=planned.resume_token)
+    built = await others.result(carry)
+
+    assert built.output.text.startswith("It said: <path>" + path) and "1: 1. Make made.txt." in built.output.text
+    assert [file.path for file in built.patch.files] == ["made.txt"]
+    users = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
+    assert len(users) == 2 and users[1].startswith(f"carry it out\n\nThe approved plan: {path}")
+    [told] = await events_of(others, carry, "message")
+    assert (told.role, told.synthetic) == ("user", True)
+
+
+STOPS = """
+rules:
+  - {when: {turn: 1}, reply: {text: I would change X.}}
+  - {reply: {text: As I said.}}
+"""
+
+
+async def test_a_text_alone_is_no_end_of_planning_and_the_model_hears_so_once(start, workspace):
+    hands, server = await start(STOPS)
+    request = goal(hands, workspace, asks=AskTerms())
+
+    result = await hands.result(request)
+
+    assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.PLAN_INCOMPLETE)
+    assert (result.output.text, server.log.requests) == ("As I said.", 2)
+    told = [event for event in await events_of(hands, request, "message") if event.synthetic]
+    assert len(told) == 1 and "plan_exit" in told[0].text
+
+
+async def test_a_question_is_an_end_of_a_turn_and_its_answer_begins_anew(start, workspace):
+    wants = '{question: "Which?", header: Choice}'
+    hands, server = await start(
+        f"""
+rules:
+  - {{when: {{turn: 1}}, reply: {{text: Hm.}}}}
+  - {{when: {{turn: 2}}, reply: {{tool_calls: [{{name: question, arguments: {{questions: [{wants}]}}}}]}}}}
+  - {{when: {{turn: 3}}, reply: {{text: Hm again.}}}}
+  - {{when: {{turn: 4}}, {FILE}, {calls("write", filePath="${file}", content="1. Red.")}}}
+  - {{{LEAVES}}}
+"""
+    )
+    request = goal(hands, workspace, asks=AskTerms())
+    await hands.transport.submit([request])
+    question, place = await asked(hands, request)
+    await say(hands, request, question, Reply(choice="once", answers=(("red",),)))
+    leave, _ = await asked(hands, request, after=place)
+    await say(hands, request, leave, YES)
+
+    result = await hands.ended(request.task_id)
+
+    assert (result.next_agent, server.log.requests) == ("build", 5)
+
+
+async def test_where_nobody_can_be_asked_a_text_is_the_plan(start, workspace):
+    hands, server = await start(STOPS)
+
+    result = await hands.result(goal(hands, workspace))
+
+    assert (result.status, result.output.text) == (State.COMPLETED, "I would change X.")
+    tools = {tool["function"]["name"] for tool in server.log.bodies[0]["tools"]}
+    assert {"write", "edit"} <= tools and not tools & {"plan_exit", "apply_patch"}
+
+
+async def test_a_plan_that_nobody_would_read_whole_is_refused(start, workspace):
+    long = "x" * (16 * 1024 + 1)
+    hands, _ = await start(
+        f"""
+rules:
+  - {{when: {{turn: 1}}, {FILE}, {calls("write", filePath="${file}", content=long)}}}
+  - {{reply: {{text: "${{result.0}}"}}}}
+"""
+    )
+
+    result = await hands.result(goal(hands, workspace))
+
+    assert "a plan has at most 16384 bytes, and this has 16385" in result.output.text
+
+
+STEP = "{version: 0, ops: [{op: add, title: Look}]}"
+RECORDED = f"""
+rules:
+  - when: {{turn: 1}}
+    {FILE}
+    reply:
+      tool_calls:
+        - {{name: plan_update, arguments: {STEP}}}
+        - {{name: write, arguments: {{filePath: "${{file}}", content: "1. Look."}}}}
+  - {{reply: {{text: Planned.}}}}
+"""
+
+
+async def test_a_recorded_plan_is_the_same_when_it_is_played_again(start, workspace):
+    hands, server = await start(RECORDED)
+    told = TaskInput(prompt="make it", params={"record": True})
+    first = await hands.result(goal(hands, workspace, input=told))
+    later = TaskInput(prompt="and then?", params={"record": True})
+    second = await hands.result(goal(hands, workspace, input=later, resume_token=first.resume_token))
+    prompts = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
+    assert "1. [pending] s1: Look (build)" in prompts[-1]
+
+    for result in (first, second):
+        cassettes = {one.name: one.blob for one in result.attachments}
+        checkpoint = (await hands.transport.record(result.task_id)).checkpoint
+        cassette = await find_cassette(hands.transport.blobs, cassettes, checkpoint)
+        ended = await replay(cassette, hands.transport.blobs, builtin())
+        assert (ended.difference, ended.is_whole) == (None, True)

@@ -1,0 +1,110 @@
+"""The plan file: the one file that whoever plans may write.
+
+It is a text of the session and no file of the workspace, which stays as read-only as it is. So it can be in no patch,
+no command reaches it, and it is there again in another sandbox. `read`, `write` and `edit` know it by its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from envelope.scope import offers
+from sandbox.base import MIB, WORKSPACE, FileStat, Sandbox
+from sandbox.errors import PathError
+
+from ..permissions.guard import PLAN_FILE, Guard
+from ..permissions.rules import hidden
+from .asking import Shows
+from .base import CallResult, Target, Tool, ToolContext, ToolResult
+from .diff import MAX_SHOWN_BYTES
+from .errors import ToolError
+from .paths import absolute, relative
+from .question import PLAN_EXIT
+
+MAX_BYTES = MAX_SHOWN_BYTES  # people read all of it before they say yes
+WRITERS = frozenset({"write", "edit"})
+TOOLS = WRITERS | {"read"}
+
+
+def path_of(session: str) -> str:
+    """Absolute. `session`: its name."""
+    return f"{WORKSPACE}/.muster/plans/{session}.md"
+
+
+def plans(guard: Guard) -> bool:
+    """Is this an agent that can only plan: one that may leave its plan to others, and may edit nothing itself?"""
+    return not hidden(guard.rules, PLAN_EXIT) and not offers(guard.scope, "edit")
+
+
+def knowing_plan_file(tools: Mapping[str, Tool], path: str, *, only: bool) -> dict[str, Tool]:
+    """The tools, of which some know the plan file. `only`: they write nothing else."""
+    return {name: InPlanFile(tool, path, only=only) if name in TOOLS else tool for name, tool in tools.items()}
+
+
+class InPlanFile:
+    def __init__(self, tool: Tool, path: str, *, only: bool) -> None:
+        self._tool = tool
+        self._path = path
+        self.name = tool.name
+        self.parameters: dict[str, Any] = tool.parameters
+        bound = f" Your plan, {path}, is all that you can write." if only and tool.name in WRITERS else ""
+        self.description = tool.description + bound
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        return [Target(PLAN_FILE, relative(self._path))] if self._is_meant(arguments) else self._tool.targets(arguments)
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return "the plan" if self._is_meant(arguments) else self._tool.title(arguments)
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> CallResult:
+        if not self._is_meant(arguments):
+            return await self._tool.run(context, call_id, arguments)
+        file = _OneFile(self._path, context.planning.text)
+        result = await self._tool.run(file.around(context), call_id, arguments)
+        if file.text == context.planning.text or not isinstance(result, ToolResult):
+            return result
+        context.planning.text = file.text
+        return replace(result, metadata={**result.metadata, PLAN_FILE: file.text})
+
+    async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+        if not isinstance(self._tool, Shows):
+            return ""
+        file = _OneFile(self._path, context.planning.text)
+        return await self._tool.preview(file.around(context) if self._is_meant(arguments) else context, arguments)
+
+    def _is_meant(self, arguments: Mapping[str, Any]) -> bool:
+        return "filePath" in arguments and absolute(arguments["filePath"]) == self._path
+
+
+class _OneFile:
+    """In place of a sandbox, for tools that touch one file: empty is as good as not there."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def around(self, context: ToolContext) -> ToolContext:
+        """What is written there is no change of the workspace."""
+
+        async def opened() -> Sandbox:
+            return cast(Sandbox, self)  # the file tools use no more of one than this has
+
+        return replace(context, sandbox=opened)
+
+    async def stat(self, path: str) -> FileStat:
+        if not self.text:
+            raise PathError(f"{path} does not exist")
+        return FileStat(path, "file", len(self.text.encode()), 0o644, 0.0)
+
+    async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
+        return []
+
+    async def read(self, path: str, *, offset_bytes: int = 0, max_bytes: int = 10 * MIB) -> bytes:
+        return self.text.encode()
+
+    async def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        if len(content) > MAX_BYTES:
+            raise ToolError(f"a plan has at most {MAX_BYTES} bytes, and this has {len(content)}; write a shorter one")
+        self.text = content.decode()
