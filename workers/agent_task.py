@@ -26,7 +26,7 @@ from .errors import BadInput
 from .first_prompt import first_prompt
 from .kit import Kit
 from .llm.prices import Price
-from .mcp.hub import mcp_tools
+from .mcp.hub import mcp_servers
 from .opening import new_session
 from .output_schema import answer_tools
 from .params import agent_params, is_undoing, require_session
@@ -76,11 +76,11 @@ class AgentTasks:
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
         async with (
             titling.beside(session),
-            mcp_tools(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as foreign,
+            mcp_servers(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
-            loop = await Rigging(self.kit, attempt, tape, turns, price, titling, foreign, care).loop(session)
-            prompts = Prompts(loop, self.kit.agents, equipment.guidance.user_dir)
+            loop = await Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care).loop(session)
+            prompts = Prompts(loop, self.kit.agents, servers.prompts, tape, equipment.guidance.user_dir)
             if attempt.claim.checkpoint is None and is_from_person(attempt.request):
                 session = await prompts.opened(session)
             session = await run(session, hearing(loop, prompts, attempt.agent.name))

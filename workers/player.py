@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
 from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
-from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Request, calls_of, request_of
+from .llm.cassette import Answers, Call, Ended, Entry, Exhausted, Heard, Kept, Offered, Request, calls_of, request_of
 from .llm.retry import Retrying
-from .tape import Hear
-from .tools.base import CallResult, ToolResult
+from .tape import Foreign, Hear
+from .tools.base import CallResult, Target, Tool, ToolContext, ToolResult
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entry)
@@ -44,6 +44,7 @@ class Player:
         self._found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
         self._calls = calls_of(entries)
         self._script = [entry for entry in entries if not isinstance(entry, Kept)]
+        self._foreign: Sequence[Tool] = []
         self._at = 0
         self._call = 0
         self.turn = 0
@@ -79,6 +80,13 @@ class Player:
             return self._next(Heard, "it listens").prompts if isinstance(self._peek(), Heard) else ()
 
         return listen
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        async def recorded() -> Sequence[Tool]:
+            self._peek()
+            return self._foreign
+
+        return recorded
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         def ask() -> bool:
@@ -117,9 +125,13 @@ class Player:
 
     def _peek(self) -> Entry | None:
         """What comes next. An end that something follows was none: a word came in at the last moment."""
-        while isinstance(self._here(), Ended) and self._at + 1 < len(self._script):
+        while (entry := self._here()) is not None:
+            if isinstance(entry, Offered):
+                self._foreign = [_Shown(**tool) for tool in entry.tools]
+            elif not isinstance(entry, Ended) or self._at + 1 == len(self._script):
+                return entry
             self._at += 1
-        return self._here()
+        return None
 
     def _here(self) -> Entry | None:
         return self._script[self._at] if self._at < len(self._script) else None
@@ -135,6 +147,24 @@ class Player:
 
     def _time_left_s(self) -> float:
         return math.inf if isinstance(self._peek(), Call) else 0.0
+
+
+@dataclass
+class _Shown:
+    """A tool of others, as the model saw it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        return [Target(self.name, "*")]
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return self.name
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        raise AssertionError("what it came to is on the cassette")
 
 
 @dataclass(frozen=True, slots=True)

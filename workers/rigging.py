@@ -31,7 +31,7 @@ from .project.nearby import nearby_instructions
 from .references.tool import reading_references
 from .room import Room
 from .subpath import folder_of, in_folder
-from .tape import Tape
+from .tape import Foreign, Tape
 from .till import TraceTill
 from .titles import Titling
 from .tools.base import Tool, ToolContext
@@ -43,7 +43,8 @@ from .turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class Rigging:
-    """One attempt's. `foreign`: tools of others. `price` is None when nobody knows it, and nothing is capped then."""
+    """One attempt's. `foreign`: tools of others, as they are when it is called. `price` is None when nobody knows it,
+    and nothing is capped then."""
 
     kit: Kit
     attempt: Attempt
@@ -51,7 +52,7 @@ class Rigging:
     turns: Turns
     price: Price | None
     titling: Titling
-    foreign: Sequence[Tool]
+    foreign: Foreign
     care: FileCare
 
     async def loop(self, session: Session) -> Loop:
@@ -60,7 +61,20 @@ class Rigging:
         limits = await self.kit.models.limits(session.model)
         till = TraceTill(attempt.reporter, self.price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         context = await self._context(session, hooks)
-        tools = self._tools(context, session)
+        foreign = tape.foreign(self.foreign)
+        known = await foreign()
+        tools = self._tools(context, session, known)
+        hear_people = tape.hear(self.turns.hear)
+
+        async def hear() -> Sequence[str]:
+            """Between two turns, when the tools may become others, too."""
+            nonlocal known
+            prompts, now = await hear_people(), await foreign()
+            if now != known:
+                known = now
+                tools.clear()
+                tools.update(self._tools(context, session, now))
+            return prompts
 
         async def save(current: Session) -> Session:
             return await self.turns.save(await tape.saving(self.titling.counted(current)), context)
@@ -74,7 +88,7 @@ class Rigging:
             context=context,
             emit=report,
             save=save,
-            hear=tape.hear(self.turns.hear),
+            hear=hear,
             price=self._cost,
             # who may wait for more is told by the till, before each call
             exhausted=tape.exhausted(
@@ -116,7 +130,7 @@ class Rigging:
         room = Room(self.kit.transport, self.attempt.request.trace_id)
         return QueuedChildren(self.kit.transport, self.kit.outbox, self.attempt, self.kit.agents, names, room)
 
-    def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
+    def _tools(self, context: ToolContext, session: Session, foreign: Sequence[Tool]) -> dict[str, Tool]:
         attempt = self.attempt
         shown = offered(
             attempt.agent,
@@ -124,17 +138,17 @@ class Rigging:
             attempt.request.capabilities,
             context.children.catalogue(),
             model=session.model,
-            foreign=self.foreign,
+            foreign=foreign,
             web=self.kit.web,
         )
-        theirs = {tool.name for tool in self.foreign}
+        theirs = {tool.name for tool in foreign}
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
         return reading_references(found | own, attempt, self.kit.transport, self.kit.web)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
-        """Hooks around what is recorded, around retries, around the fleet's limit, around the engine."""
+        """Retries around what is recorded, around hooks, around the fleet's limit, around the engine."""
         models, report = self.kit.models, self.attempt.reporter.report
         chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
         time_left_s = await self._time_left()
@@ -146,7 +160,7 @@ class Rigging:
             report,
             time_left_s,
         )
-        return hooked(self.tape.model(Retrying(limited, report, time_left_s=time_left_s)), hooks)
+        return self.tape.model(Retrying(hooked(limited, hooks), report, time_left_s=time_left_s))
 
     async def _time_left(self) -> Callable[[], float]:
         """The store's clock is read once; from there our own steady one counts."""

@@ -11,9 +11,11 @@ from .agent.calls import RunCalls
 from .agent.session import Session
 from .llm.base import ChatModel
 from .llm.retry import Retrying
+from .tools.base import Tool
 
 T = TypeVar("T")
 Hear = Callable[[], Awaitable[Sequence[str]]]
+Foreign = Callable[[], Awaitable[Sequence[Tool]]]
 
 
 class Tape(Protocol):
@@ -26,6 +28,11 @@ class Tape(Protocol):
     def model(self, model: Retrying) -> ChatModel: ...
     def run_calls(self, run: RunCalls) -> RunCalls: ...
     def hear(self, hear: Hear) -> Hear: ...
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        """The tools of others, as they are at each turn."""
+        ...
+
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]: ...
 
     def opened(self, session: Session) -> None:
@@ -51,6 +58,9 @@ class NoTape:
 
     def hear(self, hear: Hear) -> Hear:
         return hear
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        return tools
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         return exhausted
