@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from envelope.errors import ErrorCode
+
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
 from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
@@ -37,6 +39,10 @@ class Difference(Exception):
 
 class NotRecorded(Exception):
     """The cassette stops here, because the task was stopped: so far there is no difference."""
+
+
+class ToldNo(Exception):
+    """Here a person refused, and that was the end of the task."""
 
 
 class Player:
@@ -71,6 +77,8 @@ class Player:
             if now != then[: len(now)]:
                 raise Difference(self.turn, "it runs other tool calls", _diff(then, now))
             self.answered += len(recorded)
+            if isinstance(end := self._peek(), Ended) and end.error == ErrorCode.REFUSED:
+                raise ToldNo
             return [ToolResult(answer.content, is_error=answer.is_error) for answer in recorded[: len(now)]]
 
         return answers

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,19 +16,7 @@ from workers.mcp.ways import Remote
 from workers.tools.base import ToolContext
 from workers.tools.errors import ToolError
 
-PROGRAM = Path(__file__).with_name("http_server.py")
 TOKEN = "a-token-that-nobody-may-read-4711"
-MODEL = "openai/scripted"
-
-
-@dataclass
-class Process:
-    port: int
-    ended: Callable[[], Awaitable[int]]
-
-    def server(self, path: str = "mcp", **settings: Any) -> McpServer:
-        told = {"private_addresses": [f"127.0.0.1:{self.port}"], "timeout_s": 20, **settings}
-        return McpServer.model_validate({"url": f"http://127.0.0.1:{self.port}/{path}", **told})
 
 
 @dataclass
@@ -50,24 +34,7 @@ class Opened:
 
 
 @pytest.fixture
-async def start_server() -> AsyncIterator[Callable[..., Awaitable[Process]]]:
-    started: list[asyncio.subprocess.Process] = []
-
-    async def start(*arguments: str) -> Process:
-        process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, *arguments, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout is not None
-        return Process(int(await process.stdout.readline()), process.wait)
-
-    yield start
-    for process in started:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-@pytest.fixture
-async def process(start_server) -> Process:
+async def process(start_server):
     return await start_server()
 
 
@@ -96,7 +63,7 @@ def bare() -> ToolContext:
     return ToolContext(no_sandbox, None, {})  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_tool_is_called_over_http_and_changes_no_file_of_ours(process: Process, connect, bare: ToolContext):
+async def test_a_tool_is_called_over_http_and_changes_no_file_of_ours(process, connect, bare: ToolContext):
     assert await connect(process.server()).run(bare, "real_echo", text="hello") == "hello"
     assert not bare.may_have_written
 
@@ -111,7 +78,7 @@ async def test_a_tool_is_called_over_http_and_changes_no_file_of_ours(process: P
         ("nothing", "Not Found"),
     ],
 )
-async def test_what_is_no_server_is_a_warning_that_says_why(process: Process, connect, path: str, said: str):
+async def test_what_is_no_server_is_a_warning_that_says_why(process, connect, path: str, said: str):
     opened = connect(process.server(path))
 
     assert list(await opened.hub.tools()) == []
@@ -119,7 +86,7 @@ async def test_what_is_no_server_is_a_warning_that_says_why(process: Process, co
     assert said in warning.message and "mcp.real" in warning.hint
 
 
-async def test_an_address_that_the_operator_has_not_named_is_not_reached(process: Process, connect):
+async def test_an_address_that_the_operator_has_not_named_is_not_reached(process, connect):
     opened = connect(process.server(private_addresses=[]))
 
     assert list(await opened.hub.tools()) == []
@@ -154,16 +121,14 @@ async def test_who_sends_no_token_is_told_so(start_server, connect):
     assert "answered 401" in opened.told[0].message
 
 
-async def test_a_variable_that_is_not_set_is_named(process: Process, connect):
+async def test_a_variable_that_is_not_set_is_named(process, connect):
     opened = connect(process.server(headers={"Authorization": "Bearer ${NOWHERE_SET}"}))
 
     assert list(await opened.hub.tools()) == []
     assert "the variable NOWHERE_SET" in opened.told[0].message
 
 
-async def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_used_on(
-    process: Process, connect, bare: ToolContext
-):
+async def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_used_on(process, connect, bare: ToolContext):
     opened = connect(process.server(timeout_s=3))
 
     with pytest.raises(ToolError, match="did not answer within 3 s"):
@@ -173,9 +138,7 @@ async def test_a_call_that_takes_too_long_is_an_error_and_the_server_is_used_on(
     assert opened.told == []
 
 
-async def test_a_server_that_is_gone_is_looked_for_once_more_and_then_given_up(
-    process: Process, connect, bare: ToolContext
-):
+async def test_a_server_that_is_gone_is_looked_for_once_more_and_then_given_up(process, connect, bare: ToolContext):
     opened = connect(process.server())
     with pytest.raises(ToolError):
         await opened.run(bare, "real_crash")
@@ -192,7 +155,7 @@ async def test_a_server_that_is_gone_is_looked_for_once_more_and_then_given_up(
     ]
 
 
-async def test_a_tool_that_a_server_learns_is_offered_from_then_on(process: Process, connect, bare: ToolContext):
+async def test_a_tool_that_a_server_learns_is_offered_from_then_on(process, connect, bare: ToolContext):
     opened = connect(process.server())
     before = {tool.name for tool in await opened.hub.tools()}
 
@@ -202,7 +165,7 @@ async def test_a_tool_that_a_server_learns_is_offered_from_then_on(process: Proc
     assert {tool.name for tool in await opened.hub.tools()} - before == {"real_learnt"}
 
 
-async def test_resources_are_listed_by_uri(process: Process, connect, bare: ToolContext):
+async def test_resources_are_listed_by_uri(process, connect, bare: ToolContext):
     opened = connect(process.server())
 
     resources = await opened.run(bare, "list_mcp_resources")
@@ -216,7 +179,7 @@ async def test_resources_are_listed_by_uri(process: Process, connect, bare: Tool
     assert "notes://{day}/page  page" in templates
 
 
-async def test_a_resource_is_read_by_the_permission_for_reading(process: Process, connect, bare: ToolContext):
+async def test_a_resource_is_read_by_the_permission_for_reading(process, connect, bare: ToolContext):
     opened = connect(process.server())
     [read] = [tool for tool in await opened.hub.tools() if tool.name == "read_mcp_resource"]
     wanted = {"server": "real", "uri": "notes://today"}
@@ -228,7 +191,7 @@ async def test_a_resource_is_read_by_the_permission_for_reading(process: Process
     assert await opened.run(bare, "read_mcp_resource", server="real", uri="notes://monday/page") == "page of monday"
 
 
-async def test_a_resource_that_is_not_there_is_an_error_for_the_model(process: Process, connect, bare: ToolContext):
+async def test_a_resource_that_is_not_there_is_an_error_for_the_model(process, connect, bare: ToolContext):
     opened = connect(process.server())
 
     with pytest.raises(ToolError, match="the MCP server real says"):
@@ -238,7 +201,7 @@ async def test_a_resource_that_is_not_there_is_an_error_for_the_model(process: P
 
 
 @pytest.mark.docker
-async def test_what_is_long_is_cut_and_kept_whole(process: Process, connect, context: ToolContext):
+async def test_what_is_long_is_cut_and_kept_whole(process, connect, context: ToolContext):
     said = await connect(process.server()).run(context, "real_long")
 
     assert "(3000 lines were cut here)" in said and "/tmp/tool-output/call-1.txt" in said
@@ -247,7 +210,7 @@ async def test_what_is_long_is_cut_and_kept_whole(process: Process, connect, con
 
 
 @pytest.mark.docker
-async def test_a_blob_lies_in_the_sandbox(process: Process, connect, context: ToolContext):
+async def test_a_blob_lies_in_the_sandbox(process, connect, context: ToolContext):
     said = await connect(process.server()).run(context, "read_mcp_resource", server="real", uri="notes://picture")
 
     assert said == "(a blob, image/png, of 12 bytes: it is in /tmp/tool-output/call-1-0.bin)"

@@ -58,7 +58,7 @@ async def tool_of(connection: Connection, name: str) -> McpTool:
 async def test_its_tools_have_the_servers_name_in_front(connection: Connection):
     names = [McpTool(connection, listed).name for listed in await connection.tools()]
 
-    assert names == ["echo_echo", "echo_where", "echo_crash", "echo_sleep", "echo_fail", "echo_odd_name_"]
+    assert names == ["echo_echo", "echo_where", "echo_crash", "echo_sleep", "echo_fail", "echo_odd_name_", "echo_learn"]
 
 
 @pytest.mark.docker
