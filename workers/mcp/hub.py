@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -89,5 +89,10 @@ def is_reached(server: str, scope: Scope) -> bool:
     >>> is_reached("docs", ("read:**", "bash:docs_search"))
     False
     """
+    return names_tool_of(server, (tool for tool, _ in map(split, scope)))
+
+
+def names_tool_of(server: str, names: Iterable[str]) -> bool:
+    """May one of the names, or patterns for names, be that of a tool of this server?"""
     prefix = f"{server}_"
-    return any(tool.startswith(prefix) or match(tool, f"{prefix}*") for tool, _ in map(split, scope))
+    return any(name.startswith(prefix) or match(name, f"{prefix}*") for name in names)

@@ -76,6 +76,7 @@ async def test_an_agent_that_may_use_a_server_no_more_differs_from_its_recording
 
     ended = await replayed(hands, result, {**builtin(), "build": replace(build, tools=("read", "bash", "echo_*"))})
 
+    assert ended.difference is not None
     lines = ended.difference.diff.splitlines()
     assert "-[tool] real_echo" in lines
     assert not any("echo_echo" in line for line in lines if line.startswith("-"))
