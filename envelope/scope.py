@@ -19,7 +19,11 @@ Grant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$"
 Scope = tuple[Grant, ...]
 
 # One grant governs the tools that do the same thing.
-GOVERNED_BY = {"write": "edit", "apply_patch": "edit"}
+GOVERNED_BY = {
+    "write": "edit",
+    "apply_patch": "edit",
+    **dict.fromkeys(("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"), "read"),
+}
 
 
 def split(grant: str) -> tuple[str, str]:

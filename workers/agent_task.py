@@ -18,7 +18,7 @@ from .after_write.care import FileCare
 from .agent.background import background_wait, waits_for_children
 from .agent.compacting import is_request, only_compacted
 from .agent.hearing import wait_of
-from .agent.history import reopen_session
+from .agent.history import Prompt, reopen_session
 from .agent.loop import run
 from .agent.session import Session
 from .attempt import Attempt, resume_token
@@ -27,7 +27,7 @@ from .errors import BadInput
 from .first_prompt import first_prompt
 from .kit import Kit
 from .llm.prices import Price
-from .mcp.hub import mcp_tools
+from .mcp.hub import mcp_servers
 from .opening import new_session
 from .output_schema import answer_tools
 from .params import agent_params, is_undoing, require_session
@@ -79,11 +79,11 @@ class AgentTasks:
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
         async with (
             titling.beside(session),
-            mcp_tools(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as foreign,
+            mcp_servers(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
-            loop = await Rigging(self.kit, attempt, tape, turns, price, titling, foreign, care).loop(session)
-            prompts = Prompts(loop, self.kit.agents, equipment.guidance.user_dir)
+            loop = await Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care).loop(session)
+            prompts = Prompts(loop, self.kit.agents, servers.prompts, tape, equipment.guidance.user_dir)
             if attempt.claim.checkpoint is None and is_from_person(attempt.request):
                 session = await prompts.opened(session)
             session = await run(session, hearing(loop, prompts, attempt.agent.name))
@@ -104,10 +104,10 @@ class AgentTasks:
             earlier = await turns.load_to_go_on(attempt.claim.session)
             only_compact = is_request(request.input.prompt)
             earlier = await self._with_work(attempt, _without_what_its_caller_has(earlier, request))
-            prompt = (
-                "" if only_compact else await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
-            )
-            prompt = carrying_out(prompt, earlier, attempt)
+            prompt: str | Prompt = ""
+            if not only_compact:
+                said = await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
+                prompt = carrying_out(said, earlier, attempt)
             session = reopen_session(earlier, attempt.agent, model=model, prompt=prompt, budget=request.budget)
             return only_compacted(session) if only_compact else session
         return await new_session(attempt, self.kit.equipment.guidance, tape, model=model)

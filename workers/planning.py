@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 
 from .agent.hearing import AFTER_PLAN
+from .agent.history import Prompt
 from .agent.planned import plan_of, plan_text_of
 from .agent.session import Session
 from .agents.base import Agent
@@ -47,9 +49,9 @@ def planning_tools(tools: Mapping[str, Tool], planning: Planning, attempt: Attem
     return knowing_plan_file(tools, planning.path, only=only) if only or planning.text else dict(tools)
 
 
-def carrying_out(prompt: str, earlier: Session, attempt: Attempt) -> str:
+def carrying_out(prompt: Prompt, earlier: Session, attempt: Attempt) -> Prompt:
     """The prompt of whoever goes on with an approved plan, with the place where that stands."""
     is_handed_over = earlier.outcome is not None and earlier.outcome.next_agent == attempt.agent.name
-    if not prompt or not is_handed_over or not earlier.plan_file:
+    if not is_handed_over or not earlier.plan_file:
         return prompt
-    return f"{prompt}\n\nThe approved plan: {earlier.plan_file} (for the tool read alone)"
+    return replace(prompt, text=f"{prompt.text}\n\nThe approved plan: {earlier.plan_file} (for the tool read alone)")

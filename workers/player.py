@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from envelope.errors import ErrorCode
+
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
 from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
@@ -23,14 +25,15 @@ from .llm.cassette import (
     Heard,
     HeardOfChildren,
     Kept,
+    Offered,
     Request,
     ToolAnswer,
     calls_of,
     request_of,
 )
 from .llm.retry import Retrying
-from .tape import Hear, Told
-from .tools.base import CallResult, ToolResult
+from .tape import Foreign, Hear, Told
+from .tools.base import CallResult, Target, Tool, ToolContext, ToolResult
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entry)
@@ -52,11 +55,16 @@ class NotRecorded(Exception):
     """The cassette stops here, because the task was stopped: so far there is no difference."""
 
 
+class ToldNo(Exception):
+    """Here a person refused, and that was the end of the task."""
+
+
 class Player:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
         self._calls = calls_of(entries)
         self._script = [entry for entry in entries if not isinstance(entry, Kept)]
+        self._foreign: Sequence[Tool] = []
         self._at = 0
         self._call = 0
         self.turn = 0
@@ -83,6 +91,8 @@ class Player:
             if now != then[: len(now)]:
                 raise Difference(self.turn, "it runs other tool calls", _diff(then, now))
             self.answered += len(recorded)
+            if isinstance(end := self._peek(), Ended) and end.error == ErrorCode.REFUSED:
+                raise ToldNo
             return [_result(answer) for answer in recorded[: len(now)]]
 
         return answers
@@ -99,6 +109,13 @@ class Player:
             return self._next(HeardOfChildren, "it listens").words if is_told else {}
 
         return listen
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        async def recorded() -> Sequence[Tool]:
+            self._peek()
+            return self._foreign
+
+        return recorded
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         def ask() -> bool:
@@ -137,9 +154,13 @@ class Player:
 
     def _peek(self) -> Entry | None:
         """What comes next. An end that something follows was none: a word came in at the last moment."""
-        while isinstance(self._here(), Ended) and self._at + 1 < len(self._script):
+        while (entry := self._here()) is not None:
+            if isinstance(entry, Offered):
+                self._foreign = [_Shown(**tool) for tool in entry.tools]
+            elif not isinstance(entry, Ended) or self._at + 1 == len(self._script):
+                return entry
             self._at += 1
-        return self._here()
+        return None
 
     def _here(self) -> Entry | None:
         return self._script[self._at] if self._at < len(self._script) else None
@@ -159,6 +180,24 @@ class Player:
 
 def _result(answer: ToolAnswer) -> ToolResult:
     return ToolResult(answer.content, is_error=answer.is_error, files=answer.files)
+
+
+@dataclass
+class _Shown:
+    """A tool of others, as the model saw it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        return [Target(self.name, "*")]
+
+    def title(self, arguments: Mapping[str, Any]) -> str:
+        return self.name
+
+    async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        raise AssertionError("what it came to is on the cassette")
 
 
 @dataclass(frozen=True, slots=True)

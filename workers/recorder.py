@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from pydantic import TypeAdapter
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from envelope.messages import Attachment
 from transport.base import Blobs
 
-from .agent.calls import RunCalls
+from .agent.calls import RunCalls, offer
 from .agent.session import Session
 from .agents.base import Agent
 from .attempt import Attempt
@@ -22,9 +22,11 @@ from .llm.cassette import (
     Ended,
     Entry,
     Exhausted,
+    Fields,
     Heard,
     HeardOfChildren,
     Kept,
+    Offered,
     Recorded,
     Request,
     ToolAnswer,
@@ -32,7 +34,8 @@ from .llm.cassette import (
     written,
 )
 from .llm.retry import Retrying
-from .tape import Hear, Told
+from .tape import Foreign, Hear, Told
+from .tools.base import Tool
 
 T = TypeVar("T")
 AGENTS = TypeAdapter(Agent)
@@ -51,6 +54,8 @@ class Recorder:
         self._lines: list[str] = []
         self._last_request: Request | None = None
         self._messages = 0  # of the session, whose answers are on the cassette or were there before it
+        # an attempt that goes on knows nothing of what the one before it was offered: its first list is written down
+        self._offered: tuple[Fields, ...] | None = () if attempt.claim.checkpoint is None else None
         if attempt.claim.checkpoint is None:
             self._add(Kept(name=REQUEST, value=attempt.request.model_dump(mode="json")))
             self._add(Kept(name=AGENT, value=AGENTS.dump_python(attempt.agent, mode="json")))
@@ -84,6 +89,17 @@ class Recorder:
             return words
 
         return listen
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        async def look() -> Sequence[Tool]:
+            found = await tools()
+            offered = tuple(asdict(spec) for spec in offer({tool.name: tool for tool in found}))
+            if offered != self._offered:
+                self._offered = offered
+                self._add(Offered(tools=offered))
+            return found
+
+        return look
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         def ask() -> bool:

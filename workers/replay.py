@@ -28,7 +28,7 @@ from .kit import Kit
 from .llm.cassette import Call, Entry, Kept, read
 from .llm.limited import Limiter
 from .models import Models
-from .player import Difference, NotRecorded, Player
+from .player import Difference, NotRecorded, Player, ToldNo
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 from .reporter import Reporter
 from .results import TaskOutcome
@@ -85,6 +85,8 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
             player.check_end(redact(outcome.output.text), str(outcome.errors[0].code) if outcome.errors else "")
         except Difference as difference:
             return Replayed(player.calls, player.answered, difference)
+        except ToldNo:
+            pass
         except NotRecorded:
             return Replayed(player.calls, player.answered, is_whole=False)
     return Replayed(player.calls, player.answered)

@@ -36,7 +36,7 @@ from .project.nearby import nearby_instructions
 from .references.tool import reading_references
 from .room import Room
 from .subpath import folder_of, in_folder
-from .tape import Tape
+from .tape import Foreign, Tape
 from .till import TraceTill
 from .titles import Titling
 from .tools.base import Tool, ToolContext
@@ -49,7 +49,8 @@ from .turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class Rigging:
-    """One attempt's. `foreign`: tools of others. `price` is None when nobody knows it, and nothing is capped then."""
+    """One attempt's. `foreign`: tools of others, as they are when it is called. `price` is None when nobody knows it,
+    and nothing is capped then."""
 
     kit: Kit
     attempt: Attempt
@@ -57,7 +58,7 @@ class Rigging:
     turns: Turns
     price: Price | None
     titling: Titling
-    foreign: Sequence[Tool]
+    foreign: Foreign
     care: FileCare
 
     async def loop(self, session: Session) -> Loop:
@@ -66,7 +67,20 @@ class Rigging:
         limits = await self.kit.models.limits(session.model)
         till = TraceTill(attempt.reporter, self.price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         context = await self._context(session, hooks)
-        tools = self._tools(context, session)
+        foreign = tape.foreign(self.foreign)
+        known = await foreign()
+        tools = self._tools(context, session, known)
+        hear_people = tape.hear(self.turns.hear)
+
+        async def hear() -> Sequence[str]:
+            """Between two turns, when the tools may become others, too."""
+            nonlocal known
+            prompts, now = await hear_people(), await foreign()
+            if now != known:
+                known = now
+                tools.clear()
+                tools.update(self._tools(context, session, now))
+            return prompts
 
         async def save(current: Session) -> Session:
             return await self.turns.save(await tape.saving(self.titling.counted(current)), context)
@@ -80,7 +94,7 @@ class Rigging:
             context=context,
             emit=report,
             save=save,
-            hear=tape.hear(self.turns.hear),
+            hear=hear,
             price=self._cost,
             # who may wait for more is told by the till, before each call
             exhausted=tape.exhausted(
@@ -89,7 +103,7 @@ class Rigging:
             policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
             till=till,
             is_stopped=attempt.is_stopped,
-            outside=frozenset(tool.name for tool in self.foreign),
+            is_outside=lambda name: any(tool.name == name for tool in known),
             told=tape.told(lambda current: words_of_children(current, context)),
         )
 
@@ -133,7 +147,7 @@ class Rigging:
     def _levels(self) -> int:
         return levels_below(self.attempt.request, self.kit.subagent_depth)
 
-    def _tools(self, context: ToolContext, session: Session) -> dict[str, Tool]:
+    def _tools(self, context: ToolContext, session: Session, foreign: Sequence[Tool]) -> dict[str, Tool]:
         attempt = self.attempt
         shown = offered(
             attempt.agent,
@@ -141,10 +155,10 @@ class Rigging:
             attempt.request.capabilities,
             context.children.catalogue(),
             model=session.model,
-            foreign=self.foreign,
+            foreign=foreign,
             web=self.kit.web,
         )
-        theirs = {tool.name for tool in self.foreign}
+        theirs = {tool.name for tool in foreign}
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
@@ -152,7 +166,7 @@ class Rigging:
         return planning_tools(known, context.planning, attempt)
 
     async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
-        """Hooks around what is recorded, around retries, around the fleet's limit, around the engine, which is shown
+        """Retries around what is recorded, around hooks, around the fleet's limit, around the engine, which is shown
         the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report
         chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
@@ -174,7 +188,7 @@ class Rigging:
             report,
             time_left_s,
         )
-        return hooked(self.tape.model(Retrying(limited, report, time_left_s=time_left_s)), hooks)
+        return self.tape.model(Retrying(hooked(limited, hooks), report, time_left_s=time_left_s))
 
     async def _time_left(self) -> Callable[[], float]:
         """The store's clock is read once; from there our own steady one counts."""

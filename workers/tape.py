@@ -11,10 +11,12 @@ from .agent.calls import RunCalls
 from .agent.session import Session
 from .llm.base import ChatModel
 from .llm.retry import Retrying
+from .tools.base import Tool
 
 T = TypeVar("T")
 Hear = Callable[[], Awaitable[Sequence[str]]]
 Told = Callable[[Session], Awaitable[Mapping[str, str]]]
+Foreign = Callable[[], Awaitable[Sequence[Tool]]]
 
 
 class Tape(Protocol):
@@ -28,6 +30,11 @@ class Tape(Protocol):
     def run_calls(self, run: RunCalls) -> RunCalls: ...
     def hear(self, hear: Hear) -> Hear: ...
     def told(self, told: Told) -> Told: ...
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        """The tools of others, as they are at each turn."""
+        ...
+
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]: ...
 
     def opened(self, session: Session) -> None:
@@ -56,6 +63,9 @@ class NoTape:
 
     def told(self, told: Told) -> Told:
         return told
+
+    def foreign(self, tools: Foreign) -> Foreign:
+        return tools
 
     def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
         return exhausted

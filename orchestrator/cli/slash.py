@@ -36,6 +36,8 @@ async def command_of(goal: str, path: Path) -> CommandCard | None:
     typed = _TYPED.fullmatch(goal)
     if typed is None or not (known := {card.name: card for card in await _cards(path)}):
         return None
+    if typed[1] not in known and ":" in typed[1]:
+        return None  # an MCP server's prompt, `/server:prompt`: only the worker, where the server is, can tell
     if typed[1] not in known:
         near = near_miss(typed[1], known)
         raise UnknownName(

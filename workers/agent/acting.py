@@ -56,7 +56,7 @@ async def _begin_calls(session: Session, loop: Loop) -> Session:
     """
     begin_turn(loop.context.people, session)
     calls = session.messages[-1].tool_calls
-    if any(call.name in loop.outside for call in calls):
+    if any(loop.is_outside(call.name) for call in calls):
         session = await loop.save(session)
     with cut_off_is_told(loop, session.turn):
         try:

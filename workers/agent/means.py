@@ -30,7 +30,7 @@ class Loop:
     said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
-    `outside`: tools that do their work outside of the sandbox, where it outlives a lost worker.
+    `is_outside`: does the tool do its work outside of the sandbox, where it outlives a lost worker?
     `told`: task → words, for each subagent in the background that has ended (see `background.py`).
     """
 
@@ -46,5 +46,5 @@ class Loop:
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
     is_stopped: Callable[[], bool] = lambda: False
-    outside: frozenset[str] = frozenset()
+    is_outside: Callable[[str], bool] = lambda name: False
     told: Callable[[Session], Awaitable[Mapping[str, str]]] = nobody_tells

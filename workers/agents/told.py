@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from envelope.agents import AgentCatalogue, AgentDetail, AgentFault, ToolOffer
 from envelope.scope import Scope
 
-from ..errors import BadAgent
+from ..errors import BadAgent, BadInput
+from ..mcp.offering import explain_servers
+from ..mcp.settings import McpServers, with_grants
 from ..own_folders import own_folders
 from ..permissions.guard import Guard
 from ..permissions.rules import DEFAULTS
+from ..settings import WorkerSettings
 from ..tools.offering import explain
 from .base import Agent
 from .folders import SUFFIX, files_below, user_folder
@@ -45,10 +50,12 @@ async def tools(
 ) -> tuple[ToolOffer, ...]:
     """Each tool and whether the agent is offered it. `inherited`: the scope of who has none of its own."""
     known = await _known(git_dir, commit, trusted)
-    agent = known.named(name)
+    servers = _servers()
+    agent = with_grants({name: known.named(name)}, servers)[name]
     guard = Guard(agent.auth_scope or inherited, (*DEFAULTS, *agent.rules), agent.fixed)
     starts_others = any(other.mode in ("subagent", "all") and not other.hidden for other in known.agents.values())
-    return tuple(explain(agent, guard, capabilities, starts_others=starts_others, model=agent.model or model))
+    own = explain(agent, guard, capabilities, starts_others=starts_others, model=agent.model or model)
+    return (*own, *explain_servers(agent, guard, servers.enabled.keys(), capabilities))
 
 
 def check(paths: Sequence[Path], root: Path) -> tuple[int, tuple[AgentFault, ...]]:
@@ -79,6 +86,15 @@ def _faults(file: AgentFile) -> list[AgentFault]:
     else:
         found = [BadAgent(fault, hint=hint, key=key) for key, fault, hint in odd]
     return [_told(Fault(file.path, file.name, each.message, each.hint, each.key)) for each in found]
+
+
+def _servers() -> McpServers:
+    try:
+        return WorkerSettings().mcp
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise BadInput(f"the workers' setting {where} is not usable: {fault['msg']}", hint="correct it") from e
 
 
 async def _known(git_dir: Path | None, commit: str, trusted: str) -> Known:

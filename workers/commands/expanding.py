@@ -32,7 +32,7 @@ async def expanded(template: str, arguments: str, loop: Loop, *, label: str) -> 
     named = mentions(inlined(template, arguments, []))
     shell = shell_commands(template, arguments)
     outputs, attached = await asyncio.gather(_outputs(shell, loop, label), _attached(named, loop, label))
-    return _cut("\n\n".join([inlined(template, arguments, outputs), *attached]), MAX_PROMPT_CHARS)
+    return cut("\n\n".join([inlined(template, arguments, outputs), *attached]), MAX_PROMPT_CHARS)
 
 
 def subagents(loop: Loop) -> Collection[str]:
@@ -45,7 +45,7 @@ async def _outputs(commands: Sequence[str], loop: Loop, label: str) -> list[str]
     calls = [_call(f"{label}-shell-{number}", "bash", command=text) for number, text in enumerate(commands)]
     results = await _answers(calls[:MAX_SHELL_COMMANDS], loop)
     told = [
-        f"(not run: {_reason(result)})" if result.is_error else _cut(result.content, MAX_PART_CHARS)
+        f"(not run: {_reason(result)})" if result.is_error else cut(result.content, MAX_PART_CHARS)
         for result in results
     ]
     return told + ["(not run: the command has too many of these)" for _ in calls[MAX_SHELL_COMMANDS:]]
@@ -59,7 +59,7 @@ async def _attached(names: Sequence[str], loop: Loop, label: str) -> list[str]:
     files = [
         f"(@{name} is not attached: {_reason(result)})"
         if result.is_error
-        else framed("attached-file", name, _cut(result.content, MAX_PART_CHARS))
+        else framed("attached-file", name, cut(result.content, MAX_PART_CHARS))
         for name, result in zip(found.files, results, strict=False)
     ]
     left_out = [f"(@{name} is not attached: too many files are mentioned)" for name in found.files[MAX_FILES:]]
@@ -89,13 +89,13 @@ async def _answers(calls: Sequence[ToolCall], loop: Loop) -> list[ToolResult]:
 
 
 def _reason(result: ToolResult) -> str:
-    return _cut(result.content.removeprefix("Error: "), MAX_PART_CHARS)
+    return cut(result.content.removeprefix("Error: "), MAX_PART_CHARS)
 
 
 def _call(call_id: str, tool: str, **arguments: str) -> ToolCall:
     return ToolCall(id=call_id, name=tool, arguments=json.dumps(arguments), input=dict(arguments))
 
 
-def _cut(text: str, max_chars: int) -> str:
+def cut(text: str, max_chars: int) -> str:
     more = len(text) - max_chars
     return text if more <= 0 else f"{text[:max_chars]}\n({more} more characters were cut)"

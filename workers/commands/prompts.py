@@ -6,9 +6,11 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from envelope.messages import TaskRequest
 
@@ -19,8 +21,13 @@ from ..agent.session import Session
 from ..agents.base import Agent
 from ..errors import BadInput
 from ..llm.base import ChatMessage, ToolCall
+from ..mcp.prompts import ServerPrompt
+from ..project.framing import one_line
+from ..tape import Tape
+from ..tools.errors import ToolError
 from .catalogue import Catalogue, Known, catalogue, texts_in_sandbox, texts_of_user
-from .expanding import expanded, subagents
+from .expanding import MAX_PROMPT_CHARS, cut, expanded, subagents
+from .template import words
 
 _TYPED = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 # Who does a command's work as a subtask when its file names nobody, or somebody who is no subagent.
@@ -40,6 +47,9 @@ class Expansion:
     subagent: str = ""
 
 
+EXPANSION = TypeAdapter(Expansion)
+
+
 def is_from_person(request: TaskRequest) -> bool:
     """Words of another agent are no command: `/workspace/a.py` may well be their first one. Agents sign as
     `pool/agent`, drivers of people's goals by their name alone (see `children.py`)."""
@@ -56,10 +66,13 @@ def is_command(prompt: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """`agents` are all that the worker knows; commands run with the loop's own tools, by its rules."""
+    """`agents` are all that the worker knows; commands run with the loop's own tools, by its rules. `of_servers`: the
+    prompts that MCP servers have now."""
 
     loop: Loop
     agents: Mapping[str, Agent]
+    of_servers: Callable[[], Awaitable[Sequence[ServerPrompt]]]
+    tape: Tape
     user_dir: Path | None = None
 
     async def opened(self, session: Session) -> Session:
@@ -70,7 +83,8 @@ class Prompts:
         typed = session.messages[-1].content
         if not is_command(typed):
             return session
-        found = await self._expand(typed, session.agent, label=f"command-{len(session.messages)}")
+        label = f"command-{len(session.messages)}"
+        found = await self.tape.kept("command", EXPANSION, lambda: self._expand(typed, session.agent, label=label))
         digests = dict(self.loop.context.read_digests)
         session = session.model_copy(update={"read_digests": digests})
         if found.subagent:
@@ -98,11 +112,17 @@ class Prompts:
         sandbox = await self.loop.context.sandbox()
         mine, theirs = await asyncio.gather(asyncio.to_thread(texts_of_user, self.user_dir), texts_in_sandbox(sandbox))
         commands = catalogue(repository=theirs, users=mine)
+        served = await self._served() if name == "help" or name not in commands.known else {}
+        if name in served and name not in commands.known:
+            return Expansion(name, await _filled(served[name], arguments))
         known = commands.named(name)
         text = await expanded(
-            known.command.template, _arguments(name, known, commands, arguments), self.loop, label=label
+            known.command.template, _arguments(name, known, commands, served, arguments), self.loop, label=label
         )
         return Expansion(name, text, self._subagent(known, agent))
+
+    async def _served(self) -> dict[str, ServerPrompt]:
+        return {prompt.command: prompt for prompt in await self.of_servers()}
 
     def _subagent(self, known: Known, agent: str) -> str:
         """Who does it as a subtask; nobody, when it is none or this session may start nobody."""
@@ -131,9 +151,20 @@ def _typed(prompt: str) -> tuple[str, str]:
     return (found[1], found[2] or "") if found else ("", prompt)
 
 
-def _arguments(name: str, known: Known, commands: Catalogue, typed: str) -> str:
+async def _filled(prompt: ServerPrompt, arguments: str) -> str:
+    """What the server makes of it, which is never looked at again: a server runs no command, and attaches nothing."""
+    try:
+        return cut(await prompt.filled(words(arguments)), MAX_PROMPT_CHARS)
+    except ToolError as e:
+        raise BadInput(f"/{prompt.command} cannot be used: {e}", hint="say it in your own words, or try again") from e
+
+
+def _arguments(name: str, known: Known, commands: Catalogue, served: Mapping[str, ServerPrompt], typed: str) -> str:
     """What fills the template's places: in our `/help` the list, which is never looked at again there."""
-    return commands.listing() if name == "help" and known.source == "builtin" else typed
+    if name != "help" or known.source != "builtin":
+        return typed
+    lines = [one_line(f"/{prompt.command}  {prompt.description} (MCP)") for prompt in served.values()]
+    return "\n".join([commands.listing(), *lines])
 
 
 def _said(session: Session, text: str) -> Session:

@@ -74,6 +74,13 @@ class Answers(Line):
     answers: tuple[ToolAnswer, ...]
 
 
+class Offered(Line):
+    """The tools of others from here on, and no longer those of the last such line."""
+
+    kind: Literal["offered"] = "offered"
+    tools: tuple[Fields, ...]
+
+
 class Heard(Line):
     kind: Literal["heard"] = "heard"
     prompts: tuple[str, ...]
@@ -98,7 +105,7 @@ class Ended(Line):
     error: str = ""
 
 
-Entry = Kept | Call | Answers | Heard | HeardOfChildren | Exhausted | Ended
+Entry = Kept | Call | Answers | Offered | Heard | HeardOfChildren | Exhausted | Ended
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 

@@ -3,31 +3,82 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from envelope.events import Event
+from envelope.events import Event, WarningRaised
 from envelope.pattern import match
 from envelope.scope import Scope, split
 from sandbox.base import Sandbox
 
 from ..tools.base import Tool
+from ..tools.errors import ToolError
 from .connection import Connection
+from .prompts import ServerPrompt, prompts_of
+from .resources import resource_tools
 from .settings import McpServers
-from .tools import offered_by
+from .tools import McpTool
+from .ways import way_to
+
+
+@dataclass(slots=True)
+class McpHub:
+    """What its servers have. A server that does not answer is a warning, and has nothing (more)."""
+
+    connections: Sequence[Connection]
+    emit: Callable[[Event], None]
+    _listed: dict[str, list[Tool]] = field(default_factory=dict[str, list[Tool]])
+    _readable: list[Tool] | None = None
+
+    async def tools(self) -> Sequence[Tool]:
+        """As they are now: servers that told of a change are asked again."""
+        asked = [one for one in self.connections if one.news.is_set() or one.name not in self._listed]
+        await asyncio.gather(*(self._list(connection) for connection in asked))
+        if self._readable is None:
+            self._readable = resource_tools([one for one in self.connections if one.offers("resources")])
+        listed = (tool for connection in self.connections for tool in self._listed[connection.name])
+        return [*{tool.name: tool for tool in (*self._readable, *listed)}.values()]
+
+    async def prompts(self) -> Sequence[ServerPrompt]:
+        found = await asyncio.gather(*(self._prompts(connection) for connection in self.connections))
+        return [prompt for prompts in found for prompt in prompts]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(connection.close() for connection in self.connections), return_exceptions=True)
+
+    async def _list(self, connection: Connection) -> None:
+        self._listed.setdefault(connection.name, [])
+        try:
+            self._listed[connection.name] = [McpTool(connection, listed) for listed in await connection.tools()]
+        except ToolError as error:
+            self._warn(connection, error)
+
+    async def _prompts(self, connection: Connection) -> list[ServerPrompt]:
+        if not connection.offers("prompts"):
+            return []
+        try:
+            return await prompts_of(connection)
+        except ToolError as error:
+            self._warn(connection, error)
+            return []
+
+    def _warn(self, connection: Connection, error: ToolError) -> None:
+        hint = f"look at the settings of mcp.{connection.name}"
+        self.emit(WarningRaised(message=str(error), hint=hint))
 
 
 @asynccontextmanager
-async def mcp_tools(
+async def mcp_servers(
     servers: McpServers, scope: Scope, sandbox: Callable[[], Awaitable[Sandbox]], emit: Callable[[Event], None]
-) -> AsyncGenerator[list[Tool]]:
-    """The tools of every server for which there is a grant. What is wrong with one is told, and the task goes on."""
+) -> AsyncGenerator[McpHub]:
+    """Every server for which there is a grant. What is wrong with one is told, and the task goes on."""
     reached = [(name, server) for name, server in servers.enabled.items() if is_reached(name, scope)]
-    connections = [Connection(name, server, sandbox) for name, server in reached]
+    hub = McpHub([Connection(name, way_to(server, sandbox), server.timeout_s, emit) for name, server in reached], emit)
     try:
-        yield await offered_by(connections, emit)
+        yield hub
     finally:
-        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+        await hub.close()
 
 
 def is_reached(server: str, scope: Scope) -> bool:
@@ -38,5 +89,10 @@ def is_reached(server: str, scope: Scope) -> bool:
     >>> is_reached("docs", ("read:**", "bash:docs_search"))
     False
     """
+    return names_tool_of(server, (tool for tool, _ in map(split, scope)))
+
+
+def names_tool_of(server: str, names: Iterable[str]) -> bool:
+    """May one of the names, or patterns for names, be that of a tool of this server?"""
     prefix = f"{server}_"
-    return any(tool.startswith(prefix) or match(tool, f"{prefix}*") for tool, _ in map(split, scope))
+    return any(name.startswith(prefix) or match(name, f"{prefix}*") for name in names)

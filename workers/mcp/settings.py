@@ -6,26 +6,59 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..agents.base import Agent
+from ..web.errors import WebError
+from ..web.urls import parse_url
+from .headers import require_referenced
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
+LOCAL, REMOTE = ("command", "cwd", "environment"), ("url", "headers", "private_addresses")
 
 
 class McpServer(BaseModel):
-    """`command` is an argument vector that is run in the sandbox, where the agent can see all that it gets: what stands
-    in `environment` is no secret. `agents` are those that may use the server's tools (and who inherits from them)."""
+    """A local server has a `command`, an argument vector that is run in the sandbox, where the agent can see all that
+    it gets: what stands in `environment` is no secret. A remote one has a `url`; its `headers` name secrets as
+    `${VARIABLE}` of the worker's environment. `agents` are those that may use the server's tools (and who inherits from
+    them)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[str, ...] = ()
     cwd: str = ""  # "": the workspace
     environment: dict[str, str] = Field(default_factory=dict[str, str])
+    url: str = ""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for this server: 10.0.0.5:8080
     enabled: bool = True
     timeout_s: float = Field(default=30.0, gt=0, le=600)  # what users of other agents know
     agents: tuple[str, ...] = ("build",)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a server has a `command` (it runs in the sandbox) or a `url` (it is reached over HTTP)")
+        unfit = [name for name in (LOCAL if self.url else REMOTE) if name in self.model_fields_set]
+        if unfit:
+            raise ValueError(f"`{unfit[0]}` means nothing for a server with a `{'url' if self.url else 'command'}`")
+        return self
+
+    @field_validator("url")
+    @classmethod
+    def _complete(cls, url: str) -> str:
+        try:
+            return str(parse_url(url)) if url else url
+        except WebError as e:
+            raise ValueError(f"{e}; what a server wants to know of you belongs into `headers`") from e
+
+    @field_validator("headers")
+    @classmethod
+    def _without_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
+        require_referenced(headers)
+        return headers
 
 
 class McpServers(BaseModel):

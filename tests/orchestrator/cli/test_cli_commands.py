@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envelope.agents import AgentCard, CommandCard
-from orchestrator.cli.slash import agent_for
+from orchestrator.cli.slash import agent_for, command_of
 from orchestrator.errors import UnknownName
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
@@ -130,3 +130,11 @@ def test_a_command_for_an_agent_that_is_not_there_says_so():
         agent_for(CommandCard(name="x", agent="paln"), BY_NAME["build"], BY_NAME)
 
     assert "did you mean 'plan'?" in refused.value.hint
+
+
+async def test_a_prompt_of_a_server_is_left_to_the_worker(tmp_path):
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+
+    assert await command_of("/docs:review src/a.py", tmp_path) is None
+    with pytest.raises(UnknownName, match="there is no command /docs"):
+        await command_of("/docs", tmp_path)

@@ -13,11 +13,13 @@ import pytest
 from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
+from workers.agents.registry import builtin
 from workers.errors import BadSettings
 from workers.hooks.api import Parameters, Refuse, TaskView, ToolUse
 from workers.hooks.chain import Hooks
 from workers.hooks.installed import Installed, installed_hooks
 from workers.llm.base import ToolCall, ToolSpec
+from workers.replay import find_cassette, replay
 from workers.tools.base import ToolResult
 
 TASK = TaskView("t", "r", "build", "m")
@@ -103,13 +105,22 @@ async def test_an_installed_hook_is_asked_around_everything(install: Install, st
     known = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
     hands = await start_hands(**known, prices={MODEL: {"input": 1, "output": 1}})
     request = hands.request(
-        agent="build", auth_scope=("bash:**",), workspace=workspace, input=TaskInput(prompt="say hello")
+        agent="build",
+        auth_scope=("bash:**",),
+        workspace=workspace,
+        input=TaskInput(prompt="say hello", params={"record": True}),
     )
 
     result = await hands.result(request)
+    [cassette] = result.attachments
+    blobs = hands.transport.blobs
+    entries = await find_cassette(blobs, {cassette.name: cassette.blob}, None)
+    played = await replay(entries, blobs, builtin())
 
     assert result.status is State.COMPLETED, result.errors
     assert result.output.text.startswith("It said: HELLO\nT-build / not allowed: nothing is fetched here")
+    # a replay has no hooks: it asks what is asked before they change it, and has the results that they made
+    assert (played.difference, played.is_whole) == (None, True)
     warnings = [
         event.message
         async for entry in hands.transport.follow(request.trace_id)

@@ -1,6 +1,7 @@
 """An MCP server of the standard library alone, as the image has no other: it runs inside the sandbox.
 
-Its tools: `echo` says its text again, `where` its folder and a variable, `crash` ends it, `sleep` never answers.
+Its tools: `echo` says its text again, `where` its folder and a variable, `crash` ends it, `sleep` never answers,
+after `learn` there is one more.
 """
 
 import json
@@ -9,7 +10,15 @@ import sys
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 NOTHING = {"type": "object", "properties": {}}
-TOOLS = {"echo": TEXT, "where": NOTHING, "crash": NOTHING, "sleep": NOTHING, "fail": NOTHING, "odd name!": NOTHING}
+TOOLS = {
+    "echo": TEXT,
+    "where": NOTHING,
+    "crash": NOTHING,
+    "sleep": NOTHING,
+    "fail": NOTHING,
+    "odd name!": NOTHING,
+    "learn": NOTHING,
+}
 
 
 def call(name, arguments):
@@ -17,7 +26,14 @@ def call(name, arguments):
         sys.exit(1)
     if name == "fail":
         return {"content": [{"type": "text", "text": "it did not work"}], "isError": True}
-    text = {"echo": arguments.get("text", ""), "where": f"{os.getcwd()} {os.environ.get('WHO')}"}.get(name, "odd")
+    if name == "learn":
+        TOOLS["learnt"] = NOTHING
+        sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
+    text = {
+        "learnt": "learnt it",
+        "echo": arguments.get("text", ""),
+        "where": f"{os.getcwd()} {os.environ.get('WHO')}",
+    }.get(name, "odd")
     picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     return {"content": [{"type": "text", "text": text}, *([picture] if text == "picture" else [])]}
 
@@ -25,7 +41,11 @@ def call(name, arguments):
 def answer(method, params):
     if method == "initialize":
         ours = {"name": "echo", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": ours}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": ours,
+        }
     if method == "tools/list":
         return {"tools": [{"name": n, "description": f"does {n}", "inputSchema": s} for n, s in TOOLS.items()]}
     if method == "tools/call":

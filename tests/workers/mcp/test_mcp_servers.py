@@ -15,10 +15,12 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from sandbox.errors import SandboxLost
 from workers.agents.registry import builtin
-from workers.mcp.connection import Connection, ListedTool
-from workers.mcp.hub import mcp_tools
+from workers.mcp.connection import Connection
+from workers.mcp.hub import mcp_servers
+from workers.mcp.listing import ListedTool
 from workers.mcp.settings import McpServer, McpServers, with_grants
 from workers.mcp.tools import McpTool
+from workers.mcp.ways import Local
 from workers.tools.base import ToolContext
 from workers.tools.errors import ToolError
 from workers.tools.schema import first_fault
@@ -36,9 +38,14 @@ def server() -> McpServer:
 
 
 @pytest.fixture
-async def connection(context: ToolContext, server: McpServer) -> AsyncIterator[Connection]:
+def told() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+async def connection(context: ToolContext, server: McpServer, told: list[Any]) -> AsyncIterator[Connection]:
     await (await context.sandbox()).write("/workspace/server.py", SOURCE.encode())
-    opened = Connection("echo", server, context.sandbox)
+    opened = Connection("echo", Local(server, context.sandbox), server.timeout_s, told.append)
     yield opened
     await opened.close()
 
@@ -51,7 +58,7 @@ async def tool_of(connection: Connection, name: str) -> McpTool:
 async def test_its_tools_have_the_servers_name_in_front(connection: Connection):
     names = [McpTool(connection, listed).name for listed in await connection.tools()]
 
-    assert names == ["echo_echo", "echo_where", "echo_crash", "echo_sleep", "echo_fail", "echo_odd_name_"]
+    assert names == ["echo_echo", "echo_where", "echo_crash", "echo_sleep", "echo_fail", "echo_odd_name_", "echo_learn"]
 
 
 @pytest.mark.docker
@@ -97,11 +104,24 @@ async def test_calls_of_one_turn_run_together(connection: Connection, context: T
 
 
 @pytest.mark.docker
-async def test_a_server_that_dies_fails_its_call_and_is_started_again(connection: Connection, context: ToolContext):
-    with pytest.raises(ToolError, match="the MCP server echo"):
-        await (await tool_of(connection, "echo_crash")).run(context, "c1", {})
+async def test_a_server_that_dies_fails_its_call_and_is_started_once_more(
+    connection: Connection, context: ToolContext, told: list[Any]
+):
+    crash, echo = await tool_of(connection, "echo_crash"), await tool_of(connection, "echo_echo")
 
-    assert (await (await tool_of(connection, "echo_echo")).run(context, "c2", {"text": "again"})).content == "again"
+    with pytest.raises(ToolError, match="the MCP server echo"):
+        await crash.run(context, "c1", {})
+    assert (await echo.run(context, "c2", {"text": "again"})).content == "again"
+    with pytest.raises(ToolError, match="the MCP server echo"):
+        await crash.run(context, "c3", {})
+    for call_id in ("c4", "c5"):
+        with pytest.raises(ToolError, match="is not started any more"):
+            await echo.run(context, call_id, {"text": "x"})
+
+    assert [warning.message for warning in told] == [
+        "the MCP server echo has ended: it is started once more",
+        "the MCP server echo has ended again: its tools cannot be used any more",
+    ]
 
 
 @pytest.mark.docker
@@ -128,8 +148,8 @@ async def test_one_that_does_not_answer_costs_its_time_out(connection: Connectio
 async def test_a_server_that_cannot_be_started_is_a_warning(context: ToolContext, server: McpServer, said: str):
     told: list[Any] = []
 
-    async with mcp_tools(McpServers.model_validate({"bad": server}), ("*:*",), context.sandbox, told.append) as tools:
-        assert tools == []
+    async with mcp_servers(McpServers.model_validate({"bad": server}), ("*:*",), context.sandbox, told.append) as hub:
+        assert await hub.tools() == []
 
     [warning] = told
     assert isinstance(warning, WarningRaised)
@@ -152,8 +172,8 @@ def no_sandbox() -> Any:
 async def test_a_server_that_no_grant_reaches_is_not_started():
     servers = McpServers.model_validate({"echo": SERVER})
 
-    async with mcp_tools(servers, ("read:**", "bash:**"), no_sandbox, lambda _: None) as tools:
-        assert tools == []
+    async with mcp_servers(servers, ("read:**", "bash:**"), no_sandbox, lambda _: None) as hub:
+        assert await hub.tools() == []
 
 
 def test_the_agents_that_a_server_names_get_its_grant():
@@ -175,6 +195,15 @@ def test_the_agents_that_a_server_names_get_its_grant():
         {"a": {}},
         {"a": {"command": ["x"], "timeout": 3}},
         {"a": {"command": ["x"], "timeout_s": 0}},
+        {"a": {"command": ["x"], "url": "https://x.example/mcp"}},
+        {"a": {"command": ["x"], "headers": {"A": "b"}}},
+        {"a": {"url": "https://x.example/mcp", "cwd": "/tmp"}},
+        {"a": {"url": "https://user:password@x.example/mcp"}},
+        {"a": {"url": "file:///etc/passwd"}},
+        {"a": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer abcdefgh"}}},
+        {"a": {"url": "https://x.example/mcp", "headers": {"X-Api-Key": "abcdefgh"}}},
+        {"a": {"url": "https://x.example/mcp", "headers": {"X": "a\nb"}}},
+        {"a": {"url": "https://x.example/mcp", "headers": {"a b": "c"}}},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(written: dict[str, Any]):
@@ -209,7 +238,8 @@ DOUBLING = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range
     ],
 )
 def test_a_foreign_schema_is_checked_as_far_as_that_is_safe(schema: dict[str, Any], arguments: Any, is_fault: bool):
-    tool = McpTool(Connection("any", SERVER, no_sandbox), ListedTool("tool", "", schema))
+    connection = Connection("any", Local(SERVER, no_sandbox), 1, lambda _: None)
+    tool = McpTool(connection, ListedTool("tool", "", schema))
 
     assert bool(first_fault(tool.parameters, arguments)) == is_fault
 
