@@ -5,7 +5,7 @@ What dies in the middle of it is done by the next attempt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from .history import failed, final_text, say, with_prompts
 from .paying import paid_call, stopped
 from .session import Counted, Due, Outcome, Session
 from .shown import pruned, shown
-from .summary import go_on, summary_request
+from .summary import NotesWanted, as_ever, go_on, summary_request
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -47,6 +47,7 @@ class WindowPolicy:
     """How a session is kept within its model's window. `prompt` is the system prompt of the agent `compaction`.
 
     `auto`: False leaves it to people. `reserved`: see `usable_tokens`. `prunes`: old outputs are cleared, too.
+    `wanted`: what an operator's hooks make of how the notes are asked for.
     """
 
     limits: ModelLimits = UNKNOWN
@@ -54,6 +55,7 @@ class WindowPolicy:
     reserved: int | None = None
     prunes: bool = False
     prompt: str = field(default_factory=lambda: builtin()["compaction"].prompt)
+    wanted: Callable[[NotesWanted], Awaitable[NotesWanted]] = as_ever
 
     def pruned(self, session: Session) -> Session:
         return pruned(session) if self.prunes else session
@@ -117,7 +119,8 @@ async def compact(session: Session, loop: Loop) -> Session:
     kept_from = tail_start(session.messages, usable, begin=begin)
     if kept_from == begin:  # nothing has come since the last one
         return session.model_copy(update={"due": None})
-    asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], earlier.summary if earlier else "")
+    notes, wanted = earlier.summary if earlier else "", await loop.policy.wanted(NotesWanted())
+    asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], notes, wanted)
     paid = await paid_call(session, asked, (), loop, input_tokens=request_tokens(asked), tell=_unheard)
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)
