@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from envelope.errors import ErrorCode
+from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from transport.errors import Busy
@@ -93,7 +94,7 @@ async def test_a_session_under_way_is_neither_taken_back_nor_told_of_it(start, c
     events = [entry.message async for entry in hands.transport.follow(request.trace_id)]
     told = [event for message in events if isinstance(message, TaskProgress) for event in message.events]
     assert result.status is State.COMPLETED
-    assert [e.message for e in told if e.kind == "warning"] == ["/undo was not done: the session is under way"]
+    assert [e.message for e in told if isinstance(e, WarningRaised)] == ["/undo was not done: the session is under way"]
     assert "compaction" in [e.kind for e in told]
     assert not any(
         "/undo" in str(body["messages"]) or "/compact" in str(body["messages"]) for body in server.log.bodies
