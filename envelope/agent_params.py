@@ -16,24 +16,30 @@ RuleRows = tuple[tuple[str, str, bool], ...]
 class AgentParams(Wire):
     """`record`: keep a cassette of the task, which `muster replay` plays.
 
-    The two others make a task that asks no model: it takes the session of its `resume_token` back to where the turn
-    `revert_to` ended, or (`unrevert`) takes that back.
+    The others make a task that asks no model: it takes the session of its `resume_token` back to where the turn
+    `revert_to` ended (0: before the first prompt), or (`undo`) to before the last prompt, or (`unrevert`) takes the
+    last of these back.
 
     Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
     worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
     """
 
     record: bool = False
-    revert_to: Annotated[int, Field(ge=1)] | None = None
+    revert_to: Annotated[int, Field(ge=0)] | None = None
+    undo: bool = False
     unrevert: bool = False
     subagent_depth: Annotated[int, Field(ge=0)] | None = None
     inherited_denies: tuple[RuleRows, ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if self.unrevert and self.revert_to is not None:
-            raise ValueError("say `revert_to` or `unrevert`, not both")
+        if sum((self.revert_to is not None, self.undo, self.unrevert)) > 1:
+            raise ValueError("say one of `revert_to`, `undo` and `unrevert`")
         return self
+
+
+# What a person says to a session to have it taken back, or forth again; no word for its agent.
+UNDOING = {"/undo": AgentParams(undo=True), "/redo": AgentParams(unrevert=True)}
 
 
 def inherited(params: Mapping[str, Any]) -> dict[str, Any]:

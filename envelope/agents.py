@@ -51,7 +51,8 @@ class WorkerCard(Wire):
 class CommandCard(Wire):
     """What the orchestrator may know about a command: who runs it. `source` is builtin, repository or user.
 
-    `agent` and `model` are empty, and `subtask` is None, where the command's file says nothing.
+    `agent` and `model` are empty, and `subtask` is None, where the command's file says nothing. `of_session`: it is
+    about a session that there is, and no agent is asked.
     """
 
     name: str
@@ -60,6 +61,7 @@ class CommandCard(Wire):
     model: str = ""
     subtask: bool | None = None
     source: str = "builtin"
+    of_session: bool = False
 
 
 class AgentFault(Wire):

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Unpack, overload
 
+from envelope.agent_params import UNDOING
 from envelope.agents import WorkerCard
 from envelope.asks import Reply
 from envelope.lifecycle import State
@@ -27,7 +28,7 @@ from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .catalogue import agent_named
 from .errors import BadInput
-from .prompting import going_on, listener, session_of
+from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
@@ -146,11 +147,13 @@ class Muster:
         """Say something to a task's session, or to the agent of a goal: its next turn hears it.
 
         The handle is of the task that answers: the one that runs the session now (`existing`), else a new one that goes
-        on with it. `BadInput` for what has no session, and for no words.
+        on with it. `BadInput` for what has no session, and for no words; `Busy` for `/undo` and `/redo` meanwhile.
         """
         if not text.strip():
             raise BadInput("there is nothing in the prompt", hint="say what the agent should do")
         request = await listener(self.transport, task_id)
+        if params := UNDOING.get(text.strip()):
+            return await self.submit(undoing(request, params))
         try:
             return await self.transport.prompt(session_of(request), text, by=by)
         except NotFound:

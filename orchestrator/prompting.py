@@ -28,10 +28,10 @@ async def listener(transport: Transport, task_id: str) -> TaskRequest:
     return request
 
 
-def undoing(request: TaskRequest, to_turn: int | None) -> TaskRequest:
-    """A task that takes the session back to where a turn ended; None takes the last revert back. No model is asked."""
-    params = AgentParams(revert_to=to_turn, unrevert=to_turn is None)
-    words = "take the last revert back" if to_turn is None else f"go back to the end of turn {to_turn}"
+def undoing(request: TaskRequest, params: AgentParams) -> TaskRequest:
+    """A task that takes the session back or forth again, as `params` say. No model is asked."""
+    turn = params.revert_to
+    words = "/undo" if params.undo else "/redo" if turn is None else f"go back to the end of turn {turn}"
     again = going_on(request, words)
     told = again.input.model_copy(update={"params": {**again.input.params, **params.model_dump(exclude_defaults=True)}})
     return again.model_copy(update={"input": told})

@@ -30,7 +30,7 @@ from .llm.prices import Price
 from .mcp.hub import mcp_servers
 from .opening import new_session
 from .output_schema import answer_tools
-from .params import agent_params, is_undoing, require_session
+from .params import agent_params, require_session, undoing
 from .planning import carrying_out, with_plan_file
 from .recorder import Recorder, attachments
 from .references.names import check_refs
@@ -98,7 +98,7 @@ class AgentTasks:
         model = self.kit.models.choose(request.model, attempt.agent.model)
         if attempt.claim.checkpoint:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
-        if is_undoing(params := agent_params(request)):
+        if params := undoing(request):
             return await self._with_work(attempt, await turns.undo(require_session(attempt), params))
         if attempt.claim.session:
             earlier = await turns.load_to_go_on(attempt.claim.session)

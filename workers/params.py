@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from envelope.agent_params import AgentParams
+from envelope.agent_params import UNDOING, AgentParams
 from envelope.messages import TaskRequest
 
 from .attempt import Attempt
@@ -23,8 +23,12 @@ def agent_params(request: TaskRequest) -> AgentParams:
         ) from e
 
 
-def is_undoing(params: AgentParams) -> bool:
-    return params.unrevert or params.revert_to is not None
+def undoing(request: TaskRequest) -> AgentParams | None:
+    """How the task is to change its session without a model; None for all others. A person may say it in words."""
+    if request.resume_token and request.parent_task_id is None and request.input.prompt.strip() in UNDOING:
+        return UNDOING[request.input.prompt.strip()]
+    params = agent_params(request)
+    return params if params.unrevert or params.undo or params.revert_to is not None else None
 
 
 def require_session(attempt: Attempt) -> str:

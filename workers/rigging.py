@@ -100,7 +100,7 @@ class Rigging:
             exhausted=tape.exhausted(
                 lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap
             ),
-            policy=self.kit.equipment.habits.policy(limits, self.kit.agents),
+            policy=replace(self.kit.equipment.habits.policy(limits, self.kit.agents), wanted=hooks.compacting),
             till=till,
             is_stopped=attempt.is_stopped,
             is_outside=lambda name: any(tool.name == name for tool in known),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from transport.base import Blobs
 
@@ -28,7 +28,7 @@ class Turn:
     @property
     def prompts(self) -> list[str]:
         """What people said before it."""
-        return [one.content for one in self.messages if one.role == "user" and not one.synthetic]
+        return _prompts(self.messages)
 
     @property
     def tools(self) -> list[str]:
@@ -47,30 +47,34 @@ async def files_changed(blobs: Blobs, turns: Sequence[Turn]) -> list[list[str]]:
     return [changed_files(before, after) for before, after in pairwise(diffs)]
 
 
-async def reverted(blobs: Blobs, checkpoint: str, to: int) -> str:
-    """A new checkpoint, of the session as it stood when the turn `to` ended. `BadInput` when there is none such.
+async def reverted(blobs: Blobs, checkpoint: str, to: int | None) -> str:
+    """A new checkpoint, of the session as it stood when the turn `to` ended; 0: before its first prompt, None: before
+    its last one. `BadInput` when there is none such.
 
     What was read is remembered as it is now: a file that has another content again must be read before it is edited.
     """
     head, segments = await read_log(blobs, checkpoint)
     turns = list(_turns(segments))
-    if not 1 <= to <= len(turns):
+    said = [message for _, segment in segments for message in segment.messages]
+    to, told = _before_last_prompt(turns, said) if to is None else (to, "")
+    if not 0 <= to <= len(turns):
         raise BadInput(f"the session has no turn {to}", hint=_which(len(turns)))
-    turn = turns[to - 1]
-    if turn.work is None:
+    kept = turns[to - 1] if to else _opening(head, said)
+    if kept.work is None:
         raise BadInput(f"where the work stood after turn {to} was not stored", hint="choose a later turn")
-    messages = tuple(message for earlier in turns[:to] for message in earlier.messages)
     session = Head(
         agent=head.agent,
         model=head.model,
-        messages=head.messages,
+        messages=head.messages if to else kept.messages,
         read_digests=head.read_digests,
-        changes=turn.work.changes,
+        changes=kept.work.changes,
         budget=head.budget,
         undone=checkpoint,
-        log=turn.log,
+        log=kept.log or None,
     )
-    text = f"The session stands where turn {to} of {len(turns)} ended. {_last_words(session, messages)}".strip()
+    messages = tuple(message for earlier in turns[:to] for message in earlier.messages)
+    where = f"where turn {to} of {len(turns)} ended" if to else "before its first prompt"
+    text = f"{told}The session stands {where}. {_last_words(session, messages)}".strip()
     return await blobs.put(session.model_copy(update={"outcome": Outcome(text=text)}).dump())
 
 
@@ -82,6 +86,25 @@ async def unreverted(blobs: Blobs, checkpoint: str) -> str:
     before, _ = await read_log(blobs, head.undone)
     outcome = Outcome(text="The session stands where it stood before the revert.")
     return await blobs.put(before.model_copy(update={"outcome": outcome}).dump())
+
+
+def _before_last_prompt(turns: Sequence[Turn], said: Sequence[ChatMessage]) -> tuple[int, str]:
+    """The turn before the last words of a person, and what is told of these; they may have had no reply yet."""
+    unanswered = _prompts(said[sum(len(turn.messages) for turn in turns) :])
+    for number, prompts in ((len(turns), unanswered), *((turn.number - 1, turn.prompts) for turn in reversed(turns))):
+        if prompts:
+            return number, f"Taken back: {prompts[-1]}\n\n"
+    raise BadInput("there is no prompt to take back", hint="the session stands before its first one")
+
+
+def _opening(head: Head, said: Sequence[ChatMessage]) -> Turn:
+    """What there was before anybody spoke: the system prompt, and no change."""
+    messages = tuple(takewhile(lambda message: message.role == "system", (*head.messages, *said)))
+    return Turn(0, "", messages, Work(changes=None))
+
+
+def _prompts(messages: Iterable[ChatMessage]) -> list[str]:
+    return [one.content for one in messages if one.role == "user" and not one.synthetic]
 
 
 def _turns(segments: Iterable[tuple[str, Segment]]) -> Iterator[Turn]:

@@ -33,8 +33,10 @@ class Turns:
     async def undo(self, checkpoint: str, params: AgentParams) -> Session:
         """Another task's session, taken back to an earlier turn or forth again: from here on that is how it stands."""
         blobs = self._transport.blobs
-        to = params.revert_to
-        ref = await (unreverted(blobs, checkpoint) if to is None else reverted(blobs, checkpoint, to))
+        if params.unrevert:
+            ref = await unreverted(blobs, checkpoint)
+        else:
+            ref = await reverted(blobs, checkpoint, params.revert_to)
         await self._attempt.reporter.checkpoint(ref)
         session = await self._checkpoints.load_to_go_on(ref)
         return session.model_copy(update={"tool_calls": (), "usage": Usage(), "cost_microusd": 0, "turn": 0})

@@ -39,19 +39,32 @@ class _Place:
 
 
 @app.command("list")
-def list_agents(repo: Repo = Path(), as_json: Json = False) -> None:
+def list_agents(
+    repo: Repo = Path(),
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those that nobody starts: hidden ones, and recipes.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the agents of this machine and of the repository: name, mode, pool, model, where from."""
     found = asyncio.run(_catalogue(repo))
+    shown = [agent for agent in found.agents if everything or _is_for_people(agent)]
     if as_json:
-        for agent in found.agents:
+        for agent in shown:
             data(agent.model_dump_json(exclude={"prompt"}))
         return
     table = Table.grid(padding=(0, 2))
-    for agent in found.agents:
+    for agent in shown:
         mode = f"{agent.mode}, hidden" if agent.hidden else agent.mode
-        table.add_row(agent.name, mode, agent.pool, agent.model or "-", plain(agent.origin) or "built-in")
+        pool = "-" if agent.hidden else agent.pool  # they run where the session is
+        table.add_row(agent.name, mode, pool, agent.model or "-", plain(agent.origin) or "built-in")
     people().print(table)
     _warn(found.faults)
+
+
+def _is_for_people(agent: AgentDetail) -> bool:
+    """Does a person ever name it: to start it, or for a subagent to be started?"""
+    return not agent.hidden and agent.mode != "recipe"
 
 
 @app.command("show")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from pydantic import TypeAdapter, ValidationError
 
 from envelope.ids import TaskId
@@ -11,6 +9,7 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..errors import BadInput
+from .options import task_words
 
 # A UUIDv7 begins with the time, so that neighbours differ at their ends only: 8 hex digits are 32 random bits.
 SHORT_CHARS = 8
@@ -31,8 +30,7 @@ async def find_task(muster: Muster, words: str) -> TaskRecord:
 
 
 async def _by_end(muster: Muster, words: str) -> TaskRecord:
-    if not re.fullmatch(r"[0-9a-f-]{4,36}", words):
-        raise BadInput(f"{words!r} is not a task's id", hint="see the ids with: muster task list")
+    task_words(words)
     roots = await muster.tasks(limit=LATEST)
     found = [task for task in roots if task.task_id.endswith(words)]
     if not found:

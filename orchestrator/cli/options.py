@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
 
 from ..approvals import approved_in
+from ..errors import BadInput
 from ..settings import Settings
 from .units import parse_duration_s
 
@@ -40,7 +42,18 @@ NoInput = Annotated[
 ]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or its end as `task list` shows it.")]
+
+
+def task_words(text: str) -> str:
+    """What a person types of a task's id, checked before anything is started to look for it."""
+    if not re.fullmatch(r"[0-9a-f-]{4,36}", text):
+        raise BadInput(f"{text!r} is not a task's id", hint="see the ids with: muster task list")
+    return text
+
+
+TaskId = Annotated[
+    str, typer.Argument(metavar="TASK", parser=task_words, help="A task's id, or its end as `task list` shows it.")
+]
 
 
 def microusd(usd: float | None) -> int | None:

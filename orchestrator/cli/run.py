@@ -33,7 +33,7 @@ from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, 
 from .outcome import exit_code_after
 from .publish import publish_bundle
 from .repository import starting_point
-from .slash import agent_for, command_of, is_help, print_commands
+from .slash import agent_for, command_of, is_help, of_session, print_commands
 from .summary import summary_of_run
 
 BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
@@ -89,12 +89,17 @@ def run(
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
     record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
+    task: Annotated[
+        str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
+    ] = "",
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
     The answer goes to stdout, all else to stderr. Nothing in the repository changes: see the change with
     `muster task diff`, take it with `muster task apply` or --branch.
     """
+    if task:
+        raise typer.Exit(of_session(goal, task))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record,

@@ -20,7 +20,9 @@ async def session_of(words: str) -> AsyncGenerator[tuple[Transport, TaskRecord]]
     from ..settings import load_settings
     from .find import find_task
     from .fleet import open_records
+    from .options import task_words
 
+    task_words(words)
     async with open_records(load_settings()) as muster:
         found = await find_task(muster, words)
         request = await listener(muster.transport, found.task_id)

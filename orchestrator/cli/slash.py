@@ -10,21 +10,42 @@ from pathlib import Path
 from typing import cast
 
 from envelope.agents import AgentCard, CommandCard
-from envelope.errors import ScopeExceeded
+from envelope.errors import ExitCode, ScopeExceeded
 from envelope.scope import Scope, narrow, split
 from repo.local import locate
 
 from ..catalogue import PEOPLE_START
-from ..errors import UnknownName, near_miss
+from ..errors import BadInput, UnknownName, near_miss
 from ..submit import scope_of
 from .console import data, note, plain
+from .session import session_of
 
 # Packages that the orchestrator must not import tell their commands under this name (`pyproject.toml`).
 PROMPTS = "muster.prompts"
+# What a person says about a session → the command that does it.
+OF_SESSIONS: Mapping[str, tuple[str, ...]] = {
+    "/undo": ("task", "undo"),
+    "/redo": ("task", "unrevert"),
+    "/compact": ("task", "compact"),
+    "/share": ("task", "export", "--sanitize"),
+}
 HELP = "help"
 # Tools that do nothing but ask a person.
 ONLY_ASKING = frozenset({"question", "plan_exit"})
 _TYPED = re.compile(r"/(\S+)(?:\s.*)?", re.DOTALL)
+
+
+def of_session(goal: str, task: str) -> int:
+    """Carry out a command about the session of a task; its exit code. `BadInput` for other goals."""
+    words = OF_SESSIONS.get(goal.strip())
+    if words is None:
+        raise BadInput(
+            f"--task is for {', '.join(OF_SESSIONS)}", hint=f"say all else with: muster task prompt {task} …"
+        )
+    from .commands import build_app  # which imports all that a command line may name
+
+    told = [*words, task]
+    return build_app(told)(args=told, prog_name="muster", standalone_mode=False, obj=session_of) or ExitCode.OK
 
 
 async def command_of(goal: str, path: Path) -> CommandCard | None:
@@ -44,6 +65,8 @@ async def command_of(goal: str, path: Path) -> CommandCard | None:
             f"there is no command /{typed[1]}",
             hint=f"{near} (see `muster commands list`; put a space before words that are no command)",
         )
+    if known[typed[1]].of_session:
+        raise BadInput(f"/{typed[1]} is for a session that there is", hint=f"muster run /{typed[1]} --task TASK")
     return known[typed[1]]
 
 

@@ -30,6 +30,7 @@ from .live import json_line
 from .options import Json, TaskId
 from .outcome import exit_code_after
 from .show import show_result, show_task
+from .slash import OF_SESSIONS, of_session
 from .undo import app as undo_app
 
 app = typer.Typer()
@@ -68,7 +69,9 @@ def cancel(
 
 @app.command("prompt")
 def prompt(task: TaskId, text: Annotated[str, typer.Argument(help="What to say.")]) -> None:
-    """Say something to a task's agent; one that has ended goes on in a new task."""
+    """Say something to a task's agent; one that has ended goes on in a new task. /undo and the like are done here."""
+    if text.strip() in OF_SESSIONS:
+        raise typer.Exit(of_session(text, task))
     asyncio.run(_prompt(task, text))
 
 

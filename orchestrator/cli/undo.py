@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from envelope.agent_params import AgentParams
+
 from ..errors import TaskFailed
 from ..prompting import listener, undoing
 from ..settings import load_settings
@@ -18,29 +20,35 @@ from .options import TaskId
 app = typer.Typer()
 
 
+@app.command("undo")
+def undo(task: TaskId) -> None:
+    """Take back the last prompt of a task's session, and all that was done since (/undo)."""
+    asyncio.run(_undo(task, AgentParams(undo=True)))
+
+
 @app.command("revert")
 def revert(
     task: TaskId,
-    to: Annotated[int, typer.Option("--to", metavar="TURN", min=1, help="The turn to go back to: see `task turns`.")],
+    to: Annotated[int, typer.Option("--to", metavar="TURN", min=0, help="The turn to go back to: see `task turns`.")],
 ) -> None:
     """Take a task's session and its work back to where a turn ended.
 
     A task of its own, whose id is printed: its change is what is left, and a prompt to it goes on from there. Refused
     while the session is under way.
     """
-    asyncio.run(_undo(task, to))
+    asyncio.run(_undo(task, AgentParams(revert_to=to)))
 
 
 @app.command("unrevert")
 def unrevert(task: TaskId) -> None:
-    """Take the last revert back; possible until something was said to the session."""
-    asyncio.run(_undo(task, None))
+    """Take the last undo or revert back; possible until something was said to the session (/redo)."""
+    asyncio.run(_undo(task, AgentParams(unrevert=True)))
 
 
-async def _undo(words: str, to: int | None) -> None:
+async def _undo(words: str, params: AgentParams) -> None:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
-        handle = await muster.submit(undoing(await listener(muster.transport, record.task_id), to))
+        handle = await muster.submit(undoing(await listener(muster.transport, record.task_id), params))
         [result] = await muster.gather([handle])
         if result.errors:
             raise TaskFailed(result.errors[0])

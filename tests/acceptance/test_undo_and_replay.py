@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 
 MODEL = """
 rules:
+  - when: {user_contains: linger, turn: 1}
+    reply: {tool_calls: [{name: bash, arguments: {command: "mkfifo /tmp/go && cat /tmp/go"}}]}
+  - {when: {user_contains: linger}, reply: {text: over}}
   - {when: {user_contains: in b}, reply: {tool_calls: [{name: bash, arguments: {command: "cat b; ls"}}]}, times: 1}
   - {when: {user_contains: in b}, reply: {text: done again}}
   - {when: {turn: 1}, reply: {tool_calls: [{name: read, arguments: {filePath: a.txt}}]}}
@@ -153,6 +156,50 @@ def test_an_agent_goes_on_from_where_a_revert_left_it(user: User, task: str):
     assert "No such file" in said[-1]
     assert not any("secret plans" in json.dumps(message) for message in shown["messages"])
     assert (late.returncode, "there is no revert to take back" in late.stderr) == (2, True), late.stderr
+
+
+def test_undo_redo_and_share_are_said_to_a_session(user: User):
+    task = user.muster("run", "change it again", "--repo", "project", "--detach").stdout.strip()
+    user.muster("task", "watch", task)
+    back = user.muster("run", "/undo", "--task", task)
+    assert back.returncode == 0, back.stderr
+    empty = user.muster("task", "diff", back.stdout.split()[-1]).stdout
+    forth = user.muster("task", "prompt", task, "/redo")
+    whole = user.muster("task", "diff", forth.stdout.split()[-1]).stdout
+    shared = user.muster("run", "/share", "--task", task)
+
+    assert (back.returncode, forth.returncode, shared.returncode) == (0, 0, 0), (back.stderr, forth.stderr)
+    assert back.stdout.startswith("Taken back: change it again\n\nThe session stands before its first prompt.")
+    assert (empty, "secret plans" in whole) == ("", True)
+    assert json.loads(shared.stdout)["messages"][-1]["content"] == "(8 characters)"
+
+
+def test_a_session_under_way_is_not_taken_back(user: User):
+    running = user.start("run", "linger", "--repo", "project", "--json")
+    assert running.stdout is not None
+    line = next(line for line in running.stdout if '"tool_call"' in line)
+    refused = user.muster("run", "/undo", "--task", json.loads(line)["task_id"])
+    [container] = [line.split()[0] for line in containers(user)]
+    subprocess.run(["docker", "exec", container, "sh", "-c", "echo go > /tmp/go"], check=True)
+    running.communicate(timeout=120)
+
+    assert (refused.returncode, "is under way in task" in refused.stderr) == (7, True), refused.stderr
+    assert "hint: prompt it, or wait for it" in refused.stderr
+
+
+def test_commands_of_sessions_are_listed_and_say_what_they_need(user: User):
+    listed = user.muster("run", "/help", "--repo", "project").stdout
+    alone = user.muster("run", "/undo", "--repo", "project")
+    other = user.muster("run", "/review", "--task", "4f2a")
+
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        *("/compact", "/help", "/init", "/redo", "/review", "/share", "/undo"),
+    ]
+    assert (alone.returncode, alone.stderr.splitlines()) == (
+        2, ["error: /undo is for a session that there is", "hint: muster run /undo --task TASK"],
+    )  # fmt: skip
+    assert other.returncode == 2
+    assert other.stderr.startswith("error: --task is for /undo, /redo, /compact, /share\nhint: say all else with:")
 
 
 def test_a_turn_that_is_not_there_and_a_task_that_was_not_recorded_say_what_would_work(user: User, task: str):

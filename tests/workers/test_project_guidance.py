@@ -9,6 +9,7 @@ import pytest
 
 from envelope.messages import TaskInput, TaskProgress, Workspace
 from repo.bundle import bundle
+from workers.project.instructions import users_own
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -72,6 +73,17 @@ async def warnings_of(hands, trace_id: str) -> list[str]:
     entries = [entry.message async for entry in hands.transport.follow(trace_id)]
     events = [event for message in entries if isinstance(message, TaskProgress) for event in message.events]
     return [event.message for event in events if event.kind == "warning"]
+
+
+def test_without_a_file_of_ours_the_users_claude_md_counts(user_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "CLAUDE.md").write_text("Mine of old.")
+
+    assert [file.text for file in users_own(user_dir)] == ["Mine of old."]
+    (user_dir / "AGENTS.md").write_text("Mine: be brief.")
+    assert [file.text for file in users_own(user_dir)] == ["Mine: be brief."]
+    assert users_own(None) == []
 
 
 async def test_the_layers_stand_in_their_order_and_are_the_same_to_the_byte(start_agents, pack, user_dir):

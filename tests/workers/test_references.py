@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import ContextRef, TaskInput, Workspace
+from repo.bundle import bundle
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -62,6 +64,36 @@ async def test_a_file_comes_as_it_was_at_the_base_in_its_range(reader, transport
     assert "2: Y = 2" in changes
 
 
+async def test_symbols_of_other_languages_are_found_and_unknown_ones_say_what_would_work(
+    reader, repository, transport, tmp_path
+):
+    files = {
+        "web/shape.ts": "export class Shape {\n  area() {\n    return 1\n  }\n}\n",
+        "geo/box.go": "package geo\n\ntype Box struct{}\n\nfunc (b *Box) Grow(by int) {\n}\n",
+        "style.css": ".a { color: red }\n",
+    }
+    for name, content in files.items():
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text(content)
+    git = ("git", "-C", str(repository), "-c", "user.name=tester", "-c", "user.email=tester@localhost")
+    subprocess.run([*git, "add", "--all"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "-m", "more"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    await bundle(repository, head, tmp_path / "more.bundle")
+    more = Workspace(bundle=await transport.blobs.put((tmp_path / "more.bundle").read_bytes()), base=head)
+
+    answers, _, _ = await reader(
+        ["symbol:web/shape.ts::Shape.area", "symbol:Box.Grow", "symbol:style.css::a"],
+        [ref("symbol", "Box.Grow")],
+        workspace=more,
+    )
+
+    assert "2:   area() {\n3:     return 1\n4:   }\n" in answers[0]
+    assert "<ref>symbol:Box.Grow (geo/box.go:5)</ref>" in answers[1]
+    assert "symbols cannot be looked up in style.css: known are Python, JavaScript" in answers[2]
+    assert "Use grep with 'a' instead" in answers[2]
+
+
 async def test_a_symbol_is_found_with_or_without_its_file(reader):
     [with_path, alone, missing], _, _ = await reader(
         ["symbol:tests/test_greet.py::test_again", "symbol:greet", "symbol:src/greet.py::nobody"],
@@ -82,7 +114,7 @@ async def test_files_outside_of_the_read_grants_stay_unread(reader):
     )
 
     assert "outside this task's scope" in listed
-    assert "there is no greet in the Python files that may be read" in found
+    assert "there is no greet in the source files that may be read" in found
     assert "def test_greet" in inside
 
 

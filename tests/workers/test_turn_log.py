@@ -101,3 +101,58 @@ async def test_a_turn_that_is_not_there_says_which_are(blobs):
     with pytest.raises(BadInput, match="no turn 4") as refused:
         await reverted(blobs, ref, 4)
     assert "1 to 3" in refused.value.hint
+
+
+async def talked(blobs) -> str:
+    """Three turns of one prompt, and one of a second; both by people."""
+    checkpoints = Checkpoints(blobs)
+    system, go = ChatMessage(role="system", content="be brief"), ChatMessage(role="user", content="go")
+    session = Session(agent="build", model="m", messages=(system, go))
+    for number in (1, 2, 3):
+        session = answered(session, number, changes=await blobs.put(A))
+        await checkpoints.save(session)
+    on = ChatMessage(role="user", content="and on")
+    session = session.model_copy(update={"messages": (*session.messages, on)})
+    return await checkpoints.save(answered(session, 4, changes=await blobs.put(A + B)))
+
+
+async def test_prompts_are_taken_back_one_after_the_other_and_forth_again(blobs):
+    ref = await talked(blobs)
+    load = Checkpoints(blobs).load
+
+    one = await reverted(blobs, ref, None)
+    two = await reverted(blobs, one, None)
+    forth = await unreverted(blobs, two)
+    first, second = await load(one), await load(two)
+
+    assert first.outcome and first.outcome.text.startswith("Taken back: and on\n\nThe session stands where turn 3 of 4")
+    assert ([m.content for m in first.messages[:2]], len(first.messages)) == (["be brief", "go"], 8)
+    assert first.changes and await blobs.get(first.changes) == A
+    assert ([m.content for m in second.messages], second.changes) == (["be brief"], None)
+    assert second.outcome and second.outcome.text == "Taken back: go\n\nThe session stands before its first prompt."
+    assert (await load(forth)).messages == first.messages
+    assert len((await load(await unreverted(blobs, forth))).messages) == 11
+    with pytest.raises(BadInput, match="no prompt to take back"):
+        await reverted(blobs, two, None)
+
+
+async def test_a_session_whose_only_prompt_was_taken_back_is_a_new_one_to_who_goes_on(blobs):
+    checkpoints = Checkpoints(blobs)
+    earlier = await checkpoints.load_to_go_on(await reverted(blobs, await talked(blobs), 0))
+    session = reopen_session(earlier, builtin()["build"], model="m", prompt="else", budget=earlier.budget)
+
+    turns = await turns_of(blobs, await checkpoints.save(answered(session, 1)))
+
+    assert [(turn.number, turn.prompts) for turn in turns] == [(1, ["else"])]
+    assert [m.content for m in turns[0].messages[:2]] == ["be brief", "else"]
+
+
+async def test_a_prompt_that_had_no_reply_is_the_last_one(blobs):
+    ref = await talked(blobs)
+    checkpoints = Checkpoints(blobs)
+    earlier = await checkpoints.load_to_go_on(ref)
+    unheard = reopen_session(earlier, builtin()["build"], model="m", prompt="lost", budget=earlier.budget)
+
+    back = await Checkpoints(blobs).load(await reverted(blobs, await checkpoints.save(unheard), None))
+
+    assert back.messages == earlier.messages

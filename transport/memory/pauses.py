@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from envelope.lifecycle import State
 
-from ..base import Answer, Wait
+from ..base import Answer, Ledger, Wait
 from ..errors import NotFound
+from ..raising import ask_for_more
 from .ends import arrived, ends_instead
 from .fleet import Fleet
 from .tasks import Task
@@ -61,3 +62,17 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
         task.answers[ask_id] = given
         arrived(fleet, task, ask_id)
     return task.answers[ask_id]
+
+
+def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int, by: str) -> Ledger:
+    """The money as it is then. Who waits for a higher cap goes on; tasks that are about to have their answer, too."""
+    trace = fleet.traces.get(trace_id)
+    if trace is None:
+        raise NotFound(f"there is no trace {trace_id}")
+    before = trace.cap_microusd
+    if before is not None and before < cap_microusd:
+        trace.cap_microusd = cap_microusd
+        for task in [fleet.tasks[task_id] for task_id in trace.tasks]:
+            if task.live:
+                answer(fleet, task, ask_for_more(before), Answer("raised", by, fleet.now()))
+    return trace.ledger()

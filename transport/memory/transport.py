@@ -17,7 +17,7 @@ from envelope.errors import DecodeError
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission, bounds, raising
+from .. import admission, bounds
 from ..base import (
     Allotment,
     Answer,
@@ -198,10 +198,7 @@ class MemoryTransport:
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
-        before, ledger = writing.raise_cap(self._fleet, trace_id, cap_microusd)
-        if before is not None and before < cap_microusd:
-            await raising.tell(self, trace_id, before_microusd=before, by=by)
-        return ledger
+        return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)
 
     # -- for whoever is alive
 

@@ -32,17 +32,6 @@ def reserve(fleet: Fleet, task: Task, amount_microusd: int) -> Ledger | None:
     return trace.ledger()
 
 
-def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int) -> tuple[int | None, Ledger]:
-    """The cap before, and the money now."""
-    trace = fleet.traces.get(trace_id)
-    if trace is None:
-        raise NotFound(f"there is no trace {trace_id}")
-    before = trace.cap_microusd
-    if before is not None:
-        trace.cap_microusd = max(before, cap_microusd)
-    return before, trace.ledger()
-
-
 def checkpoint(fleet: Fleet, task: Task, blob: str, heard: int) -> None:
     session = fleet.sessions[task.session_id]
     task.checkpoint = session.checkpoint = blob

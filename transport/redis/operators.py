@@ -8,7 +8,9 @@ from envelope.logs import get_logger
 
 from ..base import Allotment, DeadLetter, Ledger
 from ..errors import NotFound
+from ..raising import ASK_FOR_MORE
 from .cell import Cell
+from .sessions import answers_ms
 
 _log = get_logger("operators")
 
@@ -50,14 +52,21 @@ async def allot(cell: Cell, tenant: str, allotment: Allotment) -> None:
     await cell.run("allot", repeatable=True, tenant=tenant, weight=str(allotment.weight), cap=allotment.max_running)
 
 
-async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int) -> tuple[int | None, Ledger]:
-    """The cap before, and the money now. Whoever repeats it after a lost answer may find it raised already: then
-    nobody is told, so it is not repeatable."""
-    found: list[int] = await cell.run("raise", trace=trace_id, cap=cap_microusd)
+async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int, by: str) -> Ledger:
+    """The money as it is then."""
+    found: list[int] = await cell.run(
+        "raise",
+        repeatable=True,
+        trace=trace_id,
+        cap=cap_microusd,
+        ask=ASK_FOR_MORE,
+        by=by,
+        answers_ms=answers_ms(cell),
+    )
     if not found:
         raise NotFound(f"there is no trace {trace_id}")
-    spent, cap, reserved, before = found
-    return (before if before >= 0 else None), Ledger(spent, cap if cap >= 0 else None, reserved)
+    spent, cap, reserved = found
+    return Ledger(spent, cap if cap >= 0 else None, reserved)
 
 
 async def allotments(cell: Cell) -> Mapping[str, Allotment]:

@@ -25,10 +25,15 @@ async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
     return Handle(task.decode(), trace.decode(), existing=True)
 
 
+def answers_ms(cell: Cell) -> int:
+    """How long an answer is kept: a task ends within its deadline, and is kept for the retention time after that."""
+    return cell.limits.retention_ms + MAX_DEADLINE_MS
+
+
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:
-    # a task ends within its deadline, and is kept for the retention time after that
-    kept_ms = cell.limits.retention_ms + MAX_DEADLINE_MS
-    standing = await cell.run("answer", repeatable=True, task=task_id, ask=ask_id, text=text, by=by, answers_ms=kept_ms)
+    standing = await cell.run(
+        "answer", repeatable=True, task=task_id, ask=ask_id, text=text, by=by, answers_ms=answers_ms(cell)
+    )
     if not standing:
         raise NotFound(f"the task {task_id} has ended, or is not known", hint="its ask needs no answer any more")
     return _answer(standing)

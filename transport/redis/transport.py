@@ -10,7 +10,7 @@ from envelope.errors import ErrorCode
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission, bounds, raising
+from .. import admission, bounds
 from ..base import (
     Allotment,
     Answer,
@@ -200,10 +200,7 @@ class RedisTransport:
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
-        before, ledger = await operators.raise_cap(self._cells.of_trace(trace_id), trace_id, cap_microusd)
-        if before is not None and before < cap_microusd:
-            await raising.tell(self, trace_id, before_microusd=before, by=by)
-        return ledger
+        return await operators.raise_cap(self._cells.of_trace(trace_id), trace_id, cap_microusd, by)
 
     # -- for whoever is alive
 

@@ -29,7 +29,7 @@ from .paying import paid_call, stopped
 from .policy import WindowPolicy
 from .session import Counted, Due, Outcome, Session
 from .shown import shown
-from .summary import go_on, summary_request
+from .summary import NotesWanted, go_on, summary_request
 from .telling import tell
 
 # What a person says to a session to have it compacted; it is no word to the model.
@@ -96,7 +96,8 @@ async def compact(session: Session, loop: Loop) -> Session:
     kept_from = tail_start(session.messages, usable, begin=begin)
     if kept_from == begin:  # nothing has come since the last one
         return session.model_copy(update={"due": None})
-    asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], earlier.summary if earlier else "")
+    notes, wanted = earlier.summary if earlier else "", await loop.policy.wanted(NotesWanted())
+    asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], notes, wanted)
     paid = await paid_call(session, asked, (), loop, input_tokens=request_tokens(asked), tell=_unheard)
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)

@@ -7,6 +7,7 @@ stands in files and outputs is plainly material.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import indent
 
 from ..llm.base import ChatMessage
@@ -50,14 +51,31 @@ CONTINUE = ChatMessage(
 )
 
 
-def summary_request(system: str, messages: Sequence[ChatMessage], earlier: str = "") -> tuple[ChatMessage, ...]:
+@dataclass(frozen=True, slots=True)
+class NotesWanted:
+    """How the notes are to be written, and what else should be known to who writes them."""
+
+    template: str = TEMPLATE
+    context: tuple[str, ...] = ()
+
+
+async def as_ever(wanted: NotesWanted) -> NotesWanted:
+    """For sessions whose operator has nothing to say about it."""
+    return wanted
+
+
+def summary_request(
+    system: str, messages: Sequence[ChatMessage], earlier: str = "", wanted: NotesWanted | None = None
+) -> tuple[ChatMessage, ...]:
     """What the summarising model is asked; it needs no tools. `system`: the words of the agent `compaction`.
     `earlier`: the summary of what came before `messages`."""
+    wanted = wanted or NotesWanted()
     parts = (
         _framed("earlier-notes", earlier),
         _framed("record", "\n".join(_record(messages))),
+        *wanted.context,
         UPDATE if earlier else "",
-        TEMPLATE,
+        wanted.template,
     )
     asked = ChatMessage(role="user", content="\n\n".join(part for part in parts if part), synthetic=True)
     return ChatMessage(role="system", content=system), asked

@@ -17,6 +17,8 @@ from sandbox.errors import PathError
 from ..errors import BadInput
 from ..hints import nearest
 from .files import FOLDERS, Command, parse_command, read_commands
+from .of_sessions import OF_SESSIONS
+from .of_sessions import cards as of_sessions
 
 MAX_COMMANDS = 200  # of one folder
 MAX_COMMAND_BYTES = 64 * 1024
@@ -45,13 +47,15 @@ class Catalogue:
         for path, why in self.faults.items():
             if path.endswith(f"/{name}.md"):
                 raise BadInput(f"the command /{name} cannot be used: {why}", hint=f"correct {path}")
+        if name in OF_SESSIONS:
+            raise BadInput(f"/{name} is for a session that there is", hint=f"muster run /{name} --task TASK")
         hint = nearest(name, sorted(self.known), called="there are")
         raise BadInput(
             f"there is no command /{name}", hint=f"{hint}; for a prompt that begins so put a space before it"
         )
 
     def cards(self) -> list[CommandCard]:
-        return [
+        files = [
             CommandCard(
                 name=name,
                 description=known.command.description,
@@ -60,8 +64,9 @@ class Catalogue:
                 subtask=known.command.subtask,
                 source=known.source,
             )
-            for name, known in sorted(self.known.items())
+            for name, known in self.known.items()
         ]
+        return sorted([*files, *of_sessions()], key=lambda card: card.name)
 
     def listing(self) -> str:
         """For people, one a line."""
@@ -74,7 +79,7 @@ def catalogue(*, repository: Mapping[str, str], users: Mapping[str, str]) -> Cat
     known = {name: Known(command, "builtin") for name, command in builtin().items()}
     faults: dict[str, str] = {}
     for source, texts in (("repository", repository), ("user", users)):
-        read = read_commands(texts)
+        read = read_commands(texts, taken=OF_SESSIONS)
         known |= {name: Known(command, source) for name, command in read.commands.items()}
         faults |= read.faults
     return Catalogue(known, faults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -52,14 +52,17 @@ class CommandFiles:
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def read_commands(files: Mapping[str, str]) -> CommandFiles:
+def read_commands(files: Mapping[str, str], taken: Container[str] = ()) -> CommandFiles:
     """The commands among `files` (path → text); what lies in no command folder is passed over.
 
-    `.opencode/commands/team/fix.md` is the command `team/fix`. One bad file is no reason to miss the others. Whose
-    files are trusted is settled before.
+    `.opencode/commands/team/fix.md` is the command `team/fix`; a name that is `taken` is a fault. One bad file is no
+    reason to miss the others. Whose files are trusted is settled before.
     """
     read = CommandFiles()
     for path, name in sorted(_places(files), key=_rank):
+        if name in taken:
+            read.faults[path] = f"/{name} is a command of Muster's own; give the file another name"
+            continue
         try:
             read.commands[name] = parse_command(name, files[path])
         except BadSettings as e:

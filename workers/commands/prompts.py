@@ -12,9 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from envelope.agent_params import UNDOING
+from envelope.events import WarningRaised
 from envelope.messages import TaskRequest
 
 from ..agent.calls import answer
+from ..agent.compacting import is_request
 from ..agent.history import with_open_turn
 from ..agent.means import Loop
 from ..agent.session import Session
@@ -81,7 +84,7 @@ class Prompts:
         `BadInput` when there is no such command.
         """
         typed = session.messages[-1].content
-        if not is_command(typed):
+        if session.outcome is not None or not is_command(typed):  # its last message is nobody's prompt, or is plain
             return session
         label = f"command-{len(session.messages)}"
         found = await self.tape.kept("command", EXPANSION, lambda: self._expand(typed, session.agent, label=label))
@@ -93,10 +96,16 @@ class Prompts:
 
     async def heard(self, agent: str) -> Sequence[str]:
         """What people said, commands expanded; one that cannot be is told to the model as it was typed, with why."""
-        return [await self._heard(prompt, agent) for prompt in await self.loop.hear()]
+        return [await self._heard(prompt, agent) for prompt in await self.loop.hear() if not self._is_late(prompt)]
+
+    def _is_late(self, prompt: str) -> bool:
+        """Is it for a session that has ended, as this one has not? Nobody else would say so: people are told."""
+        if is_late := prompt.strip() in UNDOING:
+            self.loop.emit(WarningRaised(message=f"{prompt.strip()} was not done: the session is under way"))
+        return is_late
 
     async def _heard(self, prompt: str, agent: str) -> str:
-        if not is_command(prompt):
+        if not is_command(prompt) or is_request(prompt):
             return prompt
         try:
             # a session may hear the same command twice, and a long output is kept under its call's id

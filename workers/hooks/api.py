@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..agent.summary import NotesWanted as NotesWanted
 from ..llm.base import ChatMessage, ToolSpec
 from ..tools.base import ToolResult
 
@@ -91,9 +92,18 @@ class ShellEnvironment(Protocol):
         ...
 
 
-Hook = BeforeTool | AfterTool | Messages | SystemPrompt | ToolDefinitions | ChatParameters | ShellEnvironment
+class Compacting(Protocol):
+    async def compacting(self, task: TaskView, wanted: NotesWanted) -> NotesWanted | None:
+        """Before a full window is told in notes: what else their writer should know (`context`), or another
+        `template` in the place of ours. The record of the session is there in any case."""
+        ...
+
+
+Hook = (
+    BeforeTool | AfterTool | Messages | SystemPrompt | ToolDefinitions | ChatParameters | ShellEnvironment | Compacting
+)
 
 POINTS = (
     *("before_tool", "after_tool", "messages", "system_prompt", "tool_definitions", "chat_parameters"),
-    "shell_environment",
+    *("shell_environment", "compacting"),
 )

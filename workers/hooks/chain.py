@@ -13,7 +13,7 @@ from envelope.logs import get_logger
 
 from ..llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
 from ..tools.base import ToolResult
-from .api import TIMEOUT_S, Parameters, Refuse, TaskView, ToolUse
+from .api import TIMEOUT_S, NotesWanted, Parameters, Refuse, TaskView, ToolUse
 from .installed import Installed
 
 _log = get_logger("hooks")
@@ -69,6 +69,15 @@ class Hooks:
         return await self._through(
             "chat_parameters", parameters, lambda hook, so_far: hook.chat_parameters(self.task, so_far)
         )
+
+    async def compacting(self, wanted: NotesWanted) -> NotesWanted:
+        async def ask(hook: Any, so_far: NotesWanted) -> NotesWanted | None:
+            answer = await hook.compacting(self.task, so_far)
+            if answer is not None and not isinstance(answer, NotesWanted):
+                raise TypeError(f"NotesWanted or None is wanted, not {type(answer).__name__}")
+            return answer
+
+        return await self._through("compacting", wanted, ask)
 
     async def shell_environment(self) -> Mapping[str, str]:
         environment: dict[str, str] = {}

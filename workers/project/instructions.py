@@ -53,7 +53,7 @@ class Instructions:
 
 async def find_instructions(sandbox: Sandbox, guidance: Guidance, *, directory: str = WORKSPACE) -> Instructions:
     """The user's file, then the project's from the root down to `directory`, then the configured ones; each once."""
-    files = [*_users_own(guidance.user_dir), *await _projects(sandbox, directory)]
+    files = [*users_own(guidance.user_dir), *await _projects(sandbox, directory)]
     warnings: list[str] = []
     for pattern in guidance.instructions:
         try:
@@ -104,9 +104,12 @@ def folders_above(directory: str) -> list[str]:
     return [posixpath.join(WORKSPACE, *names[:count]) for count in range(len(names) + 1)]
 
 
-def _users_own(user_dir: Path | None) -> list[Instruction]:
-    file = None if user_dir is None else user_dir / KINDS[0]
-    return [_of_host(file)] if file is not None and file.is_file() else []
+def users_own(user_dir: Path | None) -> list[Instruction]:
+    """The user's own file, for all their projects."""
+    if user_dir is None:
+        return []
+    places = (user_dir / KINDS[0], Path.home() / ".claude" / KINDS[1])  # the first of them, as in OpenCode
+    return [_of_host(file) for file in [place for place in places if place.is_file()][:1]]
 
 
 def _of_host(file: Path) -> Instruction:

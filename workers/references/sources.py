@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,11 +22,19 @@ from ..tools.paths import path_targets, relative
 from ..tools.read_reference import Found
 from ..tools.task import result_text
 from ..tools.webfetch import Check
+from .grammars import GRAMMARS, SUFFIXES, language_of
+from .looking import find_lines
 from .names import TYPES, name_of, parse_name
-from .symbols import SYMBOL, lines_of
+from .symbols import SYMBOL
 
 # Files in which a symbol without a path is looked for.
 MAX_CANDIDATES = 50
+MAX_MATCHES = 500
+# The words before a name that is defined, in any of the languages.
+_INTRODUCED = (
+    r"\b(def|class|function\*?|func|fn|struct|enum|union|trait|interface|record|type|mod|namespace|const|let|var"
+    r"|static|macro_rules!|#define|using|typedef)\s([^=;{]*[\s*&)])?"
+)
 PROMPT_CHARS = 2000  # of what an earlier session was asked
 
 
@@ -81,19 +88,25 @@ class Sources:
     async def _symbol(self, ref: ContextRef) -> Found:
         path, symbol = _place(ref)
         if not SYMBOL.fullmatch(symbol):
-            raise ToolError(f"{symbol!r} is no symbol; write it as path.py::Class.method")
+            raise ToolError(f"{symbol!r} is no symbol; write it as path.py::Class.method, with dots in any language")
+        if path and language_of(path) is None:
+            known = f"known are {', '.join(GRAMMARS)}"
+            raise ToolError(
+                f"symbols cannot be looked up in {path}: {known}. Use grep with {symbol.rpartition('.')[2]!r} instead."
+            )
         for candidate in [path] if path else await self._candidates(symbol):
             source = await self._content(candidate)
-            if lines := await asyncio.to_thread(lines_of, source, symbol):
+            if lines := await find_lines(source, symbol, language_of(candidate) or ""):
                 return Found(_text(candidate, source), lines, f"{relative(candidate)}:{lines[0]}")
-        raise ToolError(f"there is no {symbol} in {path or 'the Python files that may be read'} at the base")
+        raise ToolError(f"there is no {symbol} in {path or 'the source files that may be read'} at the base")
 
     async def _candidates(self, symbol: str) -> list[str]:
-        """Python files that seem to define the symbol, and that the task may read."""
+        """Files that seem to define the symbol, and that the task may read."""
         last = re.escape(symbol.rpartition(".")[2])
-        pattern = rf"^\s*((async\s+)?def|class)\s+{last}\b|^\s*{last}\s*[:=]"
-        found, _ = await (await self.sandbox()).grep(pattern, include="*.py", limit=MAX_CANDIDATES)
-        paths = dict.fromkeys(match.path for match in found)
+        pattern = rf"{_INTRODUCED}{last}\b|^\s*{last}\s*[:=]|^[^=;()]*[\s*&:]{last}\s*\([^;]*$"
+        include = f"*.{{{','.join(SUFFIXES)}}}"
+        found, _ = await (await self.sandbox()).grep(pattern, include=include, limit=MAX_MATCHES)
+        paths = [*dict.fromkeys(match.path for match in found)][:MAX_CANDIDATES]
         return [path for path in paths if self.check(path_targets("read", path)) is None]
 
     async def _content(self, path: str) -> bytes:

@@ -68,7 +68,9 @@ class Bash:
         ended = await sandbox.exec(
             Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=context.shell_environment)
         )
-        return ToolResult(await _output_text(context, call_id, ended, timeout_ms), self.title(arguments))
+        told = await _output_text(context, call_id, ended, timeout_ms)
+        facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
+        return ToolResult(told, self.title(arguments), metadata=facts)
 
 
 async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:

@@ -71,7 +71,8 @@ async def run_calls(
     lost sandbox ends the task, and an engine that is away ends the attempt: what says so is raised after the other
     calls were stopped. Who is cancelled raises `CutOff`.
     """
-    hooked = [await context.hooks.before(call) for call in calls]
+    # by its real name: a hook that looks at calls of `bash` must see one of `Bash`, which runs the same
+    hooked = [await context.hooks.before(_named(call, tools)) for call in calls]
     prepared = [
         ToolResult(call, is_error=True) if isinstance(call, str) else _prepare(call, tools, context, guard)
         for call in hooked
@@ -103,7 +104,7 @@ def _as_it_ended(call: ToolCall, ran: asyncio.Task[CallResult], on_change: OnCha
 
 
 def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:
-    tool = tools.get(call.name) or tools.get(call.name.lower())
+    tool = tools.get(call.name)
     if tool is None:
         why = context.absent.get(call.name.lower())
         return _mistake(why or f"there is no tool {call.name!r}; there are: {', '.join(sorted(tools))}")
@@ -120,6 +121,12 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, gu
         return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
     asks = isinstance(verdict, Ask) and people is not None and call.id not in people.granted
     return _Ready(call, tool, call.input, targets, asks)
+
+
+def _named(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    """Some models write a tool's name with capitals."""
+    small = call.name.lower()
+    return call.model_copy(update={"name": small}) if call.name not in tools and small in tools else call
 
 
 def _mistake(reason: str) -> ToolResult:

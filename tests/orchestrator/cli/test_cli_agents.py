@@ -119,6 +119,10 @@ def test_agents_are_listed_with_where_they_come_from_and_what_is_wrong(desk, pro
     assert origins["poet"] == ".muster/agents/poet.md"
     assert Path(origins["mine"]).is_absolute()
 
+    assert not {"title", "compaction", "ghost", "recipe", "verify"} & origins.keys()
+    everything = " ".join(desk.muster("agents", "list", "--all", "--repo", "project").stderr.split())
+    assert "title primary, hidden - - built-in" in everything and "verify recipe build" in everything
+
     shown = " ".join(desk.muster("agents", "list", "--repo", "project").stderr.split())
     assert "muse subagent build - .opencode/agents/muse.md" in shown
     assert "spoilt.md: agent 'spoilt' has no front matter hint: start the file with" in shown

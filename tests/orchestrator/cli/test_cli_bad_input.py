@@ -49,6 +49,11 @@ def _expect(done, exit_code, sentence, hint):
         (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),
         (("batch", "rum", "x.toml"), "no such command 'rum'", "run"),
         (("task", "show", "not an id"), "'not an id' is not a task's id", "muster task list"),
+        (
+            ("run", "/review", "--task", "4f2a"),
+            "--task is for /undo, /redo, /compact, /share",
+            "muster task prompt 4f2a",
+        ),
         (("task", "diff", "abcd1234"), "no task ends in 'abcd1234'", "muster task list"),
         (("schema", "requst"), "there is no schema 'requst'", "did you mean 'request'?"),
     ],
@@ -95,6 +100,14 @@ def test_a_dirty_work_tree_is_refused(desk, words):
 def test_wrong_settings_are_told_with_their_name(desk, settings, exit_code, sentence, hint):
     project = desk.repository("project", {"a.py": "x = 1\n"})
     _expect(desk.muster("run", "tidy up", "--repo", str(project), env=settings), exit_code, sentence, hint)
+
+
+@pytest.mark.parametrize(
+    "words", [("budget", "raise", "x", "--to", "5"), ("task", "revert", "x", "--to", "1"), ("task", "turns", "x")]
+)
+def test_what_is_no_id_is_told_before_anything_is_started_or_asked(desk, words):
+    done = desk.muster(*words, env={"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    _expect(done, USAGE, "'x' is not a task's id", "muster task list")
 
 
 def test_an_unknown_setting_in_the_users_file_is_told_with_a_near_miss(desk):

@@ -132,7 +132,7 @@ class Bench:
             exhausted=lambda: self.exhausted,
             policy=self.policy,
             till=self.till,
-            outside=self.outside,
+            is_outside=lambda name: name in self.outside,
         )
 
     async def run(self, session: Session) -> Session:

@@ -97,6 +97,63 @@ rules:
 """
 
 
+NOTES = """
+from dataclasses import replace
+from workers.hooks.api import NotesWanted
+
+
+class Keeps:
+    async def compacting(self, task, wanted):
+        return replace(wanted, context=(*wanted.context, "Keep the ticket T-1 of " + task.agent))
+
+
+class Odd:
+    async def compacting(self, task, wanted):
+        return "notes"
+
+
+class Rewords:
+    async def compacting(self, task, wanted):
+        assert "## Objective" in wanted.template
+        return NotesWanted("Write one line.", wanted.context)
+"""
+LONG = """
+rules:
+  - when: {system_contains: You write the notes}
+    reply: {text: "One line."}
+  - when: {turn: 1}
+    reply:
+      tool_calls: [{name: bash, arguments: {command: echo hello}}]
+      usage: {input_tokens: 8000, output_tokens: 10}
+  - reply: {text: done}
+"""
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_installed_hooks_word_what_notes_of_a_full_window_keep(install: Install, start_hands, serve, workspace):
+    install(NOTES, a_keeps="Keeps", b_odd="Odd", c_rewords="Rewords")
+    model = await serve(LONG)
+    known = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
+    hands = await start_hands(**known, model_limits={MODEL: {"context": 16_000, "output": 8_000}})
+    request = hands.request(agent="build", auth_scope=("bash:**",), workspace=workspace, input=TaskInput(prompt="go"))
+
+    result = await hands.result(request)
+
+    assert (result.status, result.output.text) == (State.COMPLETED, "done"), result.errors
+    [asked] = [body["messages"] for body in model.log.bodies if "You write the notes" in body["messages"][0]["content"]]
+    assert asked[1]["content"].startswith("<record>")
+    assert asked[1]["content"].endswith("Keep the ticket T-1 of build\n\nWrite one line.")
+    warnings = [
+        event.message
+        async for entry in hands.transport.follow(request.trace_id)
+        if isinstance(entry.message, TaskProgress)
+        for event in entry.message.events
+        if isinstance(event, WarningRaised)
+    ]
+    assert any("the hook b_odd failed in compacting: TypeError('NotesWanted or None" in one for one in warnings)
+
+
 @pytest.mark.redis
 @pytest.mark.docker
 async def test_an_installed_hook_is_asked_around_everything(install: Install, start_hands, serve, workspace):

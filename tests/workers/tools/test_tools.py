@@ -181,6 +181,8 @@ async def test_bash_tells_the_output_the_exit_code_and_the_time_out(context):
     assert bad.title == "fails on purpose"
     assert "begun" in slow.content and "longer than 300 ms" in slow.content
     assert elsewhere.content == "/tmp"
+    assert [one.metadata["exit_code"] for one in (good, bad)] == [0, 3]
+    assert (good.metadata["timed_out"], slow.metadata["timed_out"]) == (False, True)
 
 
 async def test_bash_keeps_the_end_of_long_output_and_the_rest_in_a_file(context):
@@ -190,6 +192,19 @@ async def test_bash_keeps_the_end_of_long_output_and_the_rest_in_a_file(context)
     assert "\n3001\n" in result.content and "\n3000\n" not in result.content
     assert "/tmp/tool-output/c1.txt" in result.content
     assert "1: 1\n2: 2" in (await one(context, "read", filePath="/tmp/tool-output/c1.txt")).content
+
+
+async def test_a_hook_sees_the_tool_that_runs_however_the_model_writes_its_name(context):
+    class NoShell:
+        async def before(self, call):
+            return "no shell here" if call.name == "bash" else call
+
+        async def after(self, call, result):
+            return result
+
+    context.hooks = NoShell()
+
+    assert (await one(context, "BASH", command="echo it ran")).content == "no shell here"
 
 
 async def test_mistakes_of_the_model_are_told_to_it(context):

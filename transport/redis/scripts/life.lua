@@ -42,6 +42,19 @@ local function arrived(task_id, name)
   if task and task.state == 'waiting' then resume(task, 'what it waited for is there') end
 end
 
+-- An answer to an ask of a task: the one that stands, which is the first; false if the task has ended.
+local function give(id, ask, text, by)
+  local name = key('answers', id)
+  local standing = call('HGET', name, ask)
+  if standing then return standing end
+  if not LIVE[call('HGET', key('task', id), 'state')] then return false end
+  standing = cjson.encode({text = text, by = by, at_ms = now})
+  call('HSET', name, ask, standing)
+  call('PEXPIRE', name, A.answers_ms)
+  arrived(id, 'ask:' .. ask)
+  return standing
+end
+
 local LEAVE = {
   running = leave_flight,
   pending = function(task)

@@ -1,13 +1,14 @@
--- Let a trace spend more: its cap becomes A.cap, if it has a lower one. Returns its money {spent, cap (-1: none),
--- reserved, the cap before}; nothing for a trace that is not known.
+-- Let a trace spend more: its cap becomes A.cap, if it has a lower one, and who waits for that goes on, in the same step.
+-- Returns its money {spent, cap (-1: none), reserved}; nothing for a trace that is not known.
 
 local name = key('trace', A.trace)
 local found = call('HMGET', name, 'root', 'spent', 'cap', 'reserved')
 if not found[1] then return {} end
-local before = tonumber(found[3] or -1)
-local cap = before
-if before >= 0 and before < A.cap then
+local cap = tonumber(found[3] or -1)
+if cap >= 0 and cap < A.cap then
+  -- Those that are about to wait have their answer, too. All of the trace's tasks: for a person's rare command.
+  for _, id in ipairs(call('LRANGE', key('tasks', A.trace), 0, -1)) do give(id, A.ask .. found[3], 'raised', A.by) end
   cap = A.cap
   call('HSET', name, 'cap', cap)
 end
-return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0), before}
+return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0)}
