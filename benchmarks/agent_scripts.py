@@ -1,0 +1,43 @@
+"""What the scripted model says in the measurements of agents: decided by the prompt's words and the turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TURNS = 50  # of the longest conversation
+DELTAS = 5000
+LINES_A_READ = 20
+# Hundreds of lines as a program has them, each of its own.
+TEXT = "".join(f"value_{n} = compute(value_{n - 1}, scale={n})\n" for n in range(1, 801))
+
+Json = dict[str, Any]
+
+
+def prompt(tool: str, turns: int) -> str:
+    """The words that the rules below go by."""
+    return f"Use {tool} for {turns} turns."
+
+
+def calls(blob: str) -> Json:
+    """One tool call a turn, each with another input, and an answer in the last one."""
+    ends = [
+        {"when": {"prompt_contains": f"for {turns} turns.", "turn": turns}, "reply": {"text": "That is all."}}
+        for turns in range(1, TURNS + 1)
+    ]
+    return {"rules": [*ends, *_calls("read", blob), *_calls("bash", blob)]}
+
+
+def _calls(tool: str, blob: str) -> list[Json]:
+    return [
+        {
+            "when": {"prompt_contains": f"Use {tool} ", "turn": turn},
+            "reply": {"text": "I look further.", "tool_calls": [{"name": tool, "arguments": _input(tool, turn, blob)}]},
+        }
+        for turn in range(1, TURNS)
+    ]
+
+
+def _input(tool: str, turn: int, blob: str) -> Json:
+    if tool == "bash":
+        return {"command": f"echo turn {turn}"}
+    return {"ref": f"blob:{blob}", "offset": turn, "limit": LINES_A_READ}
