@@ -6,9 +6,10 @@ from typing import Any
 
 TURNS = 50  # of the longest conversation
 DELTAS = 5000
+DELTA_CHARS = 100  # what a delta costs is a figure of its own
 LINES_A_READ = 20
-# Hundreds of lines as a program has them, each of its own.
-TEXT = "".join(f"value_{n} = compute(value_{n - 1}, scale={n})\n" for n in range(1, 801))
+# As many lines as a file has mostly, each of its own.
+TEXT = "".join(f"value_{n} = compute(value_{n - 1}, scale={n})\n" for n in range(1, 201))
 
 Json = dict[str, Any]
 
@@ -31,7 +32,11 @@ def _calls(tool: str, blob: str) -> list[Json]:
     return [
         {
             "when": {"prompt_contains": f"Use {tool} ", "turn": turn},
-            "reply": {"text": "I look further.", "tool_calls": [{"name": tool, "arguments": _input(tool, turn, blob)}]},
+            "reply": {
+                "text": "I look further.",
+                "tool_calls": [{"name": tool, "arguments": _input(tool, turn, blob)}],
+                "delta_chars": DELTA_CHARS,
+            },
         }
         for turn in range(1, TURNS)
     ]

@@ -11,6 +11,8 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 TOO_DEEP = "they are nested too deeply"
+# The library would fetch what a schema refers to, and not all schemas are ours.
+NOWHERE: Registry[Any] = Registry()
 
 
 def parameters(required: Iterable[str], **properties: dict[str, Any]) -> dict[str, Any]:
@@ -37,8 +39,7 @@ def is_schema(schema: Mapping[str, Any]) -> bool:
 
 def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
-    # an empty registry: the library would fetch what a schema refers to, and not all schemas are ours
-    validator = jsonschema.Draft202012Validator(cast(dict[str, Any], schema), registry=Registry())
+    validator = jsonschema.Draft202012Validator(cast(dict[str, Any], schema), registry=NOWHERE)
     faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))  # pyright: ignore[reportUnknownMemberType]
     try:
         fault = next(iter(faults), None)
