@@ -5,7 +5,9 @@ answers at once from a process of its own.
 
 CPU is of the worker's process; the programs that it runs (git) are a figure of their own. Aims: 2.5 ms a turn that
 reads in process, at 50 turns at most 1.3 times that of 10; 4.5 ms with bash in a sandbox, 12 with a checkpoint of its
-files; 100 agents of 10 turns in 3 s and 260 MiB.
+files; 100 agents of 10 turns in 3 s and 260 MiB; 200 KiB for a live conversation of 100 KB; 50 us a delta; 40 subagents
+of 4 calls that take 1 s in 6.8 s, in 10 s with a container each (ideal: 6 s); 0.25 s from the command line to the first
+request.
 """
 
 from __future__ import annotations
@@ -13,70 +15,34 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import statistics
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from . import agent_scripts as scripts
-from .agent_fleet import AgentFleet, Worker, agent_fleet, repository
+from .agent_fan_out import fan_out
 from .agent_peers import PEERS, peer
+from .agent_start import first_request
+from .agent_stream import deltas, live_conversations
+from .agent_turns import READ_ONLY, conversations, many_agents
 from .queue import Row, show
-
-READ_ONLY = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
-
-
-async def conversations(runs: int, tool: str, **fields: object) -> Row:
-    """Whole tasks of 10 and of 50 turns, one at a time; `growth` is of a turn's share in them."""
-    async with agent_fleet(scripts.calls) as fleet:
-        worker = await fleet.worker("build")
-        if "workspace" in fields:
-            fields["workspace"] = await repository(fleet.transport)
-        await _conversation(fleet, worker, tool, 2, fields)  # pays for imports and caches
-        short = [await _conversation(fleet, worker, tool, 10, fields) for _ in range(runs)]
-        long = [await _conversation(fleet, worker, tool, scripts.TURNS, fields) for _ in range(runs)]
-        one = [await _conversation(fleet, worker, tool, 1, fields) for _ in range(runs)]
-    at_1, at_10, at_50 = (statistics.median(row["cpu_s"] for row in rows) * 1000 for rows in (one, short, long))
-    early, late = (at_10 - at_1) / 9, (at_50 - at_10) / (scripts.TURNS - 10)
-    return {
-        "cpu_ms_a_turn": at_50 / scripts.TURNS,
-        "of_10_ms": at_10 / 10,
-        "task_itself_ms": at_1,
-        "growth": late / early,
-        "programs_ms": statistics.median(row["children_cpu_s"] for row in long) * 1000 / scripts.TURNS,
-        "wall_ms": statistics.median(row["wall_s"] for row in long) * 1000 / scripts.TURNS,
-    }
-
-
-async def _conversation(fleet: AgentFleet, worker: Worker, tool: str, turns: int, fields: dict[str, object]) -> Row:
-    request = fleet.request(scripts.prompt(tool, turns), **fields)
-    return await worker.spends(lambda: fleet.run([request]))
-
-
-async def many_agents(runs: int, count: int = 100, turns: int = 10) -> Row:
-    """Together in one worker process that has litellm loaded, as it is where a provider needs it."""
-    async with agent_fleet(scripts.calls) as fleet:
-        worker = await fleet.worker("build", slots=count, library="litellm")
-        prompt = scripts.prompt("read", turns)
-        await fleet.run([fleet.request(prompt)])
-        rows = [
-            await worker.spends(lambda: fleet.run([fleet.request(prompt) for _ in range(count)])) for _ in range(runs)
-        ]
-    return {name: statistics.median(row[name] for row in rows) for name in ("wall_s", "cpu_s", "peak_mib")}
-
 
 Measure = Callable[[], Awaitable[Row]]
 
 
 def measurements(*, quick: bool) -> dict[str, Measure]:
-    runs = 3 if quick else 7
+    runs, few = (3, 1) if quick else (7, 3)
     return {
         "turn that reads in process": lambda: conversations(runs, "read"),
-        "turn with bash, files may not change": lambda: conversations(
+        "turn with bash, nothing to checkpoint": lambda: conversations(
             runs, "bash", workspace=None, auth_scope=READ_ONLY
         ),
         "turn with bash, files are checkpointed": lambda: conversations(runs, "bash", workspace=None),
-        "100 agents of 10 turns": lambda: many_agents(1 if quick else 3),
+        "100 agents of 10 turns": lambda: many_agents(few),
+        "live conversation of 100 KB": lambda: live_conversations(20 if quick else 50),
+        "delta, on to Redis": lambda: deltas(runs),
+        "40 subagents, tools in process": lambda: fan_out(few, "todoread"),
+        "40 subagents, a container each": lambda: fan_out(few, "bash"),
+        "command line to the first request": lambda: first_request(runs),
     }
 
 

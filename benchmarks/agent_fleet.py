@@ -17,6 +17,7 @@ from typing import Any
 from envelope.budget import Budget
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import ContextRef, TaskInput, TaskRequest, TaskResult, Workspace
+from repo.bundle import bundle
 from transport import keyring
 from transport.base import Transport
 from transport.embedded import embedded_redis
@@ -46,6 +47,18 @@ class AgentFleet:
         )  # fmt: skip
         self.stack.push_async_callback(process.end)
         return Worker(process)
+
+    async def orchestrator(self) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "orchestrator.service", env=self.environment, stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+
+        async def end() -> None:
+            process.kill()
+            await process.wait()
+
+        self.stack.push_async_callback(end)
 
     async def model(self, script: Json) -> None:
         """Workers that are started from here on ask a server with this script."""
@@ -133,19 +146,22 @@ async def model_server(script: Json) -> AsyncGenerator[str]:
 
 async def repository(transport: Transport) -> Workspace:
     """A small project under git, as it travels."""
-    from repo.bundle import bundle
-
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         root, file = Path(folder) / "project", Path(folder) / "project.bundle"
         (root / "src").mkdir(parents=True)
         for n in range(40):
             (root / "src" / f"part_{n}.py").write_text(TEXT)
-        await _git(root, "init", "--quiet")
-        await _git(root, "add", "--all")
-        await _git(root, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "-m", "all")
-        head = (await _git(root, "rev-parse", "HEAD")).strip()
+        head = await commit_all(root)
         await bundle(root, head, file)
         return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
+
+
+async def commit_all(root: Path) -> str:
+    """A folder's files as a repository's first commit."""
+    await _git(root, "init", "--quiet")
+    await _git(root, "add", "--all")
+    await _git(root, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "-m", "all")
+    return (await _git(root, "rev-parse", "HEAD")).strip()
 
 
 async def _git(root: Path, *arguments: str) -> str:

@@ -46,3 +46,43 @@ def _input(tool: str, turn: int, blob: str) -> Json:
     if tool == "bash":
         return {"command": f"echo turn {turn}"}
     return {"ref": f"blob:{blob}", "offset": turn, "limit": LINES_A_READ}
+
+
+def says_much() -> Json:
+    """A reply of `DELTAS` deltas, or of one."""
+    much = {"text": "word " * (DELTAS // 5), "delta_chars": 1}
+    return {"rules": [{"when": {"prompt_contains": "much"}, "reply": much}, {"reply": {"text": "Little."}}]}
+
+
+def stays(blob: str, turns: int) -> Json:
+    """Reads the whole text in each turn, and then thinks for longer than anybody waits."""
+    reads = [
+        {"when": {"turn": turn}, "reply": {"tool_calls": [{"name": "read", "arguments": _whole(turn, blob)}]}}
+        for turn in range(1, turns)
+    ]
+    return {"rules": [*reads, {"fault": {"stall_s": 600}}]}
+
+
+def _whole(turn: int, blob: str) -> Json:
+    return {"ref": f"blob:{blob}", "limit": 2000 - turn}  # no two calls are the same
+
+
+def fans_out(tool: str, count: int) -> Json:
+    """Sends `count` subagents out at once, each of which makes three calls before it answers; a reply takes 1 s."""
+    child = {"subagent_type": "general", "description": "a part", "prompt": "Do your part."}
+    tasks = [{"name": "task", "arguments": child} for _ in range(count)]
+    steps = [
+        {
+            "when": {"prompt_contains": "Do your part.", "turn": turn},
+            "reply": {
+                "tool_calls": [{"name": tool, "arguments": {"command": f"echo {turn}"} if tool == "bash" else {}}]
+            },
+        }
+        for turn in (1, 2, 3)
+    ]
+    begin = {
+        "when": {"prompt_contains": "Send them all.", "turn": 1},
+        "reply": {"tool_calls": tasks, "delta_chars": 200},
+    }
+    rules = [*steps, begin, {"reply": {"text": "That is all."}}]
+    return {"rules": [{**rule, "fault": {"stall_s": 1.0}} for rule in rules]}
