@@ -80,7 +80,7 @@ class DockerDriver:
             proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
             env = await _open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
             destroy = undo.pop_all().aclose
-            sandbox = OpenSandbox(sandbox_id, spec, channel, env, self.engine, destroy, proxy.refused)
+            sandbox = OpenSandbox(sandbox_id, spec, channel, env, self.engine, destroy, proxy.refused, workspace.upper)
             self._open[sandbox_id] = sandbox
             return sandbox
         raise AssertionError("unreachable")  # an exit stack swallows nothing here; for the type checker

@@ -79,6 +79,23 @@ async def test_a_snapshot_lets_work_go_on(driver: DockerDriver, project: Sandbox
     assert [change.path for change in second.files] == ["first", "go"]
 
 
+@pytest.mark.parametrize(
+    "change", ["echo 2 > first", "echo x > src/second", "rm README.md", "chmod +x first", "mv first third"]
+)
+async def test_a_snapshot_that_was_kept_is_taken_anew_after_any_change(
+    driver: DockerDriver, project: SandboxSpec, change: str
+):
+    async with await driver.open(project) as sandbox:
+        await sandbox.exec(Command("echo 1 > first; touch -d '2 days ago' first"))
+        first = await sandbox.snapshot()
+        kept = await sandbox.snapshot()
+        await sandbox.exec(Command(f"{change}; touch -d '2 days ago' first src/second third 2>/dev/null"))
+        second, whole = await sandbox.snapshot(), await sandbox.patch(anything)
+
+    assert kept.diff == first.diff
+    assert second.diff == whole.diff != first.diff
+
+
 async def test_nothing_of_the_workspace_runs_on_the_host(driver: DockerDriver, project: SandboxSpec, tmp_path: Path):
     marker = tmp_path / "marker"
     hostile = f"""
