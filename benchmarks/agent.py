@@ -23,7 +23,7 @@ from .agent_fan_out import fan_out
 from .agent_peers import PEERS, peer
 from .agent_start import first_request
 from .agent_stream import deltas, live_conversations
-from .agent_turns import READ_ONLY, conversations, many_agents
+from .agent_turns import PROJECT, READ_ONLY, conversations, many_agents
 from .queue import Row, show
 
 Measure = Callable[[], Awaitable[Row]]
@@ -33,10 +33,9 @@ def measurements(*, quick: bool) -> dict[str, Measure]:
     runs, few = (3, 1) if quick else (7, 3)
     return {
         "turn that reads in process": lambda: conversations(runs, "read"),
-        "turn with bash, nothing to checkpoint": lambda: conversations(
-            runs, "bash", workspace=None, auth_scope=READ_ONLY
-        ),
-        "turn with bash, files are checkpointed": lambda: conversations(runs, "bash", workspace=None),
+        "turn with bash, nothing to checkpoint": lambda: conversations(runs, "bash", at=PROJECT, auth_scope=READ_ONLY),
+        "turn with bash, files are checkpointed": lambda: conversations(runs, "bash", at=PROJECT),
+        "turn with bash that writes a file": lambda: conversations(runs, "bash-writes", at=PROJECT),
         "100 agents of 10 turns": lambda: many_agents(few),
         "live conversation of 100 KB": lambda: live_conversations(20 if quick else 50),
         "delta, on to Redis": lambda: deltas(runs),

@@ -25,16 +25,17 @@ def calls(blob: str) -> Json:
         {"when": {"prompt_contains": f"for {turns} turns.", "turn": turns}, "reply": {"text": "That is all."}}
         for turns in range(1, TURNS + 1)
     ]
-    return {"rules": [*ends, *_calls("read", blob), *_calls("bash", blob)]}
+    return {"rules": [*ends, *_calls("read", blob), *_calls("bash", blob), *_calls("bash-writes", blob)]}
 
 
-def _calls(tool: str, blob: str) -> list[Json]:
+def _calls(what: str, blob: str) -> list[Json]:
+    tool = what.partition("-")[0]
     return [
         {
-            "when": {"prompt_contains": f"Use {tool} ", "turn": turn},
+            "when": {"prompt_contains": f"Use {what} ", "turn": turn},
             "reply": {
                 "text": "I look further.",
-                "tool_calls": [{"name": tool, "arguments": _input(tool, turn, blob)}],
+                "tool_calls": [{"name": tool, "arguments": _input(what, turn, blob)}],
                 "delta_chars": DELTA_CHARS,
             },
         }
@@ -42,9 +43,9 @@ def _calls(tool: str, blob: str) -> list[Json]:
     ]
 
 
-def _input(tool: str, turn: int, blob: str) -> Json:
-    if tool == "bash":
-        return {"command": f"echo turn {turn}"}
+def _input(what: str, turn: int, blob: str) -> Json:
+    if what.startswith("bash"):
+        return {"command": f"echo turn {turn}" + (" >> notes.txt" if what == "bash-writes" else "")}
     return {"ref": f"blob:{blob}", "offset": turn, "limit": LINES_A_READ}
 
 
