@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,11 @@ class Process:
         self._process = process
 
     @classmethod
-    async def start(cls, module: str, *arguments: object) -> Process:
+    async def start(cls, module: str, *arguments: object, environment: Mapping[str, str] | None = None) -> Process:
         process = cls(
             await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, *map(str, arguments),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment,
             )
         )  # fmt: skip
         await process.line()

@@ -130,7 +130,7 @@ class BubblewrapDriver:
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         keeper = Namespaces(group, workspace.merged, process)
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused)
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.upper)
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""

@@ -174,6 +174,14 @@ class Ledger:
         return self.cap_microusd is not None and self.spent_microusd >= self.cap_microusd
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """How things stand with a checkpoint: the trace's money, and the prompts that no checkpoint holds."""
+
+    ledger: Ledger
+    prompts: tuple[Prompt, ...] = ()
+
+
 class LeaseKeeper(Protocol):
     """Renews from a thread of its own, over a connection of its own, so that a busy event loop loses no lease."""
 
@@ -302,8 +310,20 @@ class Transport(Protocol):
         """
         ...
 
-    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
-        """What the next attempt goes on from; `heard`: how many prompts of the inbox it holds, which leave it."""
+    async def checkpoint(
+        self,
+        lease: Lease,
+        blob: str,
+        *,
+        heard: int = 0,
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+    ) -> Saved:
+        """What the next attempt goes on from; `heard`: how many prompts of the inbox it holds, which leave it.
+
+        `progress` is emitted in the same step, as by `emit`: nobody goes on from what was not charged.
+        """
         ...
 
     async def inbox(self, lease: Lease) -> list[Prompt]:

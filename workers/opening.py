@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pydantic import TypeAdapter
 
 from envelope.events import WarningRaised
-from sandbox.base import WORKSPACE
+from sandbox.base import WORKSPACE, Sandbox
 
 from .agent.history import open_session
 from .agent.prompt import Environment, system_prompt
 from .agent.session import Session
-from .agent.surroundings import git_of, tree_of
+from .agent.surroundings import Git, Tree, git_of, tree_of
 from .artifacts import SYSTEM_LINE as ARTIFACTS_LINE
 from .attempt import Attempt
 from .first_prompt import first_prompt
@@ -59,13 +59,13 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
 
 async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surroundings:
     request = attempt.request
-    sandbox, prepared = await attempt.sandbox.opened(), await attempt.sandbox.prepared()
-    directory = folder_of(request)
-    await require_folder(sandbox, directory)
+    prepared, directory = await attempt.sandbox.prepared(), folder_of(request)
+    # where nothing is there is nothing to look at: the sandbox is opened by the first tool that needs one
+    is_empty = request.workspace is None and not request.attachments
+    sandbox = None if is_empty else await attempt.sandbox.opened()
     knows_skills = not attempt.guard.hides("skill")
-    tree, git, instructions, skills = await asyncio.gather(
-        tree_of(sandbox, directory),
-        git_of(sandbox),
+    (tree, git), instructions, skills = await asyncio.gather(
+        _tree_and_git(sandbox, directory),
         find_instructions(sandbox, guidance, directory=directory),
         find_skills(sandbox, guidance.user_dir) if knows_skills else _none(),
     )
@@ -78,6 +78,13 @@ async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surr
         tree=tree,
     )
     return Surroundings(environment, instructions, skills)
+
+
+async def _tree_and_git(sandbox: Sandbox | None, directory: str) -> tuple[Tree, Git | None]:
+    if sandbox is None:
+        return Tree(), None
+    await require_folder(sandbox, directory)
+    return await asyncio.gather(tree_of(sandbox, directory), git_of(sandbox))
 
 
 def may_read(guard: Guard, path: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -12,7 +14,7 @@ from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from envelope.redaction import redact, redact_value, settled_chars
-from transport.base import Lease, Ledger, Transport
+from transport.base import Lease, Ledger, Prompt, Saved, Transport
 
 from .clock import now_ms
 from .event_size import smaller
@@ -21,13 +23,31 @@ from .totals import TaskTotals
 # A person reads no faster, and a stream of single tokens would cost a message each.
 MAX_DELAY_S = 0.050
 MAX_GATHERED_CHARS = 4096
+# Events come in company (a call that starts, and has its answer a millisecond later): nobody sees so short a wait.
+COMPANY_S = 0.010
 
 Delta = TextDelta | ReasoningDelta | ToolInputDelta
 Observer = Callable[[Event], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What goes out in one sending; false when that is nothing."""
+
+    events: tuple[Event, ...]
+    charge_microusd: int
+    release_microusd: int
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.charge_microusd or self.release_microusd)
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        return {"charge_microusd": self.charge_microusd, "release_microusd": self.release_microusd}
+
+
 class Reporter:
-    """Takes events at once and sends them in their order: deltas within 50 ms or 4 KiB, everything else right away.
+    """Takes events at once and sends them in their order: deltas within 50 ms or 4 KiB, everything else within 10 ms.
 
     What goes wrong while sending (`Fenced` above all) is raised by the next `flush`. `ledger` is the trace's money as
     the last sending found it; the cost of each turn is charged when its `TurnFinished` is sent.
@@ -45,6 +65,7 @@ class Reporter:
         self._sending = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._full = asyncio.Event()
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self.totals = TaskTotals()
@@ -71,8 +92,11 @@ class Reporter:
             self._settle_growing()
             self._settle(event)
         self._wake.set()
-        if not isinstance(event, Delta) or self._unsent_chars >= MAX_GATHERED_CHARS:
+        if not isinstance(event, Delta):
             self._hurry.set()
+        elif self._unsent_chars >= MAX_GATHERED_CHARS:
+            self._hurry.set()
+            self._full.set()
 
     async def flush(self) -> Ledger:
         """Send all that was taken; raises what stopped an earlier sending, too."""
@@ -98,20 +122,25 @@ class Reporter:
         """What was set aside is free again, in the same step in which what is reported next is charged."""
         self._released_microusd += microusd
 
-    async def checkpoint(self, blob: str, *, heard: int = 0) -> None:
-        """First what was reported and charged, then the session that knows of it. `heard`: prompts that it holds."""
-        await self.flush()
-        await self._transport.checkpoint(self._lease, blob, heard=heard)
-        self.last_checkpoint = blob
+    async def checkpoint(self, blob: str, *, heard: int = 0) -> Sequence[Prompt]:
+        """What was reported and charged, and the session that knows of it, in one step.
+
+        `heard`: prompts that the session holds. Returns those that it does not hold.
+        """
+        if self._failure is not None:
+            raise self._failure
+        async with self._sending:
+            taken = self._take(whole=True)
+            with self._noting_failure():
+                saved = await self._save(blob, heard, taken)
+        self.ledger, self.last_checkpoint = saved.ledger, blob
+        return saved.prompts
 
     async def _send_as_it_comes(self) -> None:
         while True:
             await self._wake.wait()
-            try:
-                async with asyncio.timeout(MAX_DELAY_S):
-                    await self._hurry.wait()
-            except TimeoutError:
-                pass  # the deltas have waited long enough
+            await _within(MAX_DELAY_S, self._hurry)
+            await _within(COMPANY_S, self._full)
             try:
                 await self._send()
             except Exception:  # nobody awaits this task; `_send` keeps it for the next flush
@@ -119,35 +148,53 @@ class Reporter:
 
     async def _send(self, *, whole: bool = False, even_nothing: bool = False) -> None:
         async with self._sending:
-            self._settle_growing(whole=whole)
-            events, self._settled, self._unsent_chars = tuple(self._settled), [], 0
-            charge = self.totals.take_charge()
-            release, self._released_microusd = self._released_microusd, 0
-            self._wake.clear()
-            self._hurry.clear()
-            if not (events or charge or release or even_nothing):
-                return
-            try:
-                self.ledger = await self._emit(events, charge, release)
-            except Exception as e:  # whatever it is: what was taken is not sent, and every later flush must say so
-                self._failure = e
-                raise
+            taken = self._take(whole=whole)
+            if taken or even_nothing:
+                with self._noting_failure():
+                    self.ledger = await self._emit(taken)
 
-    async def _emit(self, events: tuple[Event, ...], charge: int, release: int) -> Ledger:
-        """In one message, or in as many as it takes: who sends may have been slower than a model that says much."""
-        seq = self._seq
+    def _take(self, *, whole: bool) -> _Taken:
+        """All that waits to be sent."""
+        self._settle_growing(whole=whole)
+        taken = _Taken(tuple(self._settled), self.totals.take_charge(), self._released_microusd)
+        self._settled, self._unsent_chars, self._released_microusd = [], 0, 0
+        for said in (self._wake, self._hurry, self._full):
+            said.clear()
+        return taken
+
+    @contextmanager
+    def _noting_failure(self) -> Generator[None]:
+        """Whatever it is: what was taken is not sent, and every later flush must say so."""
         try:
-            return await self._transport.emit(
-                self._lease, self._progress(events), charge_microusd=charge, release_microusd=release
-            )
+            yield
+        except Exception as e:
+            self._failure = e
+            raise
+
+    async def _emit(self, taken: _Taken) -> Ledger:
+        """In one message, or in as many as it takes: who sends may have been slower than a model that says much."""
+        seq, events = self._seq, taken.events
+        try:
+            return await self._transport.emit(self._lease, self._progress(events), **taken.amounts)
         except DecodeError:  # before anything was sent
             self._seq = seq
             half = len(events) // 2
             first, rest = (events[:half], events[half:]) if half else (smaller(events[0]) if events else (), ())
             if not first:
                 raise
-        ledger = await self._emit(first, charge, release)
-        return await self._emit(rest, 0, 0) if rest else ledger
+        ledger = await self._emit(replace(taken, events=first))
+        return await self._emit(_Taken(rest, 0, 0)) if rest else ledger
+
+    async def _save(self, blob: str, heard: int, taken: _Taken) -> Saved:
+        seq = self._seq
+        progress = self._progress(taken.events) if taken else None
+        save = self._transport.checkpoint
+        try:
+            return await save(self._lease, blob, heard=heard, progress=progress, **taken.amounts)
+        except DecodeError:  # before anything was stored: it takes more than one message
+            self._seq = seq
+        await self._emit(taken)
+        return await save(self._lease, blob, heard=heard)
 
     def _grow(self, delta: Delta) -> None:
         if self._growing is not None and _continues(self._growing, delta):
@@ -193,6 +240,12 @@ class Reporter:
         return progress
 
 
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 def _continues(last: Delta, event: Delta) -> bool:
     same_call = getattr(last, "call_id", "") == getattr(event, "call_id", "")
     return type(last) is type(event) and same_call
@@ -205,5 +258,6 @@ def _with_text(delta: Delta, text: str) -> Delta:
 def _redacted(event: Event) -> Event:
     if isinstance(event, Delta):  # nearly all events are deltas, and this is the quick way
         return _with_text(event, redact(event.text))
-    fields = cast(dict[str, Any], redact_value(event.model_dump(exclude_unset=True)))
-    return type(event).model_validate(fields)
+    said = event.model_dump(exclude_unset=True)
+    fields = cast(dict[str, Any], redact_value(said))
+    return event if fields == said else type(event).model_validate(fields)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from envelope.agent_params import AgentParams
 from envelope.budget import Usage
-from transport.base import Transport
+from transport.base import Prompt, Transport
 
 from .agent.session import Session
 from .attempt import Attempt
@@ -21,6 +21,7 @@ class Turns:
         self._attempt = attempt
         self._checkpoints = Checkpoints(transport.blobs)
         self._heard = 0  # prompts that the session holds, and no checkpoint does
+        self._mail: Sequence[Prompt] | None = None  # what came in until the last checkpoint, and was not heard yet
 
     async def load(self, checkpoint: str) -> Session:
         """This task's own session, to go on where its last checkpoint stands."""
@@ -42,8 +43,9 @@ class Turns:
         return session.model_copy(update={"tool_calls": (), "usage": Usage(), "cost_microusd": 0, "turn": 0})
 
     async def hear(self) -> Sequence[str]:
-        """What people have said to the session since its last checkpoint."""
-        prompts = await self._transport.inbox(self._attempt.claim.lease)
+        """What people have said to the session since its last checkpoint, which has told it as a rule."""
+        mail, self._mail = self._mail, None
+        prompts = await self._transport.inbox(self._attempt.claim.lease) if mail is None else mail
         self._heard = len(prompts)
         return [prompt.text for prompt in prompts]
 
@@ -55,5 +57,5 @@ class Turns:
             changes = await self._transport.blobs.put(diff) if diff else None
             session = session.model_copy(update={"changes": changes})
         heard, self._heard = self._heard, 0
-        await self._attempt.reporter.checkpoint(await self._checkpoints.save(session), heard=heard)
+        self._mail = await self._attempt.reporter.checkpoint(await self._checkpoints.save(session), heard=heard)
         return session

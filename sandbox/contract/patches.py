@@ -85,6 +85,19 @@ async def a_snapshot_lets_work_go_on(stage: Stage) -> None:
     assert [change.path for change in second.files] == ["first", "go"]
 
 
+async def a_snapshot_that_was_kept_is_taken_anew_after_any_change(stage: Stage) -> None:
+    for change in ("echo 2 > first", "echo x > src/second", "rm README.md", "chmod +x first", "mv first third"):
+        sandbox = await stage.open(await stage.project())
+        await _say(sandbox, "echo 1 > first; touch -d '2 days ago' first")
+        first = await sandbox.snapshot()
+        kept = await sandbox.snapshot()
+        await _say(sandbox, f"{change}; touch -d '2 days ago' first src/second third 2>/dev/null")
+        second, whole = await sandbox.snapshot(), await sandbox.patch(_anything)
+
+        assert kept.diff == first.diff, change
+        assert second.diff == whole.diff != first.diff, change
+
+
 async def nothing_of_the_workspace_runs_on_the_host(stage: Stage) -> None:
     marker = stage.folder / "marker"
     hostile = f"""

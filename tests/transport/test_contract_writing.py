@@ -93,6 +93,26 @@ async def test_a_checkpoint_is_handed_to_the_next_attempt(fleet):
     assert await fleet.transport.blobs.get(blob) == b"the messages so far"
 
 
+async def test_a_checkpoint_reports_charges_and_tells_what_came_in(fleet):
+    await fleet.submit(budget={"max_cost_microusd": 100})
+    claim = await fleet.claim_one()
+    blob = await fleet.transport.blobs.put(b"the messages so far")
+    await fleet.transport.reserve(claim.lease, 40)
+    await fleet.transport.prompt(claim.lease.task_id, "and the tests?", by="ann")
+    progress = fleet.progress(claim)
+
+    saved = await fleet.transport.checkpoint(
+        claim.lease, blob, progress=progress, charge_microusd=30, release_microusd=40
+    )
+    again = await fleet.transport.checkpoint(claim.lease, blob, heard=1)
+
+    assert (saved.ledger.spent_microusd, saved.ledger.cap_microusd, saved.ledger.reserved_microusd) == (30, 100, 0)
+    assert [prompt.text for prompt in saved.prompts] == ["and the tests?"]
+    assert (again.ledger, again.prompts) == (saved.ledger, ())
+    entries = [entry.message async for entry in fleet.transport.follow(claim.lease.trace_id, wait=False)]
+    assert entries.count(progress) == 1
+
+
 async def test_charges_add_up_in_the_traces_ledger(fleet):
     root = await fleet.submit(budget={"max_cost_microusd": 100})
     await fleet.transport.submit([fleet.child(root)])

@@ -31,6 +31,7 @@ from ..base import (
     Ledger,
     PoolStats,
     Prompt,
+    Saved,
     TaskRecord,
     Wait,
 )
@@ -154,9 +155,21 @@ class MemoryTransport:
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return writing.reserve(self._fleet, self._fleet.held(lease), bounds.amount("amount_microusd", amount_microusd))
 
-    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
+    async def checkpoint(
+        self,
+        lease: Lease,
+        blob: str,
+        *,
+        heard: int = 0,
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+    ) -> Saved:
         name, heard = bounds.blob("blob", blob), bounds.count("heard", heard)
-        writing.checkpoint(self._fleet, self._fleet.held(lease), name, heard)
+        if progress:
+            amounts = {"charge_microusd": charge_microusd, "release_microusd": release_microusd}
+            await self.emit(lease, progress, **amounts)
+        return writing.checkpoint(self._fleet, self._fleet.held(lease), name, heard)
 
     async def inbox(self, lease: Lease) -> list[Prompt]:
         return list(self._fleet.sessions[self._fleet.held(lease).session_id].inbox)

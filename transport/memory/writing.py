@@ -5,7 +5,7 @@ from __future__ import annotations
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 
-from ..base import Handle, Ledger, Prompt
+from ..base import Handle, Ledger, Prompt, Saved
 from ..errors import NotFound
 from .fleet import Fleet
 from .tasks import Task
@@ -32,10 +32,11 @@ def reserve(fleet: Fleet, task: Task, amount_microusd: int) -> Ledger | None:
     return trace.ledger()
 
 
-def checkpoint(fleet: Fleet, task: Task, blob: str, heard: int) -> None:
+def checkpoint(fleet: Fleet, task: Task, blob: str, heard: int) -> Saved:
     session = fleet.sessions[task.session_id]
     task.checkpoint = session.checkpoint = blob
     del session.inbox[:heard]
+    return Saved(fleet.traces[task.trace_id].ledger(), tuple(session.inbox))
 
 
 def prompt(fleet: Fleet, session_id: str, word: Prompt) -> Handle:

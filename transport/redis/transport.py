@@ -24,6 +24,7 @@ from ..base import (
     Ledger,
     PoolStats,
     Prompt,
+    Saved,
     TaskRecord,
     Wait,
 )
@@ -160,8 +161,21 @@ class RedisTransport:
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return await self._writer(lease).reserve(lease, bounds.amount("amount_microusd", amount_microusd))
 
-    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
-        await self._writer(lease).checkpoint(lease, bounds.blob("blob", blob), bounds.count("heard", heard))
+    async def checkpoint(
+        self,
+        lease: Lease,
+        blob: str,
+        *,
+        heard: int = 0,
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+    ) -> Saved:
+        session = (bounds.blob("blob", blob), bounds.count("heard", heard))
+        charge = bounds.amount("charge_microusd", charge_microusd)
+        release = bounds.amount("release_microusd", release_microusd)
+        message = encode(progress) if progress else b""
+        return await self._writer(lease).checkpoint(lease, session, message, charge, release)
 
     async def inbox(self, lease: Lease) -> list[Prompt]:
         return await self._writer(lease).inbox(lease)

@@ -12,7 +12,7 @@ from typing import Any
 
 from envelope.lifecycle import State
 
-from ..base import Lease, Ledger, Prompt, Wait
+from ..base import Lease, Ledger, Prompt, Saved, Wait
 from ..errors import TransportError, Unreachable
 from .cell import Cell
 from .queue import Operation, fenced, operation, write
@@ -25,6 +25,8 @@ MAX_BYTES = 4 * 1024 * 1024
 
 # What an outcome begins with when it is no success.
 FENCED, FAILED = 0, -1
+# How many values a trace's money takes, with the outcome's own first one.
+LEDGER = 4
 
 Waiting = tuple[Operation, int, "asyncio.Future[list[Any]]"]  # with its size in bytes
 
@@ -50,13 +52,16 @@ class Writer:
         outcome = await self._write("reserve", lease, b"", amount_microusd)
         return _ledger(outcome) if len(outcome) > 1 else None
 
-    async def checkpoint(self, lease: Lease, blob: str, heard: int) -> None:
-        await self._write("checkpoint", lease, blob, heard)
+    async def checkpoint(
+        self, lease: Lease, session: tuple[str, int], message: bytes, charge_microusd: int, release_microusd: int
+    ) -> Saved:
+        """`session`: its blob, and how many prompts it holds."""
+        more = [*session, charge_microusd, release_microusd]
+        outcome = await self._write("checkpoint", lease, message, more)
+        return Saved(_ledger(outcome[:LEDGER]), tuple(_prompts(outcome[LEDGER:])))
 
     async def inbox(self, lease: Lease) -> list[Prompt]:
-        _, *prompts = await self._write("inbox", lease)
-        fields = [json.loads(prompt) for prompt in prompts]  # what a newer sender adds is not for us
-        return [Prompt(prompt["text"], prompt["by"], prompt["at_ms"]) for prompt in fields]
+        return _prompts((await self._write("inbox", lease))[1:])
 
     async def park(self, lease: Lease, wait: Wait) -> bool:
         names = {"children": sorted(wait.children), "asks": sorted(wait.asks), "first": wait.first}
@@ -125,6 +130,11 @@ def _fail(batch: Sequence[Waiting], error: Exception) -> None:
     for _, _, future in batch:
         if not future.done():
             future.set_exception(error)
+
+
+def _prompts(prompts: list[Any]) -> list[Prompt]:
+    fields = [json.loads(prompt) for prompt in prompts]  # what a newer sender adds is not for us
+    return [Prompt(prompt["text"], prompt["by"], prompt["at_ms"]) for prompt in fields]
 
 
 def _ledger(outcome: list[Any]) -> Ledger:

@@ -7,7 +7,8 @@ others between them are not: tests are run again after every edit.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from ..llm.base import ChatMessage, ToolCall
 
@@ -27,14 +28,18 @@ def circling(messages: Sequence[ChatMessage]) -> ToolCall | None:
     >>> circling([again, again]), circling([again, again, again]).name
     (None, 'read')
     """
-    calls = [call for message in messages for call in message.tool_calls]
-    signatures = [_signature(call) for call in calls]
-    found = any(_periodic(signatures[-period * ROUNDS :], period) for period in PERIODS)
-    return calls[-1] if found else None
+    latest = [*islice(_backwards(messages), ROUNDS * max(PERIODS))]
+    signatures = [_signature(call) for call in latest]
+    found = any(_periodic(signatures[: period * ROUNDS], period) for period in PERIODS)
+    return latest[0] if found else None
 
 
-def _periodic(tail: Sequence[str], period: int) -> bool:
-    return len(tail) == period * ROUNDS and all(tail[i] == tail[i % period] for i in range(len(tail)))
+def _backwards(messages: Sequence[ChatMessage]) -> Iterator[ToolCall]:
+    return (call for message in reversed(messages) for call in reversed(message.tool_calls))
+
+
+def _periodic(calls: Sequence[str], period: int) -> bool:
+    return len(calls) == period * ROUNDS and all(calls[i] == calls[i % period] for i in range(len(calls)))
 
 
 def _signature(call: ToolCall) -> str:

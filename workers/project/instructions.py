@@ -51,9 +51,12 @@ class Instructions:
     warnings: tuple[str, ...] = ()
 
 
-async def find_instructions(sandbox: Sandbox, guidance: Guidance, *, directory: str = WORKSPACE) -> Instructions:
-    """The user's file, then the project's from the root down to `directory`, then the configured ones; each once."""
-    files = [*users_own(guidance.user_dir), *await _projects(sandbox, directory)]
+async def find_instructions(sandbox: Sandbox | None, guidance: Guidance, *, directory: str = WORKSPACE) -> Instructions:
+    """The user's file, then the project's from the root down to `directory`, then the configured ones; each once.
+
+    Without a sandbox the workspace is empty.
+    """
+    files = [*users_own(guidance.user_dir), *(await _projects(sandbox, directory) if sandbox else ())]
     warnings: list[str] = []
     for pattern in guidance.instructions:
         try:
@@ -131,10 +134,12 @@ async def _projects(sandbox: Sandbox, directory: str) -> list[Instruction]:
     return []
 
 
-async def _configured(sandbox: Sandbox, pattern: str) -> AsyncIterator[Instruction]:
+async def _configured(sandbox: Sandbox | None, pattern: str) -> AsyncIterator[Instruction]:
     if pattern.startswith(("/", "~/")):
         for file in await asyncio.to_thread(_on_host, pattern):
             yield file
+        return
+    if sandbox is None:
         return
     paths, _ = await sandbox.glob(f"/{pattern.removeprefix('./')}", WORKSPACE, limit=MAX_GLOBBED)
     for path in paths:

@@ -50,12 +50,10 @@ class Skills:
         return next((skill for skill in self.found if skill.name == name), None)
 
 
-async def find_skills(sandbox: Sandbox, user_dir: Path | None) -> Skills:
-    """The skills of the workspace and the user's, sorted by name."""
-    paths = [path for paths in await asyncio.gather(*(_paths(sandbox, folder) for folder in FOLDERS)) for path in paths]
-    contents = await asyncio.gather(*(read_if_there(sandbox, path, MAX_SKILL_BYTES) for path in paths[:MAX_SKILLS]))
-    written = [(path, content, False) for path, content in zip(paths, contents, strict=False)]
-    return _parsed([*written, *await asyncio.to_thread(_users_own, user_dir)], left_out=len(paths) - len(contents))
+async def find_skills(sandbox: Sandbox | None, user_dir: Path | None) -> Skills:
+    """The skills of the workspace (None: it is empty) and the user's, sorted by name."""
+    written, left_out = ([], 0) if sandbox is None else await _projects(sandbox)
+    return _parsed([*written, *await asyncio.to_thread(_users_own, user_dir)], left_out=left_out)
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
@@ -110,6 +108,14 @@ def _parsed(written: Iterable[tuple[str, bytes | None, bool]], *, left_out: int)
 def _text(keys: dict[str, object], name: str) -> str:
     value = keys.get(name, "")
     return value.strip() if isinstance(value, str) else ""
+
+
+async def _projects(sandbox: Sandbox) -> tuple[list[tuple[str, bytes | None, bool]], int]:
+    """Those that are read, and how many others there are."""
+    paths = [path for paths in await asyncio.gather(*(_paths(sandbox, folder) for folder in FOLDERS)) for path in paths]
+    contents = await asyncio.gather(*(read_if_there(sandbox, path, MAX_SKILL_BYTES) for path in paths[:MAX_SKILLS]))
+    written = [(path, content, False) for path, content in zip(paths, contents, strict=False)]
+    return written, len(paths) - len(written)
 
 
 async def _paths(sandbox: Sandbox, folder: str) -> list[str]:

@@ -87,10 +87,10 @@ async def _kind(sandbox: Sandbox, path: str) -> str:
 def numbered(content: str, offset: int, limit: int) -> str:
     """`limit` lines from line `offset` (from 1) as `number: text`, and a footer that says where to go on."""
     # Only newlines end lines here, as in grep and in every editor; str.splitlines knows nine more.
-    lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")] if content else []
+    lines = content.removesuffix("\n").split("\n") if content else []
     if offset > max(1, len(lines)):
         raise ToolError(f"offset {offset} is past the end: the file has {len(lines)} lines")
-    wanted = lines[offset - 1 : offset - 1 + limit]
+    wanted = [line.removesuffix("\r") for line in lines[offset - 1 : offset - 1 + limit]]
     cut = truncate("\n".join(f"{number}: {cut_line(line)}" for number, line in enumerate(wanted, offset)))
     last = offset - 1 + len(wanted) - cut.dropped_lines
     if last >= len(lines):

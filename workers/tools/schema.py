@@ -23,6 +23,8 @@ TOO_DEEP = "they are nested too deeply"
 TOO_LONG = "they take too long to be checked; say it shorter and simpler"
 # Of processor time for one check; those of our own tools take a millisecond, and of large foreign ones a tenth of this.
 MAX_CHECK_S = 1.0
+# The library would fetch what a schema refers to, and not all schemas are ours.
+NOWHERE: Registry[Any] = Registry()
 
 Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError]]
 
@@ -51,8 +53,7 @@ def is_schema(schema: Mapping[str, Any]) -> bool:
 
 def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
-    # an empty registry: the library would fetch what a schema refers to, and not all schemas are ours
-    validator = _Validator(cast(dict[str, Any], schema), registry=Registry())  # pyright: ignore[reportUnknownArgumentType]
+    validator = _Validator(cast(dict[str, Any], schema), registry=NOWHERE)
     faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))
     running = _ends_s.set(time.thread_time() + MAX_CHECK_S)
     try:

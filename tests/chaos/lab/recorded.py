@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
-from transport.base import Claim, Handle, Lease, Ledger, Transport, Wait
+from transport.base import Claim, Handle, Lease, Ledger, Saved, Transport, Wait
 from transport.errors import Fenced, NotFound, Refused
 
 from .history import Outcome, Recorder
@@ -65,9 +65,9 @@ class Recorded:
         call = self._transport.reserve(lease, amount_microusd)
         return await self._record(call, _ledger, "reserve", **_ids(lease), amount_microusd=amount_microusd)
 
-    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> None:
+    async def checkpoint(self, lease: Lease, blob: str, *, heard: int = 0) -> Saved:
         call = self._transport.checkpoint(lease, blob, heard=heard)
-        await self._record(call, _nothing, "checkpoint", **_ids(lease), blob=blob)
+        return await self._record(call, _nothing, "checkpoint", **_ids(lease), blob=blob)
 
     async def park(self, lease: Lease, wait: Wait) -> bool:
         call = self._transport.park(lease, wait)

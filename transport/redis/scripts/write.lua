@@ -2,8 +2,9 @@
 -- Returns one outcome each: {0} when fenced, {-1, why} when it failed (a record that somebody has spoilt: the others
 -- must not suffer for it), else {1, ...} with, by kind,
 --   emit, reserve: the trace's money {1, spent, cap (-1: none), reserved}; reserve: {1} alone when the cap forbids it
---   inbox: the prompts · park: {1, 1} parked, {1, 0} nothing to wait for · finish, bury: {1, 1} ended, {1, 0} queued again
---   checkpoint, give_back, retry: {1}
+--   checkpoint: the trace's money, then the prompts that no checkpoint holds · inbox: those alone
+--   park: {1, 1} parked, {1, 0} nothing to wait for · finish, bury: {1, 1} ended, {1, 0} queued again
+--   give_back, retry: {1}
 
 -- What an operation must know of its task; all there is when it does not say.
 local HELD = {'trace', 'state', 'attempt', 'worker'}
@@ -74,15 +75,23 @@ function DO.reserve(task, _, amount)
   return ledger(task.trace)
 end
 
-function DO.checkpoint(task, blob, heard)
+local function prompts(task)
+  return call('LRANGE', key('inbox', session_of(task)), 0, 999)
+end
+
+function DO.checkpoint(task, message, more)
+  local blob, heard, charge, released = unpack(more)
+  if message ~= '' then DO.emit(task, message, {charge, released}) end
   call('HSET', key('task', task.id), 'checkpoint', blob)
   call('HSET', key('session', session_of(task)), 'checkpoint', blob, 'holder', task.id, 'tenant', tenant_of(task.flow))
   if heard > 0 then call('LTRIM', key('inbox', session_of(task)), heard, -1) end
-  return {1}
+  local outcome = ledger(task.trace)
+  for _, prompt in ipairs(prompts(task)) do outcome[#outcome + 1] = prompt end
+  return outcome
 end
 
 function DO.inbox(task)
-  return {1, unpack(call('LRANGE', key('inbox', session_of(task)), 0, 999))}
+  return {1, unpack(prompts(task))}
 end
 
 local function missing(task, wait)

@@ -1,0 +1,57 @@
+"""From the command line to the first request that reaches the model's server, with workers up."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from workers.llm.script import load_script
+from workers.llm.scripted_server import ScriptedServer
+
+from .agent_fleet import agent_fleet, commit_all
+from .agent_scripts import TEXT
+from .queue import Row
+
+MUSTER = Path(sys.executable).parent / "muster"
+POOLS = ("build", "explore", "general")
+LOOK_EVERY_S = 0.001
+
+
+async def first_request(runs: int) -> Row:
+    """`muster run` in a repository; and, of that, how long `muster --version` takes."""
+    script = load_script("rules: [{reply: {text: It is done.}}]")
+    async with agent_fleet(lambda _: {"rules": []}) as fleet, ScriptedServer(script) as server:
+        fleet.environment["MUSTER_MODEL_BASE_URL"] = server.base_url
+        await fleet.orchestrator()
+        for pool in POOLS:
+            await fleet.worker(pool)
+        while {card.pool for card in await fleet.transport.workers()} != {*POOLS, "orchestrator"}:
+            await asyncio.sleep(LOOK_EVERY_S)
+        with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+            (Path(folder) / "part.py").write_text(TEXT)
+            await commit_all(Path(folder))
+            times_s = [await _until_request(server, folder, fleet.environment) for _ in range(1 + runs)]
+            began_s = time.perf_counter()
+            process = await asyncio.create_subprocess_exec(MUSTER, "--version", stdout=asyncio.subprocess.DEVNULL)
+            await process.wait()
+            version_s = time.perf_counter() - began_s
+    return {"wall_s": statistics.median(times_s[1:]), "muster_version_s": version_s}
+
+
+async def _until_request(server: ScriptedServer, folder: str, environment: dict[str, str]) -> float:
+    before, began_s = server.log.requests, time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        MUSTER, "run", "Say that it is done.", "--no-input", cwd=folder, env=environment,
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    ended = asyncio.create_task(process.communicate())
+    while server.log.requests == before and not ended.done():
+        await asyncio.sleep(LOOK_EVERY_S)
+    took_s = time.perf_counter() - began_s
+    _, errors = await ended
+    assert process.returncode == 0 and server.log.requests > before, errors.decode()
+    return took_s
