@@ -76,7 +76,7 @@ def test_a_patch_leaves_the_files_that_went_in(body: str):
     assert files == {"a": "b\n"}
 
 
-@given(st.dictionaries(st.from_regex(r"[a-zA-Z_]{1,12}", fullmatch=True), st.integers(), max_size=4))
+@given(st.dictionaries(st.from_regex(r"k[a-zA-Z_]{3,12}", fullmatch=True), st.integers(), max_size=4))
 def test_a_key_is_an_agents_an_option_or_refused(keys: dict):
     text = "".join(f"{key}: {value}\n" for key, value in keys.items())
     with suppress(BadAgent):
