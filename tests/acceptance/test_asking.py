@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import signal
-import subprocess
-import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from shell import BIN, User, git
+from shell import User
 from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
@@ -128,49 +123,3 @@ def test_always_is_kept_for_the_project(user: User, model):
 
     assert again.returncode == 0, again.stderr
     assert "No such file" in again.stdout
-
-
-PLAN = """
-rules:
-  - {when: {result_contains: Created}, reply: {text: I made it.}}
-  - when: {user_contains: carry it out}
-    reply: {tool_calls: [{name: write, arguments: {filePath: new.txt, content: "planned\\n"}}]}
-  - {when: {turn: 1}, reply: {text: "1. Make new.txt.", tool_calls: [{name: plan_exit, arguments: {}}]}}
-"""
-
-
-def test_at_a_terminal_a_plan_is_approved_by_a_key_and_built(user: User, model):
-    model(PLAN)
-    keyboard, terminal = pty.openpty()
-    run = subprocess.Popen(
-        [BIN / "muster", "run", "lead", "--agent", "plan", "--repo", "more-itertools"],
-        env={**user._env(), "TERM": "xterm"}, cwd=user.home, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    os.close(terminal)
-    seen = read_until(keyboard, "yes/no")
-    assert "May it be carried out?" in seen
-
-    os.write(keyboard, b"yes\n")
-    read_until(keyboard, None)
-
-    assert run.wait(60) == 0
-    root = next(task for task in user.tasks() if task["agent"] == "run")
-    assert "+planned" in user.muster("task", "diff", root["task_id"]).stdout
-    assert git(Path(user.home / "more-itertools"), "status", "--porcelain") == ""
-
-
-def read_until(terminal: int, words: str | None, timeout_s: float = 120) -> str:
-    """What a terminal shows up to some words, or to its end."""
-    seen, ends_s = "", time.monotonic() + timeout_s
-    while words is None or words not in seen:
-        assert select.select([terminal], [], [], max(0, ends_s - time.monotonic()))[0], seen
-        try:
-            part = os.read(terminal, 4096)
-        except OSError:  # the other end was closed
-            part = b""
-        if not part:
-            assert words is None, seen
-            return seen
-        seen += part.decode(errors="replace")
-    return seen
