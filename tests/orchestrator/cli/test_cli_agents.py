@@ -131,8 +131,9 @@ def test_agents_are_listed_with_where_they_come_from_and_what_is_wrong(desk, pro
 
 def test_an_agent_is_shown_with_its_tools_and_what_decided(desk, project):
     done = desk.muster("agents", "show", "plan", "--tools", "--json")
-    told = {offer["tool"]: (offer["offered"], offer["layer"]) for offer in map(json.loads, done.stdout.splitlines())}
-    assert (told["edit"], told["read"]) == ((False, "scope"), (True, "rule"))
+    told = {offer["tool"]: offer for offer in map(json.loads, done.stdout.splitlines())}
+    assert (told["edit"]["offered"], told["edit"]["why"]) == (True, "its plan file only")
+    assert (told["apply_patch"]["offered"], told["apply_patch"]["layer"]) == (False, "model")
 
     shown = desk.muster("agents", "show", "poet", "--repo", "project")
     assert "You are the poet." in shown.stdout
