@@ -69,7 +69,7 @@ def test_review_is_done_by_a_subagent_and_told(desk):
 
 
 def test_a_commands_agent_and_model_are_taken_unless_others_are_named(desk):
-    planned = desk.muster("run", "/think parsers", "--repo", "project", "--json")
+    planned = desk.muster("run", "/think parsers", "--repo", "project", "--no-input", "--json")
     named = desk.muster("run", "/think parsers", "--repo", "project", "--agent", "build")
 
     assert planned.exit_code == 0, planned.stderr
