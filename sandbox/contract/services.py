@@ -86,7 +86,8 @@ async def stopping_one_service_kills_its_children_and_no_other(stage: Stage) -> 
 
     await service.stop()
 
-    assert (await stage.run("pgrep -f 'sleep 432[1]' || echo gone")).output == b"gone\n"
+    until_gone = "while pgrep -f 'sleep 432[1]' > /dev/null; do :; done; echo gone"
+    assert (await stage.run(until_gone, timeout_s=20)).output == b"gone\n"
     await other.send(b"still here\n")
     assert await other.receive() == b"STILL HERE\n"
 
