@@ -15,6 +15,7 @@ from repo.patch import Patch, apply_to_tree, extract_patch
 from .base import WORKSPACE, Command, SandboxSpec
 from .channel import Channel
 from .errors import SandboxError
+from .handed import note_labels
 from .tools import ToolClient
 from .touched import Stamps, stamps_of
 
@@ -97,6 +98,10 @@ class OpenSandbox(ToolClient):
         # Alive now is mounted all the while: had the container ended, every file would have read as deleted.
         await self.stat(WORKSPACE)
         return patch
+
+    async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
+        await self.end_in(lifetime_s)
+        await asyncio.to_thread(note_labels, self._upper.parent, labels)
 
     async def close(self) -> None:
         """One task does it, however often it is asked for; a cancelled caller does not stop it half-way."""
