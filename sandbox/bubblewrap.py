@@ -135,7 +135,8 @@ class BubblewrapDriver:
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         keeper = Namespaces(group, workspace.merged, process)
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.upper)
+        upper, folder = workspace.upper, workspace.folder
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, upper, folder)
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""

@@ -103,7 +103,8 @@ class DockerDriver:
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         container = Container(self.engine, sandbox_id)
-        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.upper)
+        upper, folder = workspace.upper, workspace.folder
+        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, upper, folder)
 
     async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
         """Create, attach, start, and wait until the tool server listens."""
