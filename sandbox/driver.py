@@ -12,14 +12,13 @@ from typing import Self
 
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .channel import Channel
-from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config, labels_of_spec
-from .docker import Container, Engine, Labelled
+from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
+from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
-from .handed import noted_labels
 from .opened import OpenSandbox
 from .openings import Openings
-from .reaper import expiry_of, reap
+from .reaper import known_of, reap
 from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
@@ -62,7 +61,8 @@ class DockerDriver:
 
     async def known(self) -> list[Known]:
         things = await self.engine.containers(OWNER_LABEL)
-        return sorted(map(self._known, things), key=lambda known: known.sandbox_id)
+        folder = self.state_dir / "sandboxes"
+        return sorted((known_of(thing, folder / thing.sandbox_id) for thing in things), key=lambda it: it.sandbox_id)
 
     async def require_image(self, image: str) -> None:
         await image_id_of(self.engine, image)
@@ -126,11 +126,6 @@ class DockerDriver:
                 hint = "the image needs python3 of version 3.9 or later"
                 raise SandboxError(f"The sandbox did not start: {said}", hint=hint) from lost
         return channel
-
-    def _known(self, thing: Labelled) -> Known:
-        noted = noted_labels(self.state_dir / "sandboxes" / thing.sandbox_id)
-        labels = labels_of_spec(thing.labels) if noted is None else noted
-        return Known(thing.sandbox_id, thing.labels[OWNER_LABEL], expiry_of(thing), labels)
 
     def _kill_soon(self, name: str) -> None:
         """A lost sandbox is not waited for: its owner closes it, or the reaper does."""
