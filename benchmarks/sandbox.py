@@ -1,101 +1,272 @@
-"""A tool call in a sandbox, beside `docker exec` on the same machine in the same run.
+"""Sandboxes beside `docker exec`, `docker run` and ripgrep, on the same machine in the same run, for each driver.
 
-Aims: one caller p50 under 2 ms; 20 sandboxes together over 1,000 calls/s. A call is `sh -c true`, which is what every
-peer is asked for too; `stat` shows the price of the channel alone.
+    python -m benchmarks.sandbox [--only docker] [--quick]
+
+A tool call is `sh -c true`, which is what every peer is asked for too; `stat` shows the price of the channel alone. The
+workspace is a repository of 20,000 files. Aims are those of the table in docs/sandbox.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sandbox.base import Command, Limits, SandboxSpec
-from sandbox.driver import DockerDriver
+from repo.bundle import bundle
+from repo.checkout import checkout
+from repo.mirror import mirror_of
+from sandbox.base import Command, Limits, Sandbox, SandboxDriver, SandboxSpec
+from sandbox.bubblewrap import BubblewrapDriver
+from sandbox.choice import DRIVERS
+from sandbox.errors import EngineUnavailable
 from sandbox.image import DEFAULT_IMAGE
-from sandbox.opened import OpenSandbox
+from sandbox.pool import WarmPool
+from sandbox.workspace import AGENT_GID, AGENT_UID
 
-CALLS = 1000
-PEER_CALLS = 40
 SANDBOXES = 20
-CALLS_EACH = 200
+FILES, FILES_A_FOLDER, CHANGED = 20_000, 100, 50
 TRUE = Command("true")
-SPEC = SandboxSpec(DEFAULT_IMAGE, limits=Limits(memory_bytes=256 * 1024 * 1024))
+LIMITS = Limits(memory_bytes=256 * 1024 * 1024)
+NEEDLE = "needle_7"
+IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
+# Ten that ignore signals, left their session and hold the pipe.
+TREE = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10; do (trap '' TERM; env -i setsid sleep 1000) & done; sleep 1000"
 
 Call = Callable[[], Awaitable[object]]
 
 
-async def latencies_ms(call: Call, count: int) -> dict[str, float]:
+@dataclass(frozen=True)
+class Counts:
+    calls: int = 1000
+    peer_calls: int = 40
+    openings: int = 30
+    together: int = 200
+
+
+QUICK = Counts(calls=200, peer_calls=10, openings=8, together=50)
+
+
+@dataclass
+class Ready:
+    """What a pool tells, as far as somebody waits for it here."""
+
+    hits: list[bool] = field(default_factory=list)
+
+    def warm_standing(self, count: int) -> None: ...
+
+    def warm_asked(self, *, hit: bool) -> None:
+        self.hits.append(hit)
+
+
+def spread(times_s: list[float]) -> dict[str, float]:
+    p99 = statistics.quantiles(times_s, n=100)[98] if len(times_s) > 1 else times_s[0]
+    return {"p50_ms": round(statistics.median(times_s) * 1000, 2), "p99_ms": round(p99 * 1000, 2)}
+
+
+async def timed(call: Call) -> float:
+    began = time.perf_counter()
+    await call()
+    return time.perf_counter() - began
+
+
+async def latencies(call: Call, count: int) -> dict[str, float]:
     await call()  # the first pays for imports and caches
-    times: list[float] = []
-    for _ in range(count):
-        began = time.perf_counter()
-        await call()
-        times.append((time.perf_counter() - began) * 1000)
-    return {"p50_ms": round(statistics.median(times), 2), "p99_ms": round(statistics.quantiles(times, n=100)[98], 2)}
+    return spread([await timed(call) for _ in range(count)])
 
 
-async def docker_exec(name: str) -> None:
-    """The peer, as most agents call it."""
-    process = await asyncio.create_subprocess_exec("docker", "exec", name, "/bin/sh", "-c", "true")
-    assert await process.wait() == 0
+async def program(*argv: str, cwd: Path | None = None) -> None:
+    process = await asyncio.create_subprocess_exec(*argv, cwd=cwd, stdout=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 0, argv
 
 
-async def calls_per_second(calls: list[Call], each: int) -> float:
+async def per_second(calls: list[Call], each: int) -> float:
     async def work(call: Call) -> None:
         for _ in range(each):
             await call()
 
-    began = time.perf_counter()
-    await asyncio.gather(*(work(call) for call in calls))
-    return round(len(calls) * each / (time.perf_counter() - began), 1)
+    took_s = await timed(lambda: asyncio.gather(*(work(call) for call in calls)))
+    return round(len(calls) * each / took_s, 1)
 
 
-async def one_sandbox(sandbox: OpenSandbox) -> dict[str, dict[str, float]]:
+async def repository(folder: Path, image: str) -> SandboxSpec:
+    """20,000 small files, committed, mirrored and checked out; one line in a hundred holds the needle."""
+    root = folder / "project"
+    for number in range(FILES):
+        file = root / f"d{number // FILES_A_FOLDER}" / f"f{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"line_{line} = {NEEDLE if number % 100 == 0 else 0}\n" for line in range(20)))
+    (root / "ten_kb.txt").write_bytes(b"x" * 10_000)
+    for words in (("init", "--quiet"), ("add", "--all"), (*IDENTITY, "commit", "--quiet", "-m", "first")):
+        await program("git", *words, cwd=root)
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=root, text=True).strip()
+    await bundle(root, commit, folder / "project.bundle")
+    mirror = await mirror_of(folder / "cache", bundle=folder / "project.bundle", commit=commit)
+    files = await checkout(mirror, commit, folder / "cache", owner=(AGENT_UID, AGENT_GID))
+    return SandboxSpec(image, files, mirror.git_dir, commit, limits=LIMITS)
+
+
+async def opened_and_closed(driver: SandboxDriver, spec: SandboxSpec, count: int) -> dict[str, float]:
+    """Each is in use when the first command has run."""
+    times_s: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        async with await driver.open(spec) as sandbox:
+            await sandbox.exec(TRUE)
+            times_s.append(time.perf_counter() - began)
+    return spread(times_s)
+
+
+async def warm_acquire(driver: SandboxDriver, spec: SandboxSpec, count: int) -> dict[str, float]:
+    """As above; whoever comes next finds one, because nobody comes before it stands."""
+    seen = Ready()
+    pool = WarmPool(driver, 1, seen)
+    times_s: list[float] = []
+    for _ in range(count):
+        await pool.warm(spec)
+        began = time.perf_counter()
+        async with await pool.open(spec) as sandbox:
+            await sandbox.exec(TRUE)
+            times_s.append(time.perf_counter() - began)
+    assert all(seen.hits)
+    await asyncio.gather(*pool._background, return_exceptions=True)  # pyright: ignore[reportPrivateUsage]
+    return spread(times_s)
+
+
+async def one_sandbox(sandbox: Sandbox, counts: Counts) -> dict[str, dict[str, float]]:
     return {
-        "tool server, exec": await latencies_ms(lambda: sandbox.exec(TRUE), CALLS),
-        "tool server, stat": await latencies_ms(lambda: sandbox.stat("/workspace"), CALLS),
-        "docker exec (peer)": await latencies_ms(lambda: docker_exec(sandbox.id), PEER_CALLS),
+        "exec": await latencies(lambda: sandbox.exec(TRUE), counts.calls),
+        "stat": await latencies(lambda: sandbox.stat("/workspace"), counts.calls),
+        "read 10 KB": await latencies(lambda: sandbox.read("/workspace/ten_kb.txt"), counts.calls),
     }
 
 
-async def many_sandboxes(driver: DockerDriver) -> dict[str, float]:
+async def search(sandbox: Sandbox, counts: Counts) -> dict[str, dict[str, float]]:
+    """Ripgrep itself: with its own choice of order and threads, whose time as a command of the sandbox is the peer."""
+    rg = Command(["rg", "--no-config", "--hidden", "--line-number", NEEDLE, "."])
+    return {
+        "grep 20,000 files": await latencies(lambda: sandbox.grep(NEEDLE), counts.peer_calls // 2),
+        "ripgrep itself (peer)": await latencies(lambda: sandbox.exec(rg), counts.peer_calls // 2),
+    }
+
+
+async def patch_of_changes(sandbox: Sandbox, counts: Counts) -> dict[str, float]:
+    """Other contents each time: a snapshot of what has not changed costs nothing."""
+    times_s: list[float] = []
+    for number in range(max(3, counts.openings // 3)):
+        change = f"for n in $(seq 1 {CHANGED}); do echo {number} > /workspace/d$n/f${{n}}00.py; done"
+        assert (await sandbox.exec(Command(change))).exit_code == 0
+        began = time.perf_counter()
+        patch = await sandbox.patch(lambda _: True)
+        times_s.append(time.perf_counter() - began)
+        assert len(patch.files) == CHANGED
+    return spread(times_s)
+
+
+async def kill_of_a_tree(sandbox: Sandbox) -> dict[str, float]:
+    """From the time-out to the answer."""
+    times_s: list[float] = []
+    for _ in range(5):
+        result = await sandbox.exec(Command(TREE, timeout_s=0.5))
+        assert result.timed_out
+        times_s.append(result.duration_s - 0.5)
+        left = await sandbox.exec(Command("grep -sl sleep /proc/[0-9]*/comm | wc -l"))
+        assert int(left.output) == 0, left.output
+    return spread(times_s)
+
+
+async def together(driver: SandboxDriver, spec: SandboxSpec, counts: Counts) -> dict[str, float]:
     began = time.perf_counter()
-    sandboxes = await asyncio.gather(*(driver.open(SPEC) for _ in range(SANDBOXES)))
+    sandboxes = await asyncio.gather(*(driver.open(spec) for _ in range(SANDBOXES)))
     opened_s = time.perf_counter() - began
     ours: list[Call] = [lambda sandbox=sandbox: sandbox.exec(TRUE) for sandbox in sandboxes]
-    theirs: list[Call] = [lambda sandbox=sandbox: docker_exec(sandbox.id) for sandbox in sandboxes]
-    figures = {
-        "opened_s": round(opened_s, 2),
-        "calls_per_s": await calls_per_second(ours, CALLS_EACH),
-        "docker_exec_calls_per_s": await calls_per_second(theirs, 3),
-    }
-    began = time.perf_counter()
-    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
-    return {**figures, "closed_s": round(time.perf_counter() - began, 2)}
+    figures = {"opened_s": round(opened_s, 2), "calls_per_s": await per_second(ours, counts.together)}
+    if driver.name == "docker":
+        theirs: list[Call] = [lambda name=each.id: docker_exec(name) for each in sandboxes]
+        figures["docker_exec_calls_per_s"] = await per_second(theirs, 3)
+    closed_s = await timed(lambda: asyncio.gather(*(sandbox.close() for sandbox in sandboxes)))
+    return {**figures, "closed_s": round(closed_s, 2)}
+
+
+async def docker_exec(name: str) -> None:
+    """The peer, as most agents call it."""
+    await program("docker", "exec", name, "/bin/sh", "-c", "true")
+
+
+async def of_driver(
+    driver: SandboxDriver, spec: SandboxSpec, counts: Counts
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    rows: dict[str, dict[str, float]] = {}
+    rows["cold, with 20,000 files"] = await opened_and_closed(driver, spec, counts.openings)
+    rows["warm, with 20,000 files"] = await warm_acquire(driver, spec, counts.openings)
+    async with await driver.open(spec) as sandbox:
+        rows |= await one_sandbox(sandbox, counts)
+        rows |= await search(sandbox, counts)
+        rows["patch of 50 files"] = await patch_of_changes(sandbox, counts)
+        rows["kill of a tree"] = await kill_of_a_tree(sandbox)
+        if driver.name == "docker":
+            rows["docker exec (peer)"] = await latencies(lambda: docker_exec(sandbox.id), counts.peer_calls)
+    if driver.name == "docker":
+        bare = ("docker", "run", "--rm", "--network", "none", spec.image, "true")
+        rows["docker run --rm (peer)"] = await latencies(lambda: program(*bare), counts.peer_calls // 2)
+    return rows, await together(driver, replace(spec, checkout=None, git_dir=None, base=""), counts)
 
 
 async def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--only", choices=sorted(DRIVERS))
+    arguments.add_argument("--quick", action="store_true")
+    told = arguments.parse_args()
+    counts = QUICK if told.quick else Counts()
     state_dir = Path(tempfile.mkdtemp(prefix="muster-bench-"))
+    state_dir.chmod(0o755)  # bubblewrap opens it as nobody special
+    report: dict[str, object] = {"benchmark": "sandbox", "load_1min": os.getloadavg()[0]}
     try:
-        async with DockerDriver(state_dir, f"bench-{uuid.uuid4().hex}") as driver:
-            async with await driver.open(SPEC) as sandbox:
-                one = await one_sandbox(sandbox)
-            many = await many_sandboxes(driver)
+        spec = await repository(state_dir, DEFAULT_IMAGE)
+        for name in [told.only] if told.only else DRIVERS:
+            driver = DRIVERS[name](state_dir, f"bench-{uuid.uuid4().hex}", allow_private_egress=False)
+            try:
+                await driver.check()
+                image = image_folder(state_dir) if isinstance(driver, BubblewrapDriver) else spec.image
+                rows, many = await of_driver(driver, replace(spec, image=image), counts)
+            except EngineUnavailable as refusal:
+                print(f"{name}: not measured: {refusal}")
+                continue
+            finally:
+                await driver.close()
+            report[name] = {"one": rows, "many": many}
+            for row, figures in rows.items():
+                print(f"{name}: {row:26} p50 {figures['p50_ms']:8.2f} ms   p99 {figures['p99_ms']:8.2f} ms")
+            print(f"{name}: {SANDBOXES} together: " + ", ".join(f"{what} {figure}" for what, figure in many.items()))
     finally:
         shutil.rmtree(state_dir)
-    for name, figures in one.items():
-        print(f"one sandbox: {name:20} p50 {figures['p50_ms']:7.2f} ms   p99 {figures['p99_ms']:7.2f} ms")
-    print(f"{SANDBOXES} sandboxes: opened in {many['opened_s']} s, closed in {many['closed_s']} s")
-    print(f"{SANDBOXES} sandboxes: tool server        {many['calls_per_s']:8.1f} calls/s")
-    print(f"{SANDBOXES} sandboxes: docker exec (peer) {many['docker_exec_calls_per_s']:8.1f} calls/s")
-    print(json.dumps({"benchmark": "sandbox", "one": one, "many": many}))
+    print(json.dumps(report))
+
+
+def image_folder(state_dir: Path) -> str:
+    """The same image for both drivers, where there is an engine to take it from; else this machine's programs."""
+    folder = state_dir / "image"
+    folder.mkdir(mode=0o755)
+    try:
+        name = subprocess.check_output(["docker", "create", DEFAULT_IMAGE, "true"], text=True).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "host"
+    try:
+        export = subprocess.Popen(["docker", "export", name], stdout=subprocess.PIPE)
+        subprocess.check_call(["tar", "-x", "-C", str(folder)], stdin=export.stdout)
+        assert export.wait() == 0
+    finally:
+        subprocess.check_call(["docker", "rm", name], stdout=subprocess.DEVNULL)
+    return str(folder)
 
 
 if __name__ == "__main__":

@@ -191,6 +191,11 @@ class Sandbox(Protocol):
         """Stop every process, then take what differs; paths that `allowed` denies stand in `Patch.refused`."""
         ...
 
+    async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
+        """One that was opened ahead gets its task: from now on its driver knows it by `labels`, and it ends itself
+        after `lifetime_s`, if not before. That it answers means that it is well."""
+        ...
+
     async def close(self) -> None:
         """Kill and remove everything that was opened; safe to call twice."""
         ...
@@ -206,6 +211,7 @@ class Known:
     sandbox_id: str
     owner: str
     expires_at_s: int  # from then on anybody may remove it
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])  # of its task, or of who keeps it ready for one
 
 
 class SandboxDriver(Protocol):

@@ -20,6 +20,7 @@ from .channel import Channel
 from .driver import EXPIRY_GRACE_S, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
+from .handed import noted_labels
 from .host_process import run
 from .mounts import mount_overlay, unmount
 from .namespace import Opening, Root, launcher, make_places
@@ -71,7 +72,7 @@ class BubblewrapDriver:
     async def known(self) -> list[Known]:
         folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
         cards = [(folder.name, _card(folder)) for folder in folders]
-        return [Known(name, card.owner, card.expires_at_s) for name, card in cards if card]
+        return [Known(name, card.owner, card.expires_at_s, self._labels(name, card)) for name, card in cards if card]
 
     async def require_image(self, image: str) -> None:
         self._require_programs()
@@ -108,6 +109,10 @@ class BubblewrapDriver:
     def _sandboxes(self) -> Path:
         return self.state_dir / "sandboxes"
 
+    def _labels(self, name: str, card: Card) -> Mapping[str, str]:
+        noted = noted_labels(self._sandboxes / name)
+        return card.labels if noted is None else noted
+
     def _require_programs(self) -> None:
         if os.geteuid() != 0:
             raise EngineUnavailable("The driver bubblewrap needs root on this host.", hint="use the driver docker")
@@ -130,7 +135,8 @@ class BubblewrapDriver:
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         keeper = Namespaces(group, workspace.merged, process)
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.upper)
+        upper, folder = workspace.upper, workspace.folder
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, upper, folder)
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""

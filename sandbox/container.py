@@ -14,8 +14,9 @@ HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
 SERVER_PATH = "/run/muster-toolserver.py"
 EGRESS_FOLDER = "/run/muster-egress"
-OWNER_LABEL = "muster.owner"
-EXPIRY_LABEL = "muster.expires_at"
+PREFIX = "muster."
+OWNER_LABEL = f"{PREFIX}owner"
+EXPIRY_LABEL = f"{PREFIX}expires_at"
 SHM_BYTES = 64 * MIB  # the engine's default, said aloud
 # Python must come from where only root writes: setup commands may have changed what stands first on PATH.
 START_SERVER = (
@@ -40,8 +41,14 @@ class Opening:
 
     @property
     def labels(self) -> dict[str, str]:
-        theirs = {f"muster.{name}": value for name, value in self.spec.labels.items()}
+        theirs = {f"{PREFIX}{name}": value for name, value in self.spec.labels.items()}
         return {**theirs, OWNER_LABEL: self.owner, EXPIRY_LABEL: str(self.expires_at_s)}
+
+
+def labels_of_spec(labels: Mapping[str, str]) -> dict[str, str]:
+    """A container's labels but for the driver's own and the image's."""
+    theirs = labels.keys() - {OWNER_LABEL, EXPIRY_LABEL}
+    return {name.removeprefix(PREFIX): labels[name] for name in theirs if name.startswith(PREFIX)}
 
 
 def container_config(opening: Opening) -> dict[str, Any]:

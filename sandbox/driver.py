@@ -18,7 +18,7 @@ from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .openings import Openings
-from .reaper import expiry_of, reap
+from .reaper import known_of, reap
 from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
@@ -61,10 +61,8 @@ class DockerDriver:
 
     async def known(self) -> list[Known]:
         things = await self.engine.containers(OWNER_LABEL)
-        return sorted(
-            (Known(thing.sandbox_id, thing.labels[OWNER_LABEL], expiry_of(thing)) for thing in things),
-            key=lambda known: known.sandbox_id,
-        )
+        folder = self.state_dir / "sandboxes"
+        return sorted((known_of(thing, folder / thing.sandbox_id) for thing in things), key=lambda it: it.sandbox_id)
 
     async def require_image(self, image: str) -> None:
         await image_id_of(self.engine, image)
@@ -105,7 +103,8 @@ class DockerDriver:
         proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
         container = Container(self.engine, sandbox_id)
-        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.upper)
+        upper, folder = workspace.upper, workspace.folder
+        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, upper, folder)
 
     async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
         """Create, attach, start, and wait until the tool server listens."""

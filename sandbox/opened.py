@@ -15,6 +15,7 @@ from repo.patch import Patch, apply_to_tree, extract_patch
 from .base import WORKSPACE, Command, SandboxSpec
 from .channel import Channel
 from .errors import SandboxError
+from .handed import note_labels
 from .tools import ToolClient
 from .touched import Stamps, stamps_of
 
@@ -50,10 +51,12 @@ class OpenSandbox(ToolClient):
         destroy: Callable[[], Coroutine[Any, Any, None]],
         refused_hosts: Set[str],
         upper: Path,
+        folder: Path,
     ) -> None:
         """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain.
 
-        `upper` is the folder of the engine's host that holds what was written to the workspace.
+        `upper` is the folder of the engine's host that holds what was written to the workspace; `folder` is what its
+        driver keeps of it there.
         """
         super().__init__(channel, env)
         self.id = sandbox_id
@@ -63,6 +66,7 @@ class OpenSandbox(ToolClient):
         self._destroy = destroy
         self.refused_hosts = refused_hosts
         self._upper = upper
+        self._folder = folder
         self._taken: tuple[str, Stamps, Patch] | None = None  # the last snapshot: of what base, and when
         self._closing: asyncio.Task[None] | None = None
         self._freezing = asyncio.Lock()  # the engine refuses to freeze what is frozen
@@ -97,6 +101,10 @@ class OpenSandbox(ToolClient):
         # Alive now is mounted all the while: had the container ended, every file would have read as deleted.
         await self.stat(WORKSPACE)
         return patch
+
+    async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
+        await self.end_in(lifetime_s)
+        await asyncio.to_thread(note_labels, self._folder, labels)
 
     async def close(self) -> None:
         """One task does it, however often it is asked for; a cancelled caller does not stop it half-way."""

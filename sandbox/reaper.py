@@ -8,8 +8,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from .container import EXPIRY_LABEL, OWNER_LABEL
+from .base import Known
+from .container import EXPIRY_LABEL, OWNER_LABEL, labels_of_spec
 from .docker import Engine, Labelled
+from .handed import noted_labels
 from .workspace import remove_workspace
 
 # Between making its folders and making its container, a sandbox has neither label nor volume. That takes
@@ -36,6 +38,13 @@ async def reap(
             kept.add(thing.sandbox_id)
     gone.update(await asyncio.to_thread(_remove_orphans, state_dir / "sandboxes", kept))
     return sorted(gone)
+
+
+def known_of(thing: Labelled, folder: Path) -> Known:
+    """A container of ours, whose `folder` may hold a note of whose it has become."""
+    noted = noted_labels(folder)
+    labels = labels_of_spec(thing.labels) if noted is None else noted
+    return Known(thing.sandbox_id, thing.labels[OWNER_LABEL], expiry_of(thing), labels)
 
 
 def expiry_of(thing: Labelled) -> int:

@@ -104,6 +104,10 @@ class ToolClient:
         """End every process of the sandbox; the tool server goes on answering."""
         await self._file("kill_all", {})
 
+    async def end_in(self, lifetime_s: int) -> None:
+        """The sandbox ends itself after `lifetime_s` at the latest; never later than it would have."""
+        await self._file("end_in", {"lifetime_s": lifetime_s})
+
     async def relay(self, socket_path: str) -> int:
         """Join a port on the sandbox's loopback to a unix socket inside; the port."""
         port = (await self._file("relay", {"path": socket_path})).header.get("port")

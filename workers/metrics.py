@@ -78,6 +78,11 @@ class WorkerMetrics:
         )  # fmt: skip
         self._sandboxes = Gauge("muster_sandbox_active", "Open sandboxes", registry=registry)
         self._sandboxes_created = Counter("muster_sandbox_created_total", "Sandboxes opened", registry=registry)
+        self._warm = Gauge("muster_sandbox_warm_size", "Sandboxes that stand ready for a task", registry=registry)
+        self._warm_hits = Counter("muster_sandbox_warm_hits_total", "Tasks that found one ready", registry=registry)
+        self._warm_misses = Counter(
+            "muster_sandbox_warm_misses_total", "Tasks that waited for one to be opened", registry=registry
+        )
         self._lost = Counter(
             "muster_lease_lost_total", "Attempts whose task became another worker's", ["pool"], registry=registry
         )
@@ -123,6 +128,12 @@ class WorkerMetrics:
         self._sandboxes.inc(change)
         if change > 0:
             self._sandboxes_created.inc()
+
+    def warm_standing(self, count: int) -> None:
+        self._warm.set(count)
+
+    def warm_asked(self, *, hit: bool) -> None:
+        (self._warm_hits if hit else self._warm_misses).inc()
 
     def waited(self, model: str, seconds: float, per_minute: float) -> None:
         """A call got its permit from the limiter, whose limit is `per_minute` now."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from envelope.errors import ExitCode
-from sandbox.base import SandboxDriver
+from sandbox.base import Known, SandboxDriver
 from sandbox.errors import SandboxError
 from sandbox.image import DEFAULT_IMAGE
 
@@ -39,15 +39,22 @@ def build(tag: Annotated[str, typer.Option(metavar="NAME:TAG", help="What to cal
 
 @app.command("list")
 def list_sandboxes() -> None:
-    """List the sandboxes that stand, one a line: id, owner, seconds until anybody may remove it."""
+    """List the sandboxes that stand, one a line: id, owner, seconds until anybody may remove it, and its task.
+
+    One that stands ready for a task shows `warm` instead, and one that is nobody's `-`.
+    """
 
     async def found() -> list[str]:
         async with _chosen() as (driver, _):
-            now_s = int(time.time())
-            return [f"{each.sandbox_id} {each.owner} {each.expires_at_s - now_s}" for each in await driver.known()]
+            return [_line(each, int(time.time())) for each in await driver.known()]
 
     for line in _run(found()):
         typer.echo(line)
+
+
+def _line(known: Known, now_s: int) -> str:
+    whose = known.labels.get("task") or known.labels.get("pool") or "-"
+    return f"{known.sandbox_id} {known.owner} {known.expires_at_s - now_s} {whose}"
 
 
 @app.command()

@@ -18,6 +18,7 @@ from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
+from sandbox.pool import WarmPool
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
@@ -69,7 +70,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     own = own_agents()
     for fault in own.faults:
         log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)
-    async with _connected(settings) as transport, _driver(settings, worker) as driver:
+    async with _connected(settings) as transport, _driver(settings, worker, metrics) as driver:
         await driver.require_image(settings.image)
         with owned(settings.owners_dir, worker):
             await sweep(driver, settings)
@@ -197,8 +198,8 @@ async def _meanwhile(*chores: Coroutine[Any, Any, None]) -> AsyncGenerator[None]
 
 
 @asynccontextmanager
-async def _driver(settings: WorkerSettings, worker: str) -> AsyncGenerator[SandboxDriver]:
-    driver = await choose_driver(
+async def _driver(settings: WorkerSettings, worker: str, metrics: WorkerMetrics) -> AsyncGenerator[SandboxDriver]:
+    chosen = await choose_driver(
         settings.sandbox_driver,
         settings.state_dir,
         worker,
@@ -206,6 +207,7 @@ async def _driver(settings: WorkerSettings, worker: str) -> AsyncGenerator[Sandb
         runtime=settings.sandbox_runtime,
         say=lambda line: log.info("sandbox_driver", what=line),
     )
+    driver = WarmPool(chosen, settings.warm_sandboxes, metrics) if settings.warm_sandboxes else chosen
     try:
         yield driver
     finally:

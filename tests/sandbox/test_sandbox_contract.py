@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.base import Command, SandboxSpec, Setup
+from sandbox.base import Command, Sandbox, SandboxSpec, Setup
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.cgroup import group_of
 from sandbox.contract import CASES, cases_for, make_project, staged
 from sandbox.driver import DockerDriver
+from sandbox.pool import WarmPool
 
 pytestmark = pytest.mark.docker
 
@@ -53,6 +54,44 @@ async def bubblewrap(tmp_path: Path, owner: str) -> AsyncIterator[BubblewrapDriv
 async def test_bubblewrap_keeps_the_contract(bubblewrap: BubblewrapDriver, root_folder: str, name: str):
     async with staged(bubblewrap, root_folder) as stage:
         await CASES[name](stage)
+
+
+class AlwaysReady(WarmPool):
+    """Not even the first is opened for whoever asks; and none for a next, which no case has."""
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        if not spec.egress:
+            await self.warm(spec)
+        sandbox = await super().open(spec)
+        for shelf in self._shelves:
+            assert shelf.filling is not None
+            shelf.filling.cancel()
+        return sandbox
+
+
+class Hits:
+    def warm_standing(self, count: int) -> None: ...
+
+    def warm_asked(self, *, hit: bool) -> None:
+        assert hit
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_one_that_stood_ready_keeps_the_contract(driver: DockerDriver, image: str, name: str):
+    pool = AlwaysReady(driver, 1, Hits())
+    async with staged(pool, image) as stage:
+        await CASES[name](stage)
+    await pool.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_namespace_that_stood_ready_keeps_the_contract(
+    bubblewrap: BubblewrapDriver, root_folder: str, name: str
+):
+    pool = AlwaysReady(bubblewrap, 1, Hits())
+    async with staged(pool, root_folder) as stage:
+        await CASES[name](stage)
+    await pool.close()
 
 
 @pytest.mark.parametrize("kind", [DockerDriver, BubblewrapDriver])

@@ -122,7 +122,7 @@ def test_help_imports_neither_the_engines_client_nor_the_models(tmp_path):
 @pytest.mark.redis
 @pytest.mark.docker
 async def test_what_a_killed_worker_leaves_is_reaped_by_the_next(start_worker, tmp_path, fleet, containers_of_task):
-    worker = await start_worker(MUSTER_DRAIN_GRACE_S="0")
+    worker = await start_worker(MUSTER_DRAIN_GRACE_S="0", MUSTER_WARM_SANDBOXES="0")
     request = await fleet.submit_command("sleep 600")
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
