@@ -12,6 +12,7 @@ from .workspace import AGENT_GID, AGENT_UID, Workspace
 
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
+SHM = "/dev/shm"  # noqa: S108 - inside
 SERVER_PATH = "/run/muster-toolserver.py"
 EGRESS_FOLDER = "/run/muster-egress"
 OWNER_LABEL = "muster.owner"
@@ -78,15 +79,14 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "ReadonlyRootfs": not opening.writable_root,
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile
-        "IpcMode": "private",
+        "IpcMode": "none",  # a namespace of its own, without the engine's /dev/shm, which has no limit of files
         "LogConfig": {"Type": "none", "Config": {}},  # else every reply is also written to the engine's disk
-        "ShmSize": SHM_BYTES,
         "Memory": limits.memory_bytes,
         "MemorySwap": limits.memory_bytes,
         "NanoCpus": int(limits.cpus * 1e9),
         "PidsLimit": limits.pids,
         "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
-        "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755")},
+        "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755"), SHM: _shm(limits)},
         "Mounts": _mounts(opening),
     }
     if opening.runtime is not None:
@@ -102,6 +102,10 @@ def _tmpfs(limits: Limits, mode: str) -> str:
     """Executable, because builds run what they make. Owner given: over a folder of the image, the mode is ignored."""
     owner = f"uid={AGENT_UID},gid={AGENT_GID},mode={mode}"
     return f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes={limits.tmp_inodes},{owner}"
+
+
+def _shm(limits: Limits) -> str:
+    return f"rw,noexec,nosuid,nodev,size={SHM_BYTES},nr_inodes={limits.shm_inodes},mode=1777"
 
 
 def _mounts(opening: Opening) -> list[dict[str, Any]]:
