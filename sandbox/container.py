@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import MIB, WORKSPACE, Limits, SandboxSpec
+from .seccomp import program
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
 HOME = "/home/agent"
@@ -22,7 +23,7 @@ SHM_BYTES = 64 * MIB  # the engine's default, said aloud
 START_SERVER = (
     "python=$(PATH=/usr/local/bin:/usr/bin:/bin command -v python3)"
     ' || { echo "the image has no python3" >&2; exit 127; };'
-    f' exec "$python" -S -E {SERVER_PATH} "$0"'
+    f' exec "$python" -S -E {SERVER_PATH} "$0" "$1"'
 )
 
 
@@ -48,7 +49,7 @@ class Opening:
 def container_config(opening: Opening) -> dict[str, Any]:
     return {
         "Image": opening.spec.image,
-        "Entrypoint": ["/bin/sh", "-c", START_SERVER, str(opening.spec.limits.lifetime_s)],
+        "Entrypoint": ["/bin/sh", "-c", START_SERVER, str(opening.spec.limits.lifetime_s), program().hex()],
         "Cmd": [],
         "User": f"{AGENT_UID}:{AGENT_GID}",
         "WorkingDir": "/",  # any other that is missing would be made in the image
@@ -78,7 +79,7 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "NetworkMode": "none",
         "ReadonlyRootfs": not opening.writable_root,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile
+        "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile, and below it our own filter
         "IpcMode": "none",  # a namespace of its own, without the engine's /dev/shm, which has no limit of files
         "LogConfig": {"Type": "none", "Config": {}},  # else every reply is also written to the engine's disk
         "Memory": limits.memory_bytes,

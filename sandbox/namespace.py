@@ -124,7 +124,7 @@ def bubblewrap(opening: Opening) -> list[str]:
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),
         *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.egress else ()),
         *(() if opening.root.writable else ("--remount-ro", "/")),
-        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s)),
+        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s), ""),
     ]
 
 

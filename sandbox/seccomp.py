@@ -1,4 +1,5 @@
-"""The system calls that a namespace sandbox may not make, as a program for the kernel's filter.
+"""The system calls that a sandbox may not make, as a program for the kernel's filter. With Docker it is laid over the
+engine's own profile, which in older engines lets io_uring and virtual machines' sockets pass.
 
 What Docker's default profile leaves out, said the other way round: everything is allowed but what reaches past a
 sandbox (namespaces, mounts, tracing, keys, kernel modules, clocks) or has been a way out of one (BPF, io_uring,
