@@ -455,6 +455,8 @@ class Server:
         except OSError as error:
             what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
             result = {"type": "error", "code": "limit" if error.errno in LIMITS else "path", "message": what}
+        except RecursionError:
+            result = {"type": "error", "code": "path", "message": "a path of too many folders"}
         except (KeyError, TypeError, ValueError) as error:
             result = {"type": "error", "code": "request", "message": f"bad request: {error!r}"}
         if result is not None:
