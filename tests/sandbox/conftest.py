@@ -39,6 +39,7 @@ async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
         yield opened
     assert of_owner(owner) == []
     assert list((tmp_path / "state").glob("sandboxes/*")) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,7 @@ def root_folder(image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 async def bubblewrap(tmp_path: Path, owner: str) -> AsyncIterator[BubblewrapDriver]:
     async with BubblewrapDriver(tmp_path / "state", owner) as opened:
         yield opened
-    assert list((tmp_path / "state" / "bubblewrap" / "sandboxes").iterdir()) == []
+    assert list((tmp_path / "state" / "bubblewrap").glob("sandboxes/*")) == []
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 

@@ -170,7 +170,7 @@ for name, probe in PROBES.items():
         except ValueError:  # how Python says that a limit may not be raised
             answer = "EPERM"
         except OSError as error:
-            answer = errno.errorcode.get(error.errno, str(error))
+            answer = errno.errorcode.get(error.errno or 0, str(error))
         os.write(1, f"{name}: {answer}\n".encode())
         os._exit(0)
     _, status = os.wait()

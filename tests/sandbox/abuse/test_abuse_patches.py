@@ -38,7 +38,8 @@ mkdir -p .git/hooks
 for hook in pre-commit post-index-change post-checkout reference-transaction fsmonitor-watchman pre-applypatch; do
   printf '#!/bin/sh\\ntouch {marker}\\n' > .git/hooks/$hook; chmod +x .git/hooks/$hook
 done
-printf '[submodule "evil"]\\n\\tpath = evil\\n\\turl = ext::touch {marker}\\n\\tupdate = !touch {marker}\\n' > .gitmodules
+printf '[submodule "evil"]\\n\\tpath = evil\\n\\turl = ext::touch {marker}\\n\
+\\tupdate = !touch {marker}\\n' > .gitmodules
 mkdir -p nested/.git; echo inside > nested/file
 """
 
