@@ -27,6 +27,9 @@ class Limits:
     pids: int = 512
     tmp_bytes: int = 512 * MIB
     tmp_inodes: int = 100_000  # a flood of empty files is charged to memory and would kill PID 1 (measured)
+    shm_inodes: int = 10_000
+    workspace_bytes: int = 4096 * MIB  # of what is changed or added: the checkout itself is not counted
+    workspace_inodes: int = 250_000
     open_files: int = 4096
     lifetime_s: int = 3900  # the self-destruct timer inside: the longest default deadline plus five minutes
 

@@ -17,7 +17,8 @@ from typing import Self
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .cgroup import ControlGroup, create_group, group_of, groups_version
 from .channel import Channel
-from .driver import EXPIRY_GRACE_S, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
+from .disk import held_limits
+from .driver import EXPIRY_GRACE_S, HELD_LIMITS, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
 from .handed import noted_labels
@@ -83,7 +84,7 @@ class BubblewrapDriver:
         return await ensure_setup(setup, self._roots, open_writable, self.state_dir / "locks", on_output)
 
     def capabilities(self) -> Capabilities:
-        limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})
+        limits = HELD_LIMITS | held_limits()
         return Capabilities(isolation="namespace", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
@@ -123,12 +124,13 @@ class BubblewrapDriver:
     async def _assemble(
         self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
     ) -> OpenSandbox:
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
+        limits = None if spec.read_only else spec.limits
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits)
         undo.push_async_callback(_dismantle, workspace.folder)
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
         (workspace.folder / CARD).write_text(json.dumps(asdict(card)))
-        await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.folder / "work")
+        await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.work)
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)

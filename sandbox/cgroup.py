@@ -23,6 +23,7 @@ CONTROLLERS = ("memory", "pids", "cpu")
 CPU_PERIOD_US = 100_000  # the kernel's default
 # A frozen, a killed or an emptied group is one within milliseconds; a machine that swaps takes longer.
 TRIES, PAUSE_S = 400, 0.005
+FREEZE_TRIES, FREEZE_LOOKS = 40, 20  # 4 s in all, as patient as with the rest
 HINT = "run the worker as root, outside of containers that hide /sys/fs/cgroup, or use the driver docker"
 
 
@@ -38,10 +39,20 @@ class ControlGroup:
         return [folder / "cgroup.procs" for folder in self.folders.values()]
 
     async def freeze(self) -> None:
-        await self._turn("1", "FROZEN")
+        """Whole or not at all: one that cannot be frozen goes on as before, and `SandboxError` says so.
+
+        In v1 a process that waits for a child to start its program (vfork) is not frozen if the child was first: then
+        both go on for a moment, until the program has started.
+        """
+        for _ in range(FREEZE_TRIES):
+            if await self._turn("1", "FROZEN", FREEZE_LOOKS):
+                return
+            await self.thaw()
+        raise SandboxError("The kernel did not freeze the sandbox.", hint="a process in it waits for ever for a child")
 
     async def thaw(self) -> None:
-        await self._turn("0", "THAWED")
+        if not await self._turn("0", "THAWED", TRIES):
+            raise SandboxError("The kernel did not thaw the sandbox.")
 
     def kill(self) -> None:
         """Everything in the group, whoever it belongs to. Frozen processes die when they are thawed."""
@@ -65,8 +76,9 @@ class ControlGroup:
                 else:
                     break
 
-    async def _turn(self, v2: str, v1: str) -> None:
-        """`SandboxLost` is the caller's to say: a group that is gone is a sandbox that is gone."""
+    async def _turn(self, v2: str, v1: str, looks: int) -> bool:
+        """Whether it came to pass. `SandboxLost` is the caller's to say: a group that is gone is a sandbox that is
+        gone."""
         if "" in self.folders:
             switch, wanted, seen = self.folders[""] / "cgroup.freeze", v2, self.folders[""] / "cgroup.events"
             told = f"frozen {v2}"
@@ -74,11 +86,11 @@ class ControlGroup:
             switch = seen = self.folders["freezer"] / "freezer.state"
             wanted = told = v1
         switch.write_text(wanted)
-        for _ in range(TRIES):
+        for _ in range(looks):
             if told in seen.read_text():
-                return
+                return True
             await asyncio.sleep(PAUSE_S)
-        raise SandboxError(f"The kernel did not {'thaw' if v2 == '0' else 'freeze'} the sandbox.")
+        return False
 
 
 def groups_version() -> str:

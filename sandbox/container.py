@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from .base import MIB, WORKSPACE, Limits, SandboxSpec
+from .seccomp import program
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
+SHM = "/dev/shm"  # noqa: S108 - inside
 SERVER_PATH = "/run/muster-toolserver.py"
 EGRESS_FOLDER = "/run/muster-egress"
 PREFIX = "muster."
@@ -22,7 +24,7 @@ SHM_BYTES = 64 * MIB  # the engine's default, said aloud
 START_SERVER = (
     "python=$(PATH=/usr/local/bin:/usr/bin:/bin command -v python3)"
     ' || { echo "the image has no python3" >&2; exit 127; };'
-    f' exec "$python" -S -E {SERVER_PATH} "$0"'
+    f' exec "$python" -S -E {SERVER_PATH} "$0" "$1"'
 )
 
 
@@ -54,7 +56,7 @@ def labels_of_spec(labels: Mapping[str, str]) -> dict[str, str]:
 def container_config(opening: Opening) -> dict[str, Any]:
     return {
         "Image": opening.spec.image,
-        "Entrypoint": ["/bin/sh", "-c", START_SERVER, str(opening.spec.limits.lifetime_s)],
+        "Entrypoint": ["/bin/sh", "-c", START_SERVER, str(opening.spec.limits.lifetime_s), program().hex()],
         "Cmd": [],
         "User": f"{AGENT_UID}:{AGENT_GID}",
         "WorkingDir": "/",  # any other that is missing would be made in the image
@@ -84,16 +86,15 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "NetworkMode": "none",
         "ReadonlyRootfs": not opening.writable_root,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile
-        "IpcMode": "private",
+        "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile, and below it our own filter
+        "IpcMode": "none",  # a namespace of its own, without the engine's /dev/shm, which has no limit of files
         "LogConfig": {"Type": "none", "Config": {}},  # else every reply is also written to the engine's disk
-        "ShmSize": SHM_BYTES,
         "Memory": limits.memory_bytes,
         "MemorySwap": limits.memory_bytes,
         "NanoCpus": int(limits.cpus * 1e9),
         "PidsLimit": limits.pids,
         "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
-        "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755")},
+        "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755"), SHM: _shm(limits)},
         "Mounts": _mounts(opening),
     }
     if opening.runtime is not None:
@@ -109,6 +110,10 @@ def _tmpfs(limits: Limits, mode: str) -> str:
     """Executable, because builds run what they make. Owner given: over a folder of the image, the mode is ignored."""
     owner = f"uid={AGENT_UID},gid={AGENT_GID},mode={mode}"
     return f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes={limits.tmp_inodes},{owner}"
+
+
+def _shm(limits: Limits) -> str:
+    return f"rw,noexec,nosuid,nodev,size={SHM_BYTES},nr_inodes={limits.shm_inodes},mode=1777"
 
 
 def _mounts(opening: Opening) -> list[dict[str, Any]]:

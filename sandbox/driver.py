@@ -13,6 +13,7 @@ from typing import Self
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .channel import Channel
 from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
+from .disk import held_limits
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
@@ -25,6 +26,10 @@ from .toolserver import install_server
 from .workspace import create_workspace, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
+# By engine or kernel, wherever a sandbox opens at all; those of the workspace's disk depend on this host.
+HELD_LIMITS = frozenset(
+    {"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "shm_inodes", "open_files", "lifetime_s"}
+)
 START_TIMEOUT_S = 30.0  # 0.16 s alone, 2 s for twenty at once (measured); the rest is a busy machine
 EXPIRY_GRACE_S = 60  # after its own timer should have ended it, anybody may remove it
 
@@ -72,7 +77,7 @@ class DockerDriver:
         return await ensure_setup(setup, self.engine, open_writable, self.state_dir / "locks", on_output)
 
     def capabilities(self) -> Capabilities:
-        limits = frozenset({"memory_bytes", "cpus", "pids", "tmp_bytes", "tmp_inodes", "open_files", "lifetime_s"})
+        limits = HELD_LIMITS | held_limits()
         return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
@@ -94,7 +99,8 @@ class DockerDriver:
     async def _assemble(
         self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
     ) -> OpenSandbox:
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout)
+        limits = None if spec.read_only else spec.limits
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits)
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         server = install_server(self.state_dir)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
-from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM_BYTES, START_SERVER, TMP
+from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, START_SERVER, TMP
 from .errors import SandboxError
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
@@ -18,7 +18,6 @@ STAGE = "/mnt"
 WORKSPACE_PLACE, SERVER_PLACE, EGRESS_PLACE, ROOT_PLACE, TMP_PLACE, HOME_PLACE, SHM_PLACE = (
     f"{STAGE}/{name}" for name in ("workspace", "server", "egress", "root", "tmp", "home", "shm")
 )
-SHM = "/dev/shm"  # noqa: S108 - inside
 PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Of an image's root; what is not here is a file system of the sandbox's own, or nothing at all.
 ROOT_PARTS = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", "sbin", "srv", "usr", "var")
@@ -33,6 +32,13 @@ AS_AGENT = (
     "setpriv", f"--reuid={AGENT_UID}", f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs",
     "--bounding-set=-all", "--inh-caps=-all", "--",
 )  # fmt: skip
+
+# A mount namespace begins as a copy of this host's: what other sandboxes have mounted would stay for as long as this
+# one lives, their loop devices with it.
+LET_GO = """\
+set --
+while read -r _ _ _ _ place _; do case "$place" in */muster-*) set -- "$@" "$place";; esac; done < /proc/self/mountinfo
+[ $# = 0 ] || umount --lazy "$@" 2>/dev/null || true"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +74,14 @@ def launcher(opening: Opening) -> list[str]:
     for place, source in _sources(opening).items():
         make = "mkdir" if source.is_dir() else "touch"
         lines += [f"{make} {place}", f"mount --bind {shlex.quote(str(source))} {place}"]
-    for place, size, mode in (
-        (TMP_PLACE, limits.tmp_bytes, "1777"),
-        (HOME_PLACE, limits.tmp_bytes, "0755"),
-        (SHM_PLACE, SHM_BYTES, "1777"),
+    for place, size, inodes, mode in (
+        (TMP_PLACE, limits.tmp_bytes, limits.tmp_inodes, "1777"),
+        (HOME_PLACE, limits.tmp_bytes, limits.tmp_inodes, "0755"),
+        (SHM_PLACE, SHM_BYTES, limits.shm_inodes, "1777"),
     ):
-        options = f"nosuid,nodev,size={size},nr_inodes={limits.tmp_inodes},mode={mode},{owner}"
+        options = f"nosuid,nodev,size={size},nr_inodes={inodes},mode={mode},{owner}"
         lines += [f"mkdir {place}", f"mount -t tmpfs -o {options} tmpfs {place}"]
+    lines.append(LET_GO)
     lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*AS_AGENT, *bubblewrap(opening)])}"]
     return ["unshare", "--mount", "/bin/sh", "-c", "\n".join(lines)]
 
@@ -117,7 +124,7 @@ def bubblewrap(opening: Opening) -> list[str]:
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),
         *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.egress else ()),
         *(() if opening.root.writable else ("--remount-ro", "/")),
-        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s)),
+        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s), ""),
     ]
 
 

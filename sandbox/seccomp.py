@@ -1,4 +1,5 @@
-"""The system calls that a namespace sandbox may not make, as a program for the kernel's filter.
+"""The system calls that a sandbox may not make, as a program for the kernel's filter. With Docker it is laid over the
+engine's own profile, which in older engines lets io_uring and virtual machines' sockets pass.
 
 What Docker's default profile leaves out, said the other way round: everything is allowed but what reaches past a
 sandbox (namespaces, mounts, tracing, keys, kernel modules, clocks) or has been a way out of one (BPF, io_uring,
@@ -32,6 +33,8 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 # Packets of its own making and virtual machines' sockets: nothing that a project's tests need.
 SOCKET = (41, 198)
+# Of one's own process only: the same user may set the tool server's, down to no file and no memory (measured).
+PRLIMIT = (302, 261)
 DENIED_FAMILIES = (17, 40)  # AF_PACKET, AF_VSOCK
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -60,6 +63,13 @@ def program(machine: str = "") -> bytes:
     for numbers in DENIED.values():
         if (number := numbers[column]) is not None:
             steps += _if((JUMP_IF_EQUAL, number), REFUSE)
+    steps += [
+        (JUMP_IF_EQUAL, 0, 4, PRLIMIT[column]),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (JUMP_IF_EQUAL, 1, 0, 0),  # nobody, which is the caller
+        (RETURN, 0, 0, REFUSE),
+        (RETURN, 0, 0, ALLOW),
+    ]
     families = [step for family in DENIED_FAMILIES for step in _if((JUMP_IF_EQUAL, family), REFUSE)]
     steps.append((JUMP_IF_EQUAL, 0, 1 + len(families), SOCKET[column]))
     steps += [(LOAD, 0, 0, FIRST_ARGUMENT), *families, (RETURN, 0, 0, ALLOW)]

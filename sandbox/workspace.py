@@ -1,7 +1,7 @@
 """One task's copy-on-write view of a checkout, as folders on the engine's host.
 
 The engine mounts the overlay as a volume, so nobody here needs to mount anything. Folders of one sandbox:
-`<state_dir>/sandboxes/<id>/{upper,work,egress}`.
+`<state_dir>/sandboxes/<id>/{disk/upper,disk/work,egress}`, where `disk` may be a file system of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .base import Limits
+from .disk import BLANKS, MOUNT, held_limits, mount_disk, unmount_disk
 from .errors import SandboxError
 
 AGENT_UID = 10001
@@ -25,7 +27,12 @@ class Workspace:
 
     @property
     def upper(self) -> Path:
-        return self.folder / "upper"
+        return self.folder / MOUNT / "upper"
+
+    @property
+    def work(self) -> Path:
+        """The overlay's own, on the same file system."""
+        return self.folder / MOUNT / "work"
 
     @property
     def egress(self) -> Path:
@@ -38,12 +45,17 @@ class Workspace:
 
     def volume_options(self) -> dict[str, str]:
         """For the engine's `local` volume driver, which hands them to mount(2)."""
-        layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.folder / 'work'}"
-        return {"type": "overlay", "device": "overlay", "o": layers}
+        layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work}"
+        return {"type": "overlay", "device": "overlay", "o": f"nosuid,nodev,{layers}"}
 
 
-def create_workspace(state_dir: Path, sandbox_id: str, checkout: Path | None) -> Workspace:
-    """Make the folders. The engine must see them under the same paths, so it has to run on this host."""
+def create_workspace(
+    state_dir: Path, sandbox_id: str, checkout: Path | None, limits: Limits | None = None
+) -> Workspace:
+    """Make the folders. The engine must see them under the same paths, so it has to run on this host.
+
+    What is written ends at `limits` where this host can hold them; None is for a workspace that nobody may write.
+    """
     lower = (checkout if checkout is not None else state_dir / "empty").absolute()
     folder = (state_dir / "sandboxes" / sandbox_id).absolute()
     if any(mark in f"{lower}{folder}" for mark in ",:\\"):
@@ -54,19 +66,26 @@ def create_workspace(state_dir: Path, sandbox_id: str, checkout: Path | None) ->
         raise SandboxError(f"The checkout {checkout} is not there.")
     lower.mkdir(parents=True, exist_ok=True)
     workspace = Workspace(folder, lower)
-    for part in (workspace.upper, folder / "work", workspace.egress):
-        part.mkdir(parents=True)
+    folder.mkdir(parents=True)
     try:
+        if limits is not None and held_limits():
+            mount_disk(folder, limits, state_dir.absolute() / BLANKS)
+        for part in (workspace.upper, workspace.work, workspace.egress):
+            part.mkdir(parents=True)
         os.chown(workspace.upper, AGENT_UID, AGENT_GID)  # the overlay's top folder takes owner and mode from here
     except PermissionError as error:
-        shutil.rmtree(folder)
+        remove_workspace(folder)
         hint = "run the worker as root on the engine's host"
         raise SandboxError("The workspace cannot be given to the sandbox's user.", hint=hint) from error
+    except BaseException:
+        remove_workspace(folder)
+        raise
     return workspace
 
 
 def remove_workspace(folder: Path) -> None:
     """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine."""
+    unmount_disk(folder)
     while folder.exists():
         with suppress(FileNotFoundError):  # a second reaper is at it too: whoever is last finds nothing
             shutil.rmtree(folder)

@@ -76,6 +76,31 @@ async def tmp_inodes__temporary_files_end_at_their_number(stage: Stage) -> None:
     assert 900 <= int(flood.output) <= 1000
 
 
+async def workspace_bytes__the_workspace_ends_at_its_size_and_can_be_cleared(stage: Stage) -> None:
+    sandbox = await _with(stage, Limits(workspace_bytes=32 * MIB))
+    fill = await sandbox.exec(Command("head -c 1G /dev/zero > big; stat -c %s big; rm big; echo on > small; cat small"))
+
+    *_, size, word = fill.output.split()
+    assert b"No space left" in fill.output
+    assert 28 * MIB <= int(size) <= 32 * MIB
+    assert word == b"on"
+
+
+async def workspace_inodes__files_of_the_workspace_end_at_their_number(stage: Stage) -> None:
+    sandbox = await _with(stage, Limits(workspace_bytes=64 * MIB, workspace_inodes=1000))
+    flood = await sandbox.exec(Command("seq 3000 | xargs touch 2>/dev/null; ls | wc -l; touch more"))
+
+    assert 900 <= int(flood.output.split()[0]) <= 1000
+    assert b"No space left" in flood.output
+
+
+async def shm_inodes__files_of_shared_memory_end_at_their_number(stage: Stage) -> None:
+    sandbox = await _with(stage, Limits(shm_inodes=100))
+    flood = await sandbox.exec(Command("cd /dev/shm; seq 500 | xargs touch 2>/dev/null; ls | wc -l"))
+
+    assert 90 <= int(flood.output) <= 100
+
+
 async def open_files__a_process_opens_no_more(stage: Stage) -> None:
     sandbox = await _with(stage, Limits(open_files=200))
 

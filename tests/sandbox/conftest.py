@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.base import Command, ExecResult, SandboxSpec
+from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.contract import make_project
 from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
@@ -38,6 +39,30 @@ async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
         yield opened
     assert of_owner(owner) == []
     assert list((tmp_path / "state").glob("sandboxes/*")) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.fixture(scope="session")
+def root_folder(image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image's files, as a folder."""
+    folder = tmp_path_factory.mktemp("root")
+    folder.chmod(0o755)
+    name = subprocess.check_output(["docker", "create", image, "true"], text=True).strip()
+    try:
+        export = subprocess.Popen(["docker", "export", name], stdout=subprocess.PIPE)
+        subprocess.check_call(["tar", "-x", "-C", str(folder)], stdin=export.stdout)
+        assert export.wait() == 0
+    finally:
+        subprocess.check_call(["docker", "rm", name], stdout=subprocess.DEVNULL)
+    return str(folder)
+
+
+@pytest.fixture
+async def bubblewrap(tmp_path: Path, owner: str) -> AsyncIterator[BubblewrapDriver]:
+    async with BubblewrapDriver(tmp_path / "state", owner) as opened:
+        yield opened
+    assert list((tmp_path / "state" / "bubblewrap").glob("sandboxes/*")) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,29 +23,6 @@ pytestmark = pytest.mark.docker
 async def test_docker_keeps_the_contract(driver: DockerDriver, image: str, name: str):
     async with staged(driver, image) as stage:
         await CASES[name](stage)
-
-
-@pytest.fixture(scope="session")
-def root_folder(image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image's files, as a folder."""
-    folder = tmp_path_factory.mktemp("root")
-    folder.chmod(0o755)
-    name = subprocess.check_output(["docker", "create", image, "true"], text=True).strip()
-    try:
-        export = subprocess.Popen(["docker", "export", name], stdout=subprocess.PIPE)
-        subprocess.check_call(["tar", "-x", "-C", str(folder)], stdin=export.stdout)
-        assert export.wait() == 0
-    finally:
-        subprocess.check_call(["docker", "rm", name], stdout=subprocess.DEVNULL)
-    return str(folder)
-
-
-@pytest.fixture
-async def bubblewrap(tmp_path: Path, owner: str) -> AsyncIterator[BubblewrapDriver]:
-    async with BubblewrapDriver(tmp_path / "state", owner) as opened:
-        yield opened
-    assert list((tmp_path / "state" / "bubblewrap" / "sandboxes").iterdir()) == []
-    assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
 @pytest.mark.parametrize("name", CASES)
