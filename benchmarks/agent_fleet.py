@@ -121,6 +121,8 @@ async def agent_fleet(script: Callable[[str], Json]) -> AsyncGenerator[AgentFlee
             "MUSTER_PRICES": json.dumps({MODEL: MICROUSD_PER_MILLION}),
             "MUSTER_TITLES": "false",  # a call beside the session, which would be counted as its turns'
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            # as an installed Muster has it: nobody compiles its sources at each start
+            "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         }  # fmt: skip
         fleet = AgentFleet(transport, await transport.blobs.put(TEXT.encode()), environment, stack)
         await fleet.model(script(fleet.text))

@@ -36,7 +36,9 @@ async def first_request(runs: int) -> Row:
             await commit_all(Path(folder))
             times_s = [await _until_request(server, folder, fleet.environment) for _ in range(1 + runs)]
             began_s = time.perf_counter()
-            process = await asyncio.create_subprocess_exec(MUSTER, "--version", stdout=asyncio.subprocess.DEVNULL)
+            process = await asyncio.create_subprocess_exec(
+                MUSTER, "--version", env=fleet.environment, stdout=asyncio.subprocess.DEVNULL
+            )
             await process.wait()
             version_s = time.perf_counter() - began_s
     return {"wall_s": statistics.median(times_s[1:]), "muster_version_s": version_s}

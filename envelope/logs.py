@@ -1,20 +1,21 @@
 """Logging for every process of ours: structlog, on stderr, redacted before anything is rendered.
 
-The only file that names structlog. `repo/` and `sandbox/` do not log: they return values and raise.
+The only file that names structlog, which is imported for the first line that is logged: a command logs none mostly, and
+would wait for it. `repo/` and `sandbox/` do not log: they return values and raise.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
-from typing import Any, cast
-
-import structlog
+from collections.abc import Callable, MutableMapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from .redaction import redact_value, register_environment
 
-Logger = structlog.stdlib.BoundLogger
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger as Logger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -23,6 +24,39 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
     """Set up logging for this process. JSON lines unless stderr is a terminal; secrets of the environment are known."""
     register_environment(os.environ)
     as_json = not sys.stderr.isatty() if json is None else json
+    _to_do[:] = [partial(_set_up, LEVELS[level], as_json)]
+
+
+def get_logger(name: str) -> Logger:
+    """A logger whose lines carry `part=name`. Event names are past tense: `task_claimed`, `lease_lost`."""
+    return cast("Logger", _Lazy(name))
+
+
+def bind(**fields: str | int) -> None:
+    """Add fields (a trace id, a task id) to every later line of this asyncio task."""
+    import structlog
+
+    structlog.contextvars.bind_contextvars(**fields)
+
+
+class _Lazy:
+    """A logger that takes its shape with each line, as it is set up by then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog
+
+        for set_up in list(_to_do):  # done before it is crossed off: another thread may be here, too
+            set_up()
+            _to_do.clear()
+        return getattr(structlog.get_logger(part=self._name), method)
+
+
+def _set_up(level: int, as_json: bool) -> None:
+    import structlog
+
     renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
@@ -33,26 +67,23 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
             _redact,  # last before the renderer: nothing is added after it
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         # stderr as it is when a line is written: a test's capture, say, may have put another in its place and closed it
         logger_factory=lambda *_args: structlog.PrintLogger(sys.stderr),
     )
 
 
-def get_logger(name: str) -> Logger:
-    """A logger whose lines carry `part=name`. Event names are past tense: `task_claimed`, `lease_lost`."""
-    return cast(Logger, structlog.get_logger(part=name))
+def _set_up_for_others() -> None:
+    """Who only uses our client, and has set up no logging, must not find our lines in their standard output."""
+    import structlog
 
-
-def bind(**fields: str | int) -> None:
-    """Add fields (a trace id, a task id) to every later line of this asyncio task."""
-    structlog.contextvars.bind_contextvars(**fields)
+    if not structlog.is_configured():
+        _set_up(LEVELS["warning"], not sys.stderr.isatty())
 
 
 def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return cast(MutableMapping[str, Any], redact_value(dict(event)))
+    return cast("MutableMapping[str, Any]", redact_value(dict(event)))
 
 
-# A program that only uses our client, and has set up no logging, must not find our lines in its standard output.
-if not structlog.is_configured():
-    configure(level="warning")
+register_environment(os.environ)
+_to_do: list[Callable[[], None]] = [_set_up_for_others]  # before the next line

@@ -14,6 +14,9 @@ from functools import lru_cache
 MAX_PATTERN_CHARS = 512
 # Product states that `covers` may visit. Real grants need under a hundred; what needs more is refused, not guessed.
 MAX_COVER_STATES = 20_000
+# Each task asks for the same few tools and grants hundreds of times. Answers to what is longer are not kept: that is
+# somebody's command or path, which is hardly asked for twice, and would fill the memory.
+MAX_KEPT_CHARS = 512
 
 Position = tuple[int, int]  # which pattern, and how far into it
 
@@ -42,7 +45,14 @@ def match(pattern: str, text: str) -> bool:
     >>> match("ls *", "ls"), match("ls *", "lsof"), match("src/**", "src/a/b.py")
     (True, False, True)
     """
+    return (_kept_match if len(pattern) + len(text) <= MAX_KEPT_CHARS else _match)(pattern, text)
+
+
+def _match(pattern: str, text: str) -> bool:
     return _regex(pattern.replace("\\", "/")).fullmatch(text.replace("\\", "/")) is not None
+
+
+_kept_match = lru_cache(maxsize=4096)(_match)
 
 
 def covers(parents: Iterable[str], child: str) -> bool:
@@ -51,10 +61,18 @@ def covers(parents: Iterable[str], child: str) -> bool:
     Walks the product of the child's automaton with the determinised union of the parents', looking for a word that
     the child accepts and the parents do not.
     """
+    among = tuple(parents)
+    return (_kept_cover if sum(map(len, among)) + len(child) <= MAX_KEPT_CHARS else _cover)(among, child)
+
+
+def _cover(parents: tuple[str, ...], child: str) -> bool:
     parent_forms = [form for parent in parents for form in _forms(parent)]
     if len(child) > MAX_PATTERN_CHARS or any(len(form) > MAX_PATTERN_CHARS for form in parent_forms):
         return False
     return all(_covers(parent_forms, form) for form in _forms(child))
+
+
+_kept_cover = lru_cache(maxsize=4096)(_cover)
 
 
 def _forms(pattern: str) -> list[str]:

@@ -9,7 +9,10 @@ from typing import Protocol
 
 from envelope.agents import AgentCard, AgentCatalogue, AgentFault, ToolOffer
 from envelope.scope import Scope
+from repo.errors import OutputTooLarge
 from repo.local import LocalRepository
+from repo.project import project_settings
+from transport.settings import user_file
 
 from .errors import BadInput, UnknownName
 
@@ -54,12 +57,23 @@ async def project_cards(local: LocalRepository, trusted: str, *, wanted: str) ->
 
     None without the workers' code: they publish cards of commits that they have worked on.
     """
-    if not _points():
+    # Most have none, and the workers' code takes longer to load than all else that a command does.
+    if not await _are_any(local) or not _points():
         return []
     found = await agent_files().catalogue(local.git_dir, local.head, trusted)
     if fault := found.unusable.get(wanted):
         raise UnknownName(f"{fault.path}: {fault.message}", hint=fault.hint)
     return [agent for agent in found.agents if agent.origin and not Path(agent.origin).is_absolute()]
+
+
+async def _are_any(local: LocalRepository) -> bool:
+    """Of the repository, or of this machine's user: one of theirs that cannot be used is told, too."""
+    if (user_file().parent / "agents").exists():
+        return True
+    try:
+        return bool((await project_settings(local.git_dir, local.head)).files)
+    except OutputTooLarge:  # whoever reads them says so
+        return True
 
 
 def _points() -> list[EntryPoint]:

@@ -17,7 +17,7 @@ from envelope.asks import Reply
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
-from repo.local import describe
+from repo.local import describe, locate
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
@@ -269,14 +269,14 @@ class Muster:
 
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
-        local = await describe(repository)
-        base = commit or local.head
+        place = await locate(repository)
+        base = commit or (await describe(repository)).head
         with tempfile.TemporaryDirectory(prefix="muster-pack-") as folder:
             packed = Path(folder) / "repository.bundle"
-            await bundle(local.root, base, packed)
+            await bundle(place.root, base, packed)
             return Workspace(
                 bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),
                 base=base,
                 setup=tuple(setup),
-                trusted=await trusted_digest(TrustStore(self.settings.state_dir), local.root, local.git_dir, base),
+                trusted=await trusted_digest(TrustStore(self.settings.state_dir), place.root, place.git_dir, base),
             )

@@ -27,7 +27,7 @@ async def bundle(repository: Path, commit: str, target: Path) -> None:
         known = await own.git("cat-file", "-e", f"{commit}^{{commit}}", ok=(0, 1, 128))
         if known.exit_code:
             raise CommitMissing(f"The repository {repository} has no commit {commit}")
-        reached = set((await own.git("rev-list", "--max-parents=0", commit)).line.split())
+        reached = set((await own.git("rev-list", "--max-parents=0", commit)).line.split()) if ends else set[str]()
         refs = {BASE_REF: commit} | {SHALLOW_REFS + end: end for end in sorted(ends & reached)}
         orders = "".join(f"create {ref} {value}\n" for ref, value in refs.items())
         await own.git("update-ref", "--stdin", stdin=orders.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +44,13 @@ class LocalRepository:
 
 async def locate(path: Path) -> Place:
     """Find the repository that holds `path`; `RepositoryMissing` when there is none."""
-    asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--is-bare-repository")
+    parts = ("--git-dir", "--git-common-dir", "--is-bare-repository")
+    asked = ("rev-parse", "--path-format=absolute", *parts, "--show-toplevel")
     try:
-        git_dir, common_dir, bare = (await git(*asked, git_dir=None, cwd=path)).line.split("\n")
-        top = git_dir if bare == "true" else (await git("rev-parse", "--show-toplevel", git_dir=None, cwd=path)).line
-    except GitFailed as e:
+        found = await git(*asked, git_dir=None, cwd=path, ok=(0, 128))  # a bare one has no top, and git says so last
+        git_dir, common_dir, bare, *tops = found.line.split("\n")
+        [top] = [git_dir] if bare == "true" else tops
+    except (GitFailed, ValueError) as e:
         raise RepositoryMissing(f"{path} is not in a git repository", hint="run `git init` there and commit") from e
     except FolderMissing as e:
         raise RepositoryMissing(f"There is no folder {path}") from e
@@ -57,11 +60,14 @@ async def locate(path: Path) -> Place:
 async def describe(path: Path) -> LocalRepository:
     """Read the state of the repository around `path` without running anything that it configures."""
     place = await locate(path)
-    head = await git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", git_dir=place.git_dir, ok=(0, 1, 128))
+    head, branch, settings = await asyncio.gather(
+        git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", git_dir=place.git_dir, ok=(0, 1, 128)),
+        git("symbolic-ref", "--quiet", "--short", "HEAD", git_dir=place.git_dir, ok=(0, 1)),
+        _harmless_settings(place),
+    )
     if head.exit_code:
         raise CommitMissing(f"The repository {place.root} has no commit yet", hint="commit something first")
-    branch = await git("symbolic-ref", "--quiet", "--short", "HEAD", git_dir=place.git_dir, ok=(0, 1))
-    dirty, untracked = await _status(place, head.line)
+    dirty, untracked = await _status(place, head.line, settings)
     return LocalRepository(place.root, place.git_dir, head.line, branch.line or None, dirty, untracked)
 
 
@@ -89,14 +95,13 @@ async def apply_diff(diff: bytes, repository: Path, *, check_only: bool = False)
     return place.root
 
 
-async def _status(place: Place, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+async def _status(place: Place, head: str, settings: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A copy of the index in a git directory of our own, so that no filter of the repository's runs.
 
     The copy keeps its time stamp: git tells by it which entries are too young to be trusted unread.
     """
     if place.bare:
         return (), ()
-    settings = await _harmless_settings(place)
     with scratch(place.objects) as own:
         for source in (*place.git_dir.glob("index"), *place.git_dir.glob("sharedindex.*")):
             shutil.copy2(source, own.git_dir / source.name)

@@ -1,28 +1,37 @@
-"""Where words go: people's text to stderr, data to stdout. Colours and width are rich's business (`NO_COLOR`, …)."""
+"""Where words go: people's text to stderr, data to stdout. Colours and width are rich's business (`NO_COLOR`, …).
+
+It is imported with the first words: a command whose work should begin at once says none before.
+"""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TAB_COLUMNS = 4  # code in an answer keeps its shape
 
 
 @cache
 def people() -> Console:
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
 def note(text: str) -> None:
     """One plain line for people."""
+    from rich.text import Text
+
     people().print(Text(plain(text)), style="dim", soft_wrap=True)
 
 
 def warn(text: str, hint: str = "") -> None:
+    from rich.markup import escape
+
     people().print(f"[yellow]warning:[/] {escape(plain(text))}")
     if hint:
         people().print(f"hint: {escape(plain(hint))}")

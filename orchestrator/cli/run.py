@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from envelope.agents import AgentCard, CommandCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskRequest
 from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
@@ -23,20 +23,13 @@ from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
-from ..submit import BUILD, PLAN, RUN, goal_request, scope_of
-from ..trace_view import TraceView, new_view
+from ..submit import BUILD, PLAN, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
-from .console import answer, data, note
+from .console import data, note
 from .fleet import open_fleet
-from .follow import follow
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
-from .outcome import exit_code_after
-from .publish import publish_bundle
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, of_session, print_commands
-from .summary import summary_of_run
-
-BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +130,11 @@ async def _run(options: RunOptions) -> int:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        view = new_view(handle.task_id, handle.trace_id, agent=RUN, title=options.goal)
-        followed = await follow(muster, view, as_json=options.as_json, may_ask=not options.no_input)
-        if followed.result is not None:
-            await _conclude(muster, options, request, followed.view, followed.result, local)
-        return exit_code_after(followed)
+        # imported now: the agent is at it meanwhile
+        from .run_shown import Shown, follow_run
+
+        shown = Shown(options.goal, options.branch, local.root, options.as_json, may_ask=not options.no_input)
+        return await follow_run(muster, request, handle, shown)
 
 
 async def _card(muster: Muster, name: str, command: CommandCard | None, local: LocalRepository) -> AgentCard:
@@ -175,23 +168,3 @@ async def _request(
         record=options.record,
         asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
     )
-
-
-async def _conclude(
-    muster: Muster,
-    options: RunOptions,
-    request: TaskRequest,
-    view: TraceView,
-    result: TaskResult,
-    local: LocalRepository,
-) -> None:
-    structured: dict[str, Any] = result.output.structured or {}
-    commit = structured.get("commit") if not result.errors else None
-    if options.branch and commit:
-        await publish_bundle(
-            muster, result, name=BUNDLE, repository=local.root, branch=options.branch, commit=str(commit)
-        )
-    if result.output.text and not options.as_json:
-        answer(await muster.answer(result))
-    branch = f"{options.branch} at {commit[:12]}" if options.branch and commit else ""
-    summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()

@@ -55,6 +55,14 @@ Commands:
 """
 
 
+def test_a_run_waits_for_nothing_that_it_needs_only_later():
+    probe = (
+        "import sys, orchestrator.cli.run; print(*[n for n in ('rich', 'structlog', 'workers') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 def test_help_imports_nothing_heavy():
     probe = PROBE.format(heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

@@ -1,0 +1,54 @@
+"""What `muster run` shows once its goal is submitted, and what it does with the change at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envelope.messages import TaskRequest, TaskResult
+from transport.base import Handle
+
+from ..client import Muster
+from ..submit import RUN
+from ..trace_view import TraceView, new_view
+from .console import answer
+from .follow import follow
+from .outcome import exit_code_after
+from .publish import publish_bundle
+from .summary import summary_of_run
+
+BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`branch` of `repository` is set to the change; empty: none is."""
+
+    goal: str
+    branch: str
+    repository: Path
+    as_json: bool
+    may_ask: bool
+
+
+async def follow_run(muster: Muster, request: TaskRequest, handle: Handle, shown: Shown) -> int:
+    """To the end of the goal, or for as long as the person stays; the exit code."""
+    view = new_view(handle.task_id, handle.trace_id, agent=RUN, title=shown.goal)
+    followed = await follow(muster, view, as_json=shown.as_json, may_ask=shown.may_ask)
+    if followed.result is not None:
+        await _conclude(muster, shown, request, followed.view, followed.result)
+    return exit_code_after(followed)
+
+
+async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: TraceView, result: TaskResult) -> None:
+    structured: dict[str, Any] = result.output.structured or {}
+    commit = structured.get("commit") if not result.errors else None
+    if shown.branch and commit:
+        await publish_bundle(
+            muster, result, name=BUNDLE, repository=shown.repository, branch=shown.branch, commit=str(commit)
+        )
+    if result.output.text and not shown.as_json:
+        answer(await muster.answer(result))
+    branch = f"{shown.branch} at {commit[:12]}" if shown.branch and commit else ""
+    summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()
