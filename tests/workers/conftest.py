@@ -271,10 +271,13 @@ StartAgents = Callable[..., Awaitable[tuple[Hands, ScriptedServer]]]
 
 
 @pytest.fixture
-def start_agents(start_hands: StartHands, serve: Callable[[str], Awaitable[ScriptedServer]]) -> StartAgents:
+def start_agents(
+    start_hands: StartHands, serve: Callable[[str], Awaitable[ScriptedServer]], user_dir: Path
+) -> StartAgents:
     """`await start_agents(script, …)`: a worker whose model answers from the script, and the model's server.
 
-    The settings are those of `start_hands`: with `model_base_url` a worker shares another's model.
+    The settings are those of `start_hands`: with `model_base_url` a worker shares another's model. What the user of
+    this machine has configured counts for none of them.
     """
 
     async def start(script: str, **settings: Any) -> tuple[Hands, ScriptedServer]:

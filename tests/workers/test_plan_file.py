@@ -10,7 +10,7 @@ from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from workers.agents.registry import builtin
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -14,8 +14,8 @@ from envelope.messages import TaskInput
 from envelope.redaction import register_secret
 from workers.agents.registry import builtin
 from workers.errors import BadInput
-from workers.recorder import CASSETTE
-from workers.replay import find_cassette, replay
+from workers.recording.recorder import CASSETTE
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

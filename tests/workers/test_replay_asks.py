@@ -9,7 +9,7 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin, parse_agent
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

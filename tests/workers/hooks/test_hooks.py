@@ -19,7 +19,7 @@ from workers.hooks.api import Parameters, Refuse, TaskView, ToolUse
 from workers.hooks.chain import Hooks
 from workers.hooks.installed import Installed, installed_hooks
 from workers.llm.base import ToolCall, ToolSpec
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 from workers.tools.base import ToolResult
 
 TASK = TaskView("t", "r", "build", "m")

@@ -83,10 +83,10 @@ async def test_a_tools_own_failure_is_a_result_for_the_model(connection: Connect
 
 
 @pytest.mark.docker
-async def test_a_list_of_tools_without_an_end_is_left(context: ToolContext):
+async def test_a_list_of_tools_without_an_end_is_left(context: ToolContext, told: list[Any]):
     endless = SOURCE.replace('return {"tools": [', 'return {"nextCursor": "more", "tools": [] and [')
     await (await context.sandbox()).write("/workspace/server.py", endless.encode())
-    connection = Connection("echo", SERVER, context.sandbox)
+    connection = Connection("echo", Local(SERVER, context.sandbox), SERVER.timeout_s, told.append)
 
     assert await connection.tools() == []
 

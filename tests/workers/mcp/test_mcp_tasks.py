@@ -12,7 +12,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from workers.agents.registry import builtin
 from workers.mcp.settings import McpServers
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
