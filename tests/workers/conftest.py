@@ -207,14 +207,14 @@ class Hands:
                     return entry.id
         raise AssertionError("the trace ended before")
 
-    async def events(self, trace_id: str, kind: str | None = None) -> list[Event]:
-        """All events of a trace that has ended, or those of one kind."""
+    async def events(self, trace_id: str, kind: str = "", *, task_id: str = "") -> list[Event]:
+        """All events of a trace that has ended; those of one kind, or of one of its tasks."""
         return [
             event
             async for entry in self.transport.follow(trace_id)
-            if isinstance(entry.message, TaskProgress)
+            if isinstance(entry.message, TaskProgress) and task_id in ("", entry.message.task_id)
             for event in entry.message.events
-            if kind in (None, event.kind)
+            if kind in ("", event.kind)
         ]
 
     async def diff(self, result: TaskResult) -> str:

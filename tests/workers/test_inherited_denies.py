@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.agent_params import AgentParams
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from orchestrator.prompting import going_on, undoing
@@ -124,6 +125,7 @@ async def test_who_goes_on_with_a_subagents_session_goes_on_with_its_denies(star
     [_, record] = await hands.transport.tasks(trace_id=request.trace_id)
     child = await hands.transport.request(record.task_id)
 
-    told = [going_on(child, "and now?"), undoing(child, 1), going_on(undoing(child, 1), "and now?")]
+    undone = undoing(child, AgentParams(revert_to=1))
+    told = [going_on(child, "and now?"), undone, going_on(undone, "and now?")]
 
     assert all(guard_of(one, BOLD_AGENT).check([Target("bash", "rm x")]) is not None for one in told)

@@ -90,7 +90,7 @@ async def test_a_parked_turn_is_neither_asked_nor_paid_again(start_leads, worksp
 
     result = await hands.result(request)
 
-    told = [event for kind in ("state", "turn_finished") for event in await hands.events(request.trace_id, kind)]
+    told = await hands.events(request.trace_id, task_id=request.task_id)
     states = [event.state for event in told if event.kind == "state"]
     costs = [event.cost_microusd for event in told if event.kind == "turn_finished"]
     record = await hands.transport.record(request.task_id)
