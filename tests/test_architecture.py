@@ -186,10 +186,10 @@ def module_name(path: Path) -> str:
 
 
 def targets(path: Path) -> Iterator[str]:
-    """Modules of ours that importing this file imports: top-level statements only, type-checking blocks left out."""
+    """Modules of ours that this file imports, wherever in it: also for type checks alone, and within a function."""
     known = {module_name(other) for other in sources()}
     package = path.relative_to(ROOT).parent.parts
-    for node in ast.parse(path.read_text()).body:
+    for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.ImportFrom):
             continue
         base = [*package[: len(package) - node.level + 1]] if node.level else []

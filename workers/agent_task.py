@@ -32,12 +32,12 @@ from .opening import new_session
 from .output_schema import answer_tools
 from .params import agent_params, require_session, undoing
 from .planning import carrying_out, with_plan_file
-from .recorder import Recorder, attachments
+from .recording.recorder import Recorder, attachments
+from .recording.tape import NoTape, Tape
 from .references.names import check_refs
 from .results import TaskOutcome
 from .rigging import Rigging, hearing
 from .subpath import folder_of
-from .tape import NoTape, Tape
 from .titles import Titling
 from .turns import Turns
 

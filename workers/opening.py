@@ -21,8 +21,8 @@ from .first_prompt import first_prompt
 from .permissions.guard import Guard
 from .project.instructions import Guidance, Instructions, find_instructions
 from .project.skills import Skills, find_skills
+from .recording.tape import Tape
 from .subpath import folder_of, require_folder
-from .tape import Tape
 from .tools.base import Target
 
 

@@ -13,7 +13,7 @@ from .agent.planned import plan_of, plan_text_of
 from .agent.session import Session
 from .agents.base import Agent
 from .attempt import Attempt, session_of
-from .tape import Tape
+from .recording.tape import Tape
 from .tools.base import Tool
 from .tools.plan_file import knowing_plan_file, path_of, plans
 from .tools.planning import Planning

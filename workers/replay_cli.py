@@ -18,7 +18,7 @@ from transport.base import TaskRecord, Transport
 
 from .agents.registry import builtin, parse_agent
 from .errors import BadInput
-from .replay import Replayed, find_cassette, replay
+from .recording.replay import Replayed, find_cassette, replay
 
 SessionOf = Callable[[str], AbstractAsyncContextManager[tuple[Transport, TaskRecord]]]
 

@@ -33,10 +33,10 @@ from .output_schema import answer_tools
 from .people import people_of
 from .planning import planning_of, planning_tools
 from .project.nearby import nearby_instructions
+from .recording.tape import Foreign, Tape
 from .references.tool import reading_references
 from .room import Room
 from .subpath import folder_of, in_folder
-from .tape import Foreign, Tape
 from .till import TraceTill
 from .titles import Titling
 from .tools.base import Tool, ToolContext

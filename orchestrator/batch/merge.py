@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
 from envelope.events import MergeStep
 from envelope.messages import PatchRef, TaskResult
 from envelope.scope import allows
-from repo.merge import Changeset, Collision, Merged, merge_patches
+from repo.merge import Collision, Merged, merge_patches
 from repo.mirror import Mirror
 from transport.base import Blobs
 
@@ -44,7 +44,7 @@ async def merge_shards(
         if not objections[key] and (patch := _patch_of(ended.result)) is not None
     ]
     merged = await merge_patches(mirror, base, patches)
-    reports = [_report(key, ended, objections[key], merged, patches) for key, ended in ordered.items()]
+    reports = [_report(key, ended, objections[key], merged) for key, ended in ordered.items()]
     return MergeOutcome(merged.commit, tuple(reports), tuple(map(_collision_report, merged.collisions)))
 
 
@@ -64,7 +64,7 @@ def _objection(ended: Ended, base: str) -> str:
     return f"the patch changes {outside[0]}, which is not in the shard's scope" if outside else ""
 
 
-def _report(key: str, ended: Ended, objection: str, merged: Merged, patches: Sequence[Changeset]) -> ShardReport:
+def _report(key: str, ended: Ended, objection: str, merged: Merged) -> ShardReport:
     result, patch = ended.result, _patch_of(ended.result)
     collision = next((collision for collision in merged.collisions if collision.key == key), None)
     error = result.errors[0] if result.errors else None

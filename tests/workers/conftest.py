@@ -6,6 +6,8 @@ import asyncio
 import importlib.util
 import itertools
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
+from envelope.events import Event
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskProgress, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
@@ -42,6 +46,8 @@ from workers.settings import WorkerSettings
 from workers.tools.base import ChildRequest, ToolContext
 
 KEYRING = fresh()
+MODEL = "openai/scripted"
+PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}  # micro-dollars for a million tokens
 IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 _fleets = itertools.count()
 AGENT_KIT = Path(__file__).parent / "agent" / "agent_kit.py"
@@ -125,10 +131,38 @@ def git(root: Path, *arguments: str) -> str:
 @pytest.fixture
 async def workspace(repository: Path, transport: Transport, tmp_path: Path) -> Workspace:
     """The repository as it travels: a bundle among the blobs."""
+    return await packed(repository, transport, tmp_path)
+
+
+async def packed(repository: Path, transport: Transport, folder: Path) -> Workspace:
     head = git(repository, "rev-parse", "HEAD")
-    file = tmp_path / "project.bundle"
+    file = folder / f"{head}.bundle"
     await bundle(repository, head, file)
     return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
+
+
+@pytest.fixture
+def pack(repository: Path, transport: Transport, tmp_path: Path) -> Callable[..., Awaitable[Workspace]]:
+    """`await pack({path: text})`: the repository with these files, and all that a test put there, as it travels."""
+
+    async def committed(files: Mapping[str, str] | None = None) -> Workspace:
+        for name, content in (files or {}).items():
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            (repository / name).write_text(content)
+        git(repository, "add", "--all", "--force")
+        git(repository, "commit", "--quiet", "-m", "more")
+        return await packed(repository, transport, tmp_path)
+
+    return committed
+
+
+@pytest.fixture
+def user_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the worker's user has configuration, instructions, skills and commands: nothing yet."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    monkeypatch.setenv("MUSTER_CONFIG", str(folder / "config.toml"))
+    return folder
 
 
 @dataclass
@@ -172,6 +206,16 @@ class Hands:
                 if isinstance(entry.message, TaskProgress) and seen(entry.message):
                     return entry.id
         raise AssertionError("the trace ended before")
+
+    async def events(self, trace_id: str, kind: str = "", *, task_id: str = "") -> list[Event]:
+        """All events of a trace that has ended; those of one kind, or of one of its tasks."""
+        return [
+            event
+            async for entry in self.transport.follow(trace_id)
+            if isinstance(entry.message, TaskProgress) and task_id in ("", entry.message.task_id)
+            for event in entry.message.events
+            if kind in ("", event.kind)
+        ]
 
     async def diff(self, result: TaskResult) -> str:
         assert result.patch is not None
@@ -223,6 +267,27 @@ async def hands(start_hands: StartHands) -> Hands:
     return await start_hands()
 
 
+StartAgents = Callable[..., Awaitable[tuple[Hands, ScriptedServer]]]
+
+
+@pytest.fixture
+def start_agents(
+    start_hands: StartHands, serve: Callable[[str], Awaitable[ScriptedServer]], user_dir: Path
+) -> StartAgents:
+    """`await start_agents(script, …)`: a worker whose model answers from the script, and the model's server.
+
+    The settings are those of `start_hands`: with `model_base_url` a worker shares another's model. What the user of
+    this machine has configured counts for none of them.
+    """
+
+    async def start(script: str, **settings: Any) -> tuple[Hands, ScriptedServer]:
+        server = await serve(script)
+        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
+        return await start_hands(**{**told, **settings}), server
+
+    return start
+
+
 @dataclass
 class NoChildren:
     """For tools that start nobody."""
@@ -263,6 +328,27 @@ async def serve() -> AsyncIterator[Callable[[str], Awaitable[ScriptedServer]]]:
 
         async def start(script: str) -> ScriptedServer:
             return await stack.enter_async_context(ScriptedServer(load_script(script)))
+
+        yield start
+
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def serve_pages() -> AsyncIterator[Callable[..., Awaitable[int]]]:
+    """`await serve_pages(answer)`: the port of a web server on loopback; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(answer: Answer, *, tls: ssl.SSLContext | None = None) -> int:
+            app = web.Application()
+            app.router.add_get("/{path:.*}", answer)
+            runner = web.AppRunner(app, shutdown_timeout=0)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            listener = socket.create_server(("127.0.0.1", 0))
+            await web.SockSite(runner, listener, ssl_context=tls).start()
+            return listener.getsockname()[1]
 
         yield start
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +16,6 @@ pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 MODEL = "openai/scripted"
 BUILD_SCOPE = ("read:**", "list:**", "glob:**", "grep:**", "edit:src/**", "bash:**", "task:**")
-PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}
 
 FANS_OUT = r"""
 rules:
@@ -44,30 +42,9 @@ rules:
 """
 
 
-@pytest.fixture
-def start_agents(start_hands, serve) -> Callable:
-    """`await start_agents(script)`: a worker whose model answers from the script, and the model's server."""
-
-    async def start(script: str, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
-        return await start_hands(**{**told, **settings}), server
-
-    return start
-
-
 def build_task(hands, workspace: Workspace, prompt: str, **fields):
     told = {"agent": "build", "auth_scope": BUILD_SCOPE, "workspace": workspace, "input": TaskInput(prompt=prompt)}
     return hands.request(**{**told, **fields})
-
-
-async def events_of(hands, trace_id: str) -> list:
-    return [
-        event
-        async for entry in hands.transport.follow(trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-    ]
 
 
 async def test_a_build_agent_asks_an_explorer_edits_tests_and_returns_a_patch(start_agents, workspace):
@@ -106,7 +83,7 @@ async def test_watchers_see_the_child_start_and_end_with_its_cost(start_agents, 
     request = build_task(hands, workspace, "improve greet")
     await hands.result(request)
 
-    told = {event.kind: event for event in await events_of(hands, request.trace_id)}
+    told = {event.kind: event for event in await hands.events(request.trace_id)}
 
     assert told["child_spawned"].agent == "explore"
     assert (told["child_ended"].state, told["child_ended"].error) == (State.COMPLETED, "")

@@ -15,8 +15,6 @@ from workers.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}
 SCOPE = ("read:**", "edit:**", "bash:**", "task:**")
 # Whoever `asker` is, it must be allowed to run git and to edit.
 ASKER = """---
@@ -27,6 +25,7 @@ permission: {bash: {"*": ask, "git push *": deny, "ls *": allow}, edit: ask}
 ---
 You ask.
 """
+AGENTS = {"asker": ASKER}
 
 WRITES = "echo one >> notes; cat notes"
 ASKS_ONCE = f"""
@@ -37,16 +36,6 @@ rules:
   - when: {{turn: 2}}
     reply: {{text: "${{result.0}} | ${{result.1}}"}}
 """
-
-
-@pytest.fixture
-def start_asker(start_hands, serve):
-    async def start(script: str = ASKS_ONCE, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
-        return await start_hands(**{"agents": {"asker": ASKER}, **told, **settings}), server
-
-    return start
 
 
 def task(hands, workspace, prompt="go", **fields):
@@ -73,18 +62,8 @@ async def answer(hands, task_id: str, ask: AskOpened, reply: str | Reply) -> Non
     await hands.transport.answer(task_id, ask.ask_id, text, by="tester")
 
 
-async def told_of(hands, request, kind: str) -> list:
-    return [
-        event
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if event.kind == kind
-    ]
-
-
-async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_asker, workspace, containers_of_task):
-    hands, server = await start_asker()
+async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_agents, workspace, containers_of_task):
+    hands, server = await start_agents(ASKS_ONCE, agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)
@@ -94,7 +73,7 @@ async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_a
     assert record.waits_for == (ask.ask_id,)
     assert containers_of_task(request.task_id) == []
     await hands.stop()
-    others, _ = await start_asker("rules: []", model_base_url=server.base_url)
+    others, _ = await start_agents("rules: []", model_base_url=server.base_url, agents=AGENTS)
 
     await answer(others, request.task_id, ask, "once")
     result = await others.ended(request.task_id)
@@ -102,7 +81,7 @@ async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_a
     assert (result.status, result.output.text) == (State.COMPLETED, "one | greet.py\nother.py")
     assert [call.is_error for call in result.tool_calls] == [False, False]
     assert (result.metrics.turns, server.log.requests) == (2, 2)
-    [answered] = await told_of(others, request, "ask_answered")
+    [answered] = await others.events(request.trace_id, "ask_answered")
     assert (answered.ask_id, answered.answer, answered.by) == (ask.ask_id, "once", "tester")
 
 
@@ -120,8 +99,8 @@ rules:
 """
 
 
-async def test_always_allows_what_begins_alike_and_lifts_no_deny(start_asker, workspace):
-    hands, _ = await start_asker(TWICE.replace("git log -2", "git log -2; git status"))
+async def test_always_allows_what_begins_alike_and_lifts_no_deny(start_agents, workspace):
+    hands, _ = await start_agents(TWICE.replace("git log -2", "git log -2; git status"), agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     [first] = await opened(hands, request)
@@ -131,21 +110,21 @@ async def test_always_allows_what_begins_alike_and_lifts_no_deny(start_asker, wo
     result = await hands.ended(request.task_id)
 
     assert "denied by the rule `bash: git push *`" in result.output.text
-    assert len(await told_of(hands, request, "ask_opened")) == 1
+    assert len(await hands.events(request.trace_id, "ask_opened")) == 1
 
 
-async def test_what_was_always_allowed_before_is_not_asked(start_asker, workspace):
-    hands, _ = await start_asker()
+async def test_what_was_always_allowed_before_is_not_asked(start_agents, workspace):
+    hands, _ = await start_agents(ASKS_ONCE, agents=AGENTS)
     approved = AskTerms(approved=("bash:echo one >> notes", "bash:cat *"))
 
     result = await hands.result(task(hands, workspace, asks=approved))
 
     assert result.output.text.startswith("one")
-    assert await told_of(hands, await hands.transport.request(result.task_id), "ask_opened") == []
+    assert await hands.events(result.trace_id, "ask_opened") == []
 
 
-async def test_a_plain_refusal_ends_the_task(start_asker, workspace):
-    hands, server = await start_asker(TWICE)
+async def test_a_plain_refusal_ends_the_task(start_agents, workspace):
+    hands, server = await start_agents(TWICE, agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)
@@ -157,14 +136,14 @@ async def test_a_plain_refusal_ends_the_task(start_asker, workspace):
     assert "git log -1" in result.errors[0].message
     assert [call.is_error for call in result.tool_calls] == [True]
     assert (server.log.requests, result.metrics.turns) == (1, 1)
-    reasons = [event.finish_reason for event in await told_of(hands, request, "turn_finished")]
+    reasons = [event.finish_reason for event in await hands.events(request.trace_id, "turn_finished")]
     assert reasons == ["tool_use", "permission_denied"]
     session = await Checkpoints(hands.transport.blobs).load((await hands.transport.record(request.task_id)).checkpoint)
     assert session.messages[-1].finish.reason == "permission_denied"
 
 
-async def test_a_refusal_with_a_message_is_told_to_the_model(start_asker, workspace):
-    hands, _ = await start_asker()
+async def test_a_refusal_with_a_message_is_told_to_the_model(start_agents, workspace):
+    hands, _ = await start_agents(ASKS_ONCE, agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)
@@ -176,19 +155,19 @@ async def test_a_refusal_with_a_message_is_told_to_the_model(start_asker, worksp
     assert result.output.text.startswith("Not done: a person said: use the tool write")
 
 
-async def test_nobody_answers_in_time(start_asker, workspace):
-    hands, _ = await start_asker()
+async def test_nobody_answers_in_time(start_agents, workspace):
+    hands, _ = await start_agents(ASKS_ONCE, agents=AGENTS)
     request = task(hands, workspace, asks=AskTerms(timeout_ms=500))
 
     result = await hands.result(request)
 
     assert result.status is State.COMPLETED
     assert "nobody has answered in time" in result.output.text
-    assert [event.answer for event in await told_of(hands, request, "ask_answered")] == ["none"]
+    assert [event.answer for event in await hands.events(request.trace_id, "ask_answered")] == ["none"]
 
 
-async def test_a_headless_task_asks_nobody(start_asker, workspace):
-    hands, server = await start_asker()
+async def test_a_headless_task_asks_nobody(start_agents, workspace):
+    hands, server = await start_agents(ASKS_ONCE, agents=AGENTS)
 
     result = await hands.result(task(hands, workspace, asks=None))
 
@@ -211,8 +190,8 @@ rules:
 """
 
 
-async def test_two_calls_of_a_turn_are_asked_in_order_with_the_exact_change(start_asker, workspace):
-    hands, _ = await start_asker(EDITS)
+async def test_two_calls_of_a_turn_are_asked_in_order_with_the_exact_change(start_agents, workspace):
+    hands, _ = await start_agents(EDITS, agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     edit, outside, command = await opened(hands, request, 3)
@@ -242,8 +221,8 @@ rules:
 """
 
 
-async def test_a_childs_ask_is_seen_in_the_trace_and_holds_no_slot(start_asker, workspace):
-    hands, _ = await start_asker(CHILD_ASKS, slots=1)
+async def test_a_childs_ask_is_seen_in_the_trace_and_holds_no_slot(start_agents, workspace):
+    hands, _ = await start_agents(CHILD_ASKS, slots=1, agents=AGENTS)
     request = task(hands, workspace, "lead", agent="build")
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)
@@ -269,8 +248,8 @@ rules:
 """
 
 
-async def test_a_question_gets_its_answers_as_json(start_asker, workspace):
-    hands, _ = await start_asker(QUESTION)
+async def test_a_question_gets_its_answers_as_json(start_agents, workspace):
+    hands, _ = await start_agents(QUESTION, agents=AGENTS)
     request = task(hands, workspace, agent="build")
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)
@@ -298,9 +277,9 @@ rules:
     [(Reply(choice="reject", message="stop it"), "stop it"), ("once", "again")],
     ids=["no", "once"],
 )
-async def test_a_circle_is_asked_about(start_asker, workspace, reply, text):
+async def test_a_circle_is_asked_about(start_agents, workspace, reply, text):
     script = REPEATS.replace("tool_results: 4", "tool_results: 3").replace("result.3", "result.2")
-    hands, _ = await start_asker(script)
+    hands, _ = await start_agents(script, agents=AGENTS)
     request = task(hands, workspace)
     await hands.transport.submit([request])
     [ask] = await opened(hands, request)

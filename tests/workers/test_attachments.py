@@ -20,15 +20,14 @@ pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 
 @pytest.fixture
-def shell(start_hands, serve) -> Callable:
+def shell(start_agents) -> Callable:
     """`await shell(command, {name: content}, …)`: what an agent's command gave; the model's server and the fleet."""
 
     async def run(command: str, files: dict[str, bytes], *, media_type: str = "application/octet-stream", **fields):
         call = json.dumps({"name": "bash", "arguments": {"command": command}})
-        server = await serve(
+        hands, server = await start_agents(
             f"rules: [{{when: {{turn: 1}}, reply: {{tool_calls: [{call}]}}}}, {{reply: {{text: '${{result.0}}'}}}}]"
         )
-        hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
         attachments = [
             Attachment(blob=await hands.transport.blobs.put(content), name=name, media_type=media_type)
             for name, content in files.items()

@@ -11,14 +11,12 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin, parse_agent
 from workers.children import ADDED
-from workers.recorder import CASSETTE
-from workers.replay import find_cassette, replay
+from workers.recording.recorder import CASSETTE
+from workers.recording.replay import find_cassette, replay
 from workers.tools.background import PASSED_ON, RUNS, STOPPED, TOLD
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}
 SCOPE = ("read:**", "edit:**", "bash:**", "task:**")
 # Served by the pool of its caller, which has one slot: it cannot begin before its caller waits.
 AGENTS = {"helper": "---\ndescription: helps\nmode: subagent\npool: build\n---\nYou help."}
@@ -42,11 +40,9 @@ rules:
 
 
 @pytest.fixture
-def start_leads(start_hands, serve):
+def start_leads(start_agents):
     async def start(script: str, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
-        return await start_hands(**{"slots": 1, "agents": AGENTS, **told, **settings}), server
+        return await start_agents(script, **{"slots": 1, "agents": AGENTS, **settings})
 
     return start
 

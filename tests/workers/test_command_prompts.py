@@ -3,60 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress, Workspace
-from repo.bundle import bundle
+from envelope.messages import TaskInput, TaskProgress
 from workers.commands.catalogue import builtin, catalogue, texts_in_folder
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 SCOPE = ("read:**", "list:**", "glob:**", "grep:**", "edit:**", "bash:**", "task:**")
 SAYS_DONE = "rules: [{reply: {text: done}}]"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "commands"
-
-
-@pytest.fixture
-def user_dir(tmp_path, monkeypatch) -> Path:
-    folder = tmp_path / "user"
-    (folder / "commands").mkdir(parents=True)
-    monkeypatch.setenv("MUSTER_CONFIG", str(folder / "config.toml"))
-    return folder
-
-
-@pytest.fixture
-def start_agents(start_hands, serve, user_dir):
-    async def start(script: str = SAYS_DONE, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        return await start_hands(**told, prices={MODEL: {"input": 1, "output": 1}}, **settings), server
-
-    return start
-
-
-@pytest.fixture
-def with_files(repository, transport, tmp_path):
-    """`await with_files(files)`: the repository with these files committed, as it travels."""
-
-    async def packed(files: dict[str, str]) -> Workspace:
-        for name, content in files.items():
-            (repository / name).parent.mkdir(parents=True, exist_ok=True)
-            (repository / name).write_text(content)
-        identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
-        git = ("git", "-C", str(repository), *identity)
-        subprocess.run([*git, "add", "--all"], check=True)
-        subprocess.run([*git, "commit", "--quiet", "-m", "more"], check=True)
-        head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-        await bundle(repository, head, tmp_path / "more.bundle")
-        return Workspace(bundle=await transport.blobs.put((tmp_path / "more.bundle").read_bytes()), base=head)
-
-    return packed
 
 
 def ask(hands, workspace, prompt: str, **fields):
@@ -78,9 +38,9 @@ COMMANDS = {
 }
 
 
-async def test_a_command_is_the_prompt_that_its_template_makes(start_agents, with_files):
-    hands, server = await start_agents()
-    workspace = await with_files(COMMANDS)
+async def test_a_command_is_the_prompt_that_its_template_makes(start_agents, pack):
+    hands, server = await start_agents(SAYS_DONE)
+    workspace = await pack(COMMANDS)
 
     request = ask(hands, workspace, "/look 'the parser'")
     result = await hands.result(request)
@@ -98,11 +58,12 @@ async def test_a_command_is_the_prompt_that_its_template_makes(start_agents, wit
     assert {e.title for e in told if e.kind == "tool_call" and e.tool == "bash"} >= {"cat src/other.py"}
 
 
-async def test_the_users_own_goes_before_the_repositorys_of_the_same_name(start_agents, with_files, user_dir):
+async def test_the_users_own_goes_before_the_repositorys_of_the_same_name(start_agents, pack, user_dir):
+    (user_dir / "commands").mkdir()
     (user_dir / "commands" / "own.md").write_text("The user's.")
     (user_dir / "commands" / "link.md").symlink_to("/etc/passwd")
-    hands, server = await start_agents()
-    workspace = await with_files(COMMANDS)
+    hands, server = await start_agents(SAYS_DONE)
+    workspace = await pack(COMMANDS)
 
     await hands.result(ask(hands, workspace, "/own"))
     listed = await hands.result(ask(hands, workspace, "/help"))
@@ -121,11 +82,9 @@ async def test_the_users_own_goes_before_the_repositorys_of_the_same_name(start_
         ("/etc/hosts is odd", "there is no command /etc/hosts", "put a space before it"),
     ],
 )
-async def test_a_command_that_is_not_there_ends_the_task_with_the_nearest(
-    start_agents, with_files, prompt, message, hint
-):
-    hands, server = await start_agents()
-    workspace = await with_files({".muster/commands/broken.md": "---\ndescription: x\n"})
+async def test_a_command_that_is_not_there_ends_the_task_with_the_nearest(start_agents, pack, prompt, message, hint):
+    hands, server = await start_agents(SAYS_DONE)
+    workspace = await pack({".muster/commands/broken.md": "---\ndescription: x\n"})
 
     result = await hands.result(ask(hands, workspace, prompt))
 
@@ -147,11 +106,11 @@ HOSTILE = {
 }
 
 
-async def test_a_hostile_command_gets_no_further_than_its_task(start_agents, with_files):
-    hands, server = await start_agents()
+async def test_a_hostile_command_gets_no_further_than_its_task(start_agents, pack):
+    hands, server = await start_agents(SAYS_DONE)
     scope = ("read:**", "edit:**", "bash:cat *", "bash:echo *")
 
-    request = ask(hands, await with_files(HOSTILE), "/steal", auth_scope=scope)
+    request = ask(hands, await pack(HOSTILE), "/steal", auth_scope=scope)
     result = await hands.result(request)
 
     [prompt] = prompts(server)
@@ -165,9 +124,9 @@ async def test_a_hostile_command_gets_no_further_than_its_task(start_agents, wit
     assert result.patch is None
 
 
-async def test_what_a_command_brings_along_is_bounded(start_agents, with_files):
-    hands, server = await start_agents()
-    workspace = await with_files(HOSTILE)
+async def test_what_a_command_brings_along_is_bounded(start_agents, pack):
+    hands, server = await start_agents(SAYS_DONE)
+    workspace = await pack(HOSTILE)
 
     for command in ("/many", "/long"):
         assert (await hands.result(ask(hands, workspace, command))).status is State.COMPLETED
@@ -180,19 +139,19 @@ async def test_what_a_command_brings_along_is_bounded(start_agents, with_files):
     assert "cannot be used" in refused.errors[0].message
 
 
-async def test_without_a_shell_in_its_scope_a_command_says_so_in_place(start_agents, with_files):
-    hands, server = await start_agents()
+async def test_without_a_shell_in_its_scope_a_command_says_so_in_place(start_agents, pack):
+    hands, server = await start_agents(SAYS_DONE)
 
-    await hands.result(ask(hands, await with_files(COMMANDS), "/look x", auth_scope=("read:src/other.py",)))
+    await hands.result(ask(hands, await pack(COMMANDS), "/look x", auth_scope=("read:src/other.py",)))
 
     [prompt] = prompts(server)
     assert prompt.startswith("Look at x: (not run: there is no tool 'bash'")
     assert "@src/greet.py is not attached: not allowed" in prompt
 
 
-async def test_what_a_command_changed_is_part_of_the_patch(start_agents, with_files):
-    hands, _ = await start_agents()
-    workspace = await with_files({".muster/commands/make.md": "Made: !`echo hi > made.txt`"})
+async def test_what_a_command_changed_is_part_of_the_patch(start_agents, pack):
+    hands, _ = await start_agents(SAYS_DONE)
+    workspace = await pack({".muster/commands/make.md": "Made: !`echo hi > made.txt`"})
 
     result = await hands.result(ask(hands, workspace, "/make"))
 
@@ -223,7 +182,7 @@ async def test_review_runs_as_a_subtask_whose_answer_is_passed_on(start_agents, 
 
 
 async def test_who_may_start_nobody_does_a_subtask_itself(start_agents, workspace):
-    hands, server = await start_agents()
+    hands, server = await start_agents(SAYS_DONE)
 
     result = await hands.result(ask(hands, workspace, "/review", auth_scope=("read:**", "bash:git *")))
 
@@ -264,9 +223,9 @@ rules:
         ("/team/fxi it", "sorry", "there is no command /team/fxi; did you mean 'team/fix'?"),
     ],
 )
-async def test_a_command_that_joins_a_running_session_is_expanded_too(start_agents, with_files, typed, answer, told):
+async def test_a_command_that_joins_a_running_session_is_expanded_too(start_agents, pack, typed, answer, told):
     hands, server = await start_agents(JOINS)
-    request = ask(hands, await with_files(COMMANDS), "sleep")
+    request = ask(hands, await pack(COMMANDS), "sleep")
     await hands.transport.submit([request])
     await hands.until(request.trace_id, lambda progress: any(event.kind == "tool_call" for event in progress.events))
 
@@ -316,11 +275,11 @@ def test_the_examples_are_commands(tmp_path):
         ("/spellcheck", r"README.md\n"),
     ],
 )
-async def test_the_examples_run(start_agents, with_files, prompt, told):
-    hands, server = await start_agents()
+async def test_the_examples_run(start_agents, pack, prompt, told):
+    hands, server = await start_agents(SAYS_DONE)
     examples = {f".muster/commands/{path.name}": path.read_text() for path in EXAMPLES.glob("*.md")}
 
-    workspace = await with_files({**examples, "src/todo.py": "# TODO: more\n", "README.md": "hi"})
+    workspace = await pack({**examples, "src/todo.py": "# TODO: more\n", "README.md": "hi"})
     await hands.result(ask(hands, workspace, prompt))
 
     assert re.search(told, prompts(server)[0]) and "not run" not in prompts(server)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress
+from envelope.messages import TaskInput
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -21,12 +21,10 @@ rules:
 
 
 @pytest.fixture
-def start(start_hands, serve, workspace):
+def start(start_agents, workspace):
     async def begin(context: int):
-        server = await serve(SCRIPT)
         limits = {MODEL: {"context": context, "output": 8_000}}
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        hands = await start_hands(model_limits=limits, **told)
+        hands, server = await start_agents(SCRIPT, model_limits=limits)
 
         def asks(prompt: str, **fields):
             told = {"agent": "build", "auth_scope": ("read:**",), "workspace": workspace}
@@ -37,16 +35,6 @@ def start(start_hands, serve, workspace):
     return begin
 
 
-async def compactions(hands, trace_id: str) -> list:
-    return [
-        event
-        async for entry in hands.transport.follow(trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if event.kind == "compaction"
-    ]
-
-
 async def test_a_full_window_is_compacted_and_a_later_task_goes_on_from_the_summary(start):
     hands, server, asks = await start(context=16_000)
     first = asks("What is X?")
@@ -54,7 +42,7 @@ async def test_a_full_window_is_compacted_and_a_later_task_goes_on_from_the_summ
     result = await hands.result(first)
 
     assert (result.status, result.output.text, result.metrics.turns) == (State.COMPLETED, "It is 1.", 3)
-    assert len(await compactions(hands, first.trace_id)) == 1
+    assert len(await hands.events(first.trace_id, "compaction")) == 1
     assert [body["max_tokens"] for body in server.log.bodies] == [8_000] * 3  # what the policy keeps free for it
     later = await hands.result(asks("And now?", resume_token=result.resume_token))
     said = [message["content"] for message in server.log.bodies[-1]["messages"]]
@@ -70,7 +58,7 @@ async def test_an_ended_session_is_compacted_on_request_and_keeps_its_answer(sta
     compacted = await hands.result(request)
 
     assert (compacted.status, compacted.output.text) == (State.COMPLETED, "Still 1.")
-    assert len(await compactions(hands, request.trace_id)) == 1
+    assert len(await hands.events(request.trace_id, "compaction")) == 1
     assert server.log.requests == 2 and "/compact" not in str(server.log.bodies[1]["messages"])
     await hands.result(asks("And now again?", resume_token=compacted.resume_token))
     assert "## Objective: X is 1." in [message["content"] for message in server.log.bodies[2]["messages"]]

@@ -25,10 +25,9 @@ def began(turn: int):
 
 @pytest.mark.parametrize(("script", "turn", "opened"), [("rules: [{fault: {stall_s: 600}}]", 1, 0), (THINKS, 2, 1)])
 async def test_the_first_call_that_needs_a_sandbox_opens_it(
-    start_hands, serve, containers_of_task, script: str, turn: int, opened: int
+    start_agents, containers_of_task, script: str, turn: int, opened: int
 ):
-    server = await serve(script)
-    hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="sk-nobody-0123")
+    hands, _ = await start_agents(script)
     request = hands.request(agent="build", input=TaskInput(prompt="Look."))
     await hands.transport.submit([request])
 

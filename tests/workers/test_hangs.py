@@ -17,11 +17,6 @@ from workers.mcp.settings import McpServers
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 MODEL = "openai/scripted"
-SETTINGS = {
-    "model": MODEL,
-    "model_api_key": "unused-key",
-    "prices": {MODEL: {"input": 1_000_000, "output": 2_000_000}},
-}
 FULL = "usage: {input_tokens: 8000, output_tokens: 10}"
 STALLS = "fault: {after_bytes: 400, stall_s: 600}"
 READS = "{name: read, arguments: {filePath: src/other.py}}"
@@ -45,13 +40,12 @@ HANGS = {
 
 
 @pytest.fixture(params=HANGS)
-async def hung(request, start_hands, serve, workspace):
+async def hung(request, start_agents, workspace):
     """`await hung(deadline_ms)`: the fleet, and a task that was submitted; and what says that it hangs."""
     script, settings, seen = HANGS[request.param]
-    server = await serve(f"rules: {script}")
     if "mcp" in settings:
         settings = {"mcp": McpServers.model_validate(settings["mcp"])}
-    hands = await start_hands(agents={"asker": ASKER}, model_base_url=server.base_url, **{**SETTINGS, **settings})
+    hands, _ = await start_agents(f"rules: {script}", agents={"asker": ASKER}, **settings)
 
     async def begin(**fields):
         task = hands.request(

@@ -5,21 +5,15 @@ Real worker, Redis and Docker; the model's server is the scripted one, over HTTP
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from envelope.asks import AskTerms
 from envelope.events import AskOpened
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress, Workspace
-from repo.bundle import bundle
+from envelope.messages import TaskInput, TaskProgress
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 ASKER = """---
 description: asks
 mode: all
@@ -36,30 +30,12 @@ permission: {bash: allow, edit: {"*": allow, "src/*": deny}, read: {"*": allow, 
 ---
 You write.
 """
-
-
-@pytest.fixture
-def start_hostile(start_hands, serve):
-    async def start(script: str):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        return await start_hands(agents={"asker": ASKER, "writer": WRITER}, **told)
-
-    return start
+AGENTS = {"asker": ASKER, "writer": WRITER}
 
 
 def task(hands, workspace, agent: str, **fields):
     told = {"auth_scope": ("read:**", "edit:**", "bash:**"), "workspace": workspace, "input": TaskInput(prompt="go")}
     return hands.request(agent=agent, **{**told, **fields})
-
-
-def git(root: Path, *words: str) -> str:
-    identity = {
-        f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
-    environment = {"PATH": os.environ["PATH"], "HOME": str(root), **identity}
-    done = subprocess.run(["git", "-C", root, *words], env=environment, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 SAME_IDS = """
@@ -73,8 +49,8 @@ rules:
 """
 
 
-async def test_a_yes_to_one_call_is_none_to_another_that_has_its_id(start_hostile, workspace):
-    hands = await start_hostile(SAME_IDS)
+async def test_a_yes_to_one_call_is_none_to_another_that_has_its_id(start_agents, workspace):
+    hands, _ = await start_agents(SAME_IDS, agents=AGENTS)
     request = task(hands, workspace, "asker", asks=AskTerms())
     await hands.transport.submit([request])
     asks: dict[str, AskOpened] = {}
@@ -105,8 +81,8 @@ rules:
 """
 
 
-async def test_an_id_that_is_a_path_names_no_file_elsewhere(start_hostile, workspace):
-    hands = await start_hostile(PATH_AS_ID)
+async def test_an_id_that_is_a_path_names_no_file_elsewhere(start_agents, workspace):
+    hands, _ = await start_agents(PATH_AS_ID, agents=AGENTS)
 
     result = await hands.result(task(hands, workspace, "writer"))
 
@@ -122,8 +98,8 @@ rules:
 """
 
 
-async def test_a_name_and_an_id_of_a_megabyte_are_cut(start_hostile, workspace):
-    hands = await start_hostile(HUGE % ("n" * 1_100_000, "i" * 1_100_000))
+async def test_a_name_and_an_id_of_a_megabyte_are_cut(start_agents, workspace):
+    hands, _ = await start_agents(HUGE % ("n" * 1_100_000, "i" * 1_100_000), agents=AGENTS)
 
     result = await hands.result(task(hands, workspace, "writer"))
 
@@ -148,21 +124,17 @@ rules:
 
 
 @pytest.fixture
-async def workspace_with_links(repository, transport, tmp_path):
+async def workspace_with_links(repository, pack):
     (repository / "docs").mkdir()
     (repository / "secret.key").write_text("the-secret\n")
     for name, target in {"harmless.txt": "../secret.key", "inner": "../src", "outside": "/etc", "free": "."}.items():
         (repository / "docs" / name).symlink_to(target)
-    git(repository, "add", "--all")
-    git(repository, "commit", "--quiet", "-m", "links")
-    head, file = git(repository, "rev-parse", "HEAD"), tmp_path / "links.bundle"
-    await bundle(repository, head, file)
-    return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
+    return await pack()
 
 
 @pytest.mark.parametrize("asks", [None, AskTerms()], ids=["headless", "with-people"])
-async def test_a_repositorys_links_lead_around_no_rule_and_no_grant(start_hostile, workspace_with_links, asks):
-    hands = await start_hostile(LINKS)
+async def test_a_repositorys_links_lead_around_no_rule_and_no_grant(start_agents, workspace_with_links, asks):
+    hands, _ = await start_agents(LINKS, agents=AGENTS)
     scope = ("read:docs/**", "read:**.key", "edit:**", "list:**")
 
     result = await hands.result(task(hands, workspace_with_links, "writer", auth_scope=scope, asks=asks))

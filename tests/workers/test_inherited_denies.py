@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.agent_params import AgentParams
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from orchestrator.prompting import going_on, undoing
@@ -13,7 +14,6 @@ from workers.tools.base import Target
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 # nothing is denied by it: what is, is so by the agents
 EVERYTHING = ("*:**",)
 CAREFUL = """---
@@ -28,16 +28,6 @@ You are careful."""
 BOLD = "---\ndescription: is bold\nmode: all\npool: general\npermission: {bash: allow, edit: allow}\n---\nYou are bold."
 AGENTS = {"careful": CAREFUL, "bold": BOLD}
 BOLD_AGENT = parse_agent("bold", BOLD)
-
-
-@pytest.fixture
-def start_agents(start_hands, serve):
-    async def start(script: str, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "agents": AGENTS}
-        return await start_hands(**{**told, **settings})
-
-    return start
 
 
 def goal(hands, agent: str, workspace=None, **fields):
@@ -74,7 +64,7 @@ WRITES = works(
 
 
 async def test_a_rule_that_denies_holds_for_subagents(start_agents, workspace):
-    hands = await start_agents(REMOVES + asks("bold"))
+    hands, _ = await start_agents(REMOVES + asks("bold"), agents=AGENTS)
 
     result = await hands.result(goal(hands, "careful", workspace))
 
@@ -86,7 +76,7 @@ async def test_a_rule_that_denies_holds_for_subagents(start_agents, workspace):
 
 async def test_it_holds_for_the_subagents_of_subagents(start_agents, workspace):
     script = REMOVES + asks("bold", at="pass on") + asks("bold", does="pass on")
-    hands = await start_agents(script, subagent_depth=2)
+    hands, _ = await start_agents(script, subagent_depth=2, agents=AGENTS)
     request = goal(hands, "careful", workspace)
 
     result = await hands.result(request)
@@ -97,7 +87,7 @@ async def test_it_holds_for_the_subagents_of_subagents(start_agents, workspace):
 
 
 async def test_plans_general_cannot_write_even_where_the_scope_would_let_it(start_agents, workspace):
-    hands = await start_agents(WRITES + asks("general"))
+    hands, _ = await start_agents(WRITES + asks("general"), agents=AGENTS)
 
     result = await hands.result(goal(hands, "plan", workspace, recipient="general"))
 
@@ -108,7 +98,7 @@ async def test_plans_general_cannot_write_even_where_the_scope_would_let_it(star
 
 
 async def test_plans_own_shell_cannot_write_even_where_the_scope_would_let_it(start_agents, workspace):
-    hands = await start_agents(WRITES)
+    hands, _ = await start_agents(WRITES, agents=AGENTS)
 
     result = await hands.result(goal(hands, "plan", workspace, recipient="general", input=TaskInput(prompt="work")))
 
@@ -117,7 +107,7 @@ async def test_plans_own_shell_cannot_write_even_where_the_scope_would_let_it(st
 
 async def test_the_denies_travel_with_the_request(start_agents, workspace):
     """So the worker that runs the subagent need not know its caller's file, or may have another of that name."""
-    hands = await start_agents(REMOVES + asks("bold"))
+    hands, _ = await start_agents(REMOVES + asks("bold"), agents=AGENTS)
     request = goal(hands, "careful", workspace)
     await hands.result(request)
     [_, record] = await hands.transport.tasks(trace_id=request.trace_id)
@@ -129,12 +119,13 @@ async def test_the_denies_travel_with_the_request(start_agents, workspace):
 
 
 async def test_who_goes_on_with_a_subagents_session_goes_on_with_its_denies(start_agents, workspace):
-    hands = await start_agents(REMOVES + asks("bold"))
+    hands, _ = await start_agents(REMOVES + asks("bold"), agents=AGENTS)
     request = goal(hands, "careful", workspace)
     await hands.result(request)
     [_, record] = await hands.transport.tasks(trace_id=request.trace_id)
     child = await hands.transport.request(record.task_id)
 
-    told = [going_on(child, "and now?"), undoing(child, 1), going_on(undoing(child, 1), "and now?")]
+    undone = undoing(child, AgentParams(revert_to=1))
+    told = [going_on(child, "and now?"), undone, going_on(undone, "and now?")]
 
     assert all(guard_of(one, BOLD_AGENT).check([Target("bash", "rm x")]) is not None for one in told)

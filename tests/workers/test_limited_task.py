@@ -37,10 +37,8 @@ async def retries_of(hands, trace_id: str) -> list:
     ]
 
 
-async def test_a_429_to_one_task_holds_the_others_back_and_is_counted(start_hands, serve, workspace):
-    server = await serve(REFUSES_ONCE)
-    told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(**told, model_requests_per_minute=600)
+async def test_a_429_to_one_task_holds_the_others_back_and_is_counted(start_agents, workspace):
+    hands, _ = await start_agents(REFUSES_ONCE, model_requests_per_minute=600)
     first, second = (request_of(hands, workspace, prompt) for prompt in ("first", "second"))
     await hands.transport.submit([first])
     await hands.until(first.trace_id, lambda progress: any(event.kind == "retry" for event in progress.events))

@@ -12,18 +12,7 @@ from workers.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-SETTINGS = {"model": MODEL, "model_api_key": "unused-key", "prices": {MODEL: {"input": 1, "output": 1}}}
 SCOPE = ("read:**", "glob:**", "grep:**", "edit:src/**", "bash:**", "task:**")
-
-
-@pytest.fixture
-def start_agents(start_hands, serve):
-    async def start(script: str, **settings):
-        server = await serve(script)
-        return await start_hands(**{**SETTINGS, "model_base_url": server.base_url, **settings}), server
-
-    return start
 
 
 def asked(hands, workspace, prompt: str):

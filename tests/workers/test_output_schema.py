@@ -26,12 +26,11 @@ GIVES_WRONG = "{tool_calls: [{name: StructuredOutput, arguments: {steps: [{title
 
 
 @pytest.fixture
-def planned(start_hands, serve) -> Callable:
+def planned(start_agents) -> Callable:
     """`await planned(rules, …)`: the result of a task that wants `SCHEMA`, and the model's server."""
 
     async def run(rules: str, **fields):
-        server = await serve(f"rules:\n{rules}")
-        hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
+        hands, server = await start_agents(f"rules:\n{rules}")
         told = {"agent": "build", "input": TaskInput(prompt="plan it"), "output_schema": SCHEMA, **fields}
         return await hands.result(hands.request(**told)), server
 

@@ -10,8 +10,6 @@ from workers.children import PARK_AFTER_S
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}
 SCOPE = ("read:**", "edit:**", "bash:**", "task:**")
 
 # Served by the pool of its caller.
@@ -52,11 +50,9 @@ rules:
 
 
 @pytest.fixture
-def start_leads(start_hands, serve):
+def start_leads(start_agents):
     async def start(script: str = LEADS, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
-        return await start_hands(**{"slots": 1, "agents": AGENTS, **told, **settings}), server
+        return await start_agents(script, **{"slots": 1, "agents": AGENTS, **settings})
 
     return start
 
@@ -64,17 +60,6 @@ def start_leads(start_hands, serve):
 def lead(hands, workspace, **fields):
     told = {"agent": "build", "auth_scope": SCOPE, "workspace": workspace, "input": TaskInput(prompt="lead")}
     return hands.request(**{**told, **fields})
-
-
-async def told_of(hands, request, kind: str) -> list:
-    """What the trace tells of this one of its tasks."""
-    return [
-        event
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress) and entry.message.task_id == request.task_id
-        for event in entry.message.events
-        if event.kind == kind
-    ]
 
 
 def works(progress: TaskProgress) -> bool:
@@ -105,7 +90,7 @@ async def test_a_parked_turn_is_neither_asked_nor_paid_again(start_leads, worksp
 
     result = await hands.result(request)
 
-    told = [event for kind in ("state", "turn_finished") for event in await told_of(hands, request, kind)]
+    told = await hands.events(request.trace_id, task_id=request.task_id)
     states = [event.state for event in told if event.kind == "state"]
     costs = [event.cost_microusd for event in told if event.kind == "turn_finished"]
     record = await hands.transport.record(request.task_id)

@@ -10,12 +10,10 @@ from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from workers.agents.registry import builtin
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-TOLD = {"model": MODEL, "model_api_key": "unused-key", "prices": {MODEL: {"input": 1, "output": 1}}}
 CARRIED = "user_contains: carry it out"
 FILE = "capture: {file: {of: prompt, pattern: '/workspace/[.]muster/plans/[^ ]+[.]md'}}"
 LEAVES = "reply: {tool_calls: [{name: plan_exit, arguments: {}}]}"
@@ -41,31 +39,10 @@ rules:
 """
 
 
-@pytest.fixture
-def start(start_hands, serve):
-    """A worker, and the server of its model: the same one with `server`."""
-
-    async def begin(script: str, server=None):
-        server = server or await serve(script)
-        return await start_hands(**TOLD, model_base_url=server.base_url), server
-
-    return begin
-
-
 def goal(hands, workspace, agent: str = "plan", **fields):
     told = {"agent": agent, "recipient": builtin()[agent].pool, "auth_scope": builtin()[agent].auth_scope}
     told |= {"workspace": workspace, "input": TaskInput(prompt=fields.pop("prompt", "make it"))}
     return hands.request(**{**told, **fields})
-
-
-async def events_of(hands, request, kind: str) -> list:
-    return [
-        event
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if event.kind == kind
-    ]
 
 
 async def asked(hands, request, *, after: str = "0") -> tuple[AskOpened, str]:
@@ -84,15 +61,15 @@ async def say(hands, request, ask: AskOpened, reply: Reply) -> None:
     await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="tester")
 
 
-async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_workers(start, workspace):
-    hands, server = await start(PLANS)
+async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_workers(start_agents, workspace):
+    hands, server = await start_agents(PLANS)
     request = goal(hands, workspace, asks=AskTerms())
     await hands.transport.submit([request])
     first, place = await asked(hands, request)
     path = f"/workspace/.muster/plans/{request.task_id}.md"
     assert (first.permission, first.detail) == ("plan_exit", "1. Change X.")
     await hands.stop()
-    others, _ = await start(PLANS, server)
+    others, _ = await start_agents("rules: []", model_base_url=server.base_url)
 
     await say(others, request, first, Reply(choice="reject", message="make it smaller"))
     second, _ = await asked(others, request, after=place)
@@ -113,7 +90,7 @@ async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_wor
     assert [file.path for file in built.patch.files] == ["made.txt"]
     users = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
     assert len(users) == 2 and users[1].startswith(f"carry it out\n\nThe approved plan: {path}")
-    [told] = await events_of(others, carry, "message")
+    [told] = await others.events(carry.trace_id, "message")
     assert (told.role, told.synthetic) == ("user", True)
 
 
@@ -124,21 +101,21 @@ rules:
 """
 
 
-async def test_a_text_alone_is_no_end_of_planning_and_the_model_hears_so_once(start, workspace):
-    hands, server = await start(STOPS)
+async def test_a_text_alone_is_no_end_of_planning_and_the_model_hears_so_once(start_agents, workspace):
+    hands, server = await start_agents(STOPS)
     request = goal(hands, workspace, asks=AskTerms())
 
     result = await hands.result(request)
 
     assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.PLAN_INCOMPLETE)
     assert (result.output.text, server.log.requests) == ("As I said.", 2)
-    told = [event for event in await events_of(hands, request, "message") if event.synthetic]
+    told = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
     assert len(told) == 1 and "plan_exit" in told[0].text
 
 
-async def test_a_question_is_an_end_of_a_turn_and_its_answer_begins_anew(start, workspace):
+async def test_a_question_is_an_end_of_a_turn_and_its_answer_begins_anew(start_agents, workspace):
     wants = '{question: "Which?", header: Choice}'
-    hands, server = await start(
+    hands, server = await start_agents(
         f"""
 rules:
   - {{when: {{turn: 1}}, reply: {{text: Hm.}}}}
@@ -160,8 +137,8 @@ rules:
     assert (result.next_agent, server.log.requests) == ("build", 5)
 
 
-async def test_where_nobody_can_be_asked_a_text_is_the_plan(start, workspace):
-    hands, server = await start(STOPS)
+async def test_where_nobody_can_be_asked_a_text_is_the_plan(start_agents, workspace):
+    hands, server = await start_agents(STOPS)
 
     result = await hands.result(goal(hands, workspace))
 
@@ -170,9 +147,9 @@ async def test_where_nobody_can_be_asked_a_text_is_the_plan(start, workspace):
     assert {"write", "edit"} <= tools and not tools & {"plan_exit", "apply_patch"}
 
 
-async def test_a_plan_that_nobody_would_read_whole_is_refused(start, workspace):
+async def test_a_plan_that_nobody_would_read_whole_is_refused(start_agents, workspace):
     long = "x" * (16 * 1024 + 1)
-    hands, _ = await start(
+    hands, _ = await start_agents(
         f"""
 rules:
   - {{when: {{turn: 1}}, {FILE}, {calls("write", filePath="${file}", content=long)}}}
@@ -198,8 +175,8 @@ rules:
 """
 
 
-async def test_a_recorded_plan_is_the_same_when_it_is_played_again(start, workspace):
-    hands, server = await start(RECORDED)
+async def test_a_recorded_plan_is_the_same_when_it_is_played_again(start_agents, workspace):
+    hands, server = await start_agents(RECORDED)
     told = TaskInput(prompt="make it", params={"record": True})
     first = await hands.result(goal(hands, workspace, input=told))
     later = TaskInput(prompt="and then?", params={"record": True})

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, Workspace
-from repo.bundle import bundle
-from repo.local import describe
 from repo.project import project_settings
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -47,22 +42,12 @@ FILES = {
 
 
 @pytest.fixture
-async def at_work(start_hands, serve, repository, transport, tmp_path):
+async def at_work(start_agents, repository, pack):
     """A worker, and a repository that brings agents."""
-    server = await serve(SPEAKS)
-    hands = await start_hands(model=MODEL, model_base_url=server.base_url, model_api_key="k", prices=PRICES)
-    for name, text in FILES.items():
-        path: Path = repository / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost", "-C", str(repository))
-    subprocess.run(["git", *identity, "add", "--all"], check=True)
-    subprocess.run(["git", *identity, "commit", "--quiet", "-m", "agents"], check=True)
-    head = (await describe(repository)).head
-    file = tmp_path / "agents.bundle"
-    await bundle(repository, head, file)
-    settings = await project_settings(repository / ".git", head)
-    return hands, Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head), settings.digest
+    hands, _ = await start_agents(SPEAKS, prices=PRICES)
+    workspace = await pack(FILES)
+    settings = await project_settings(repository / ".git", workspace.base)
+    return hands, workspace, settings.digest
 
 
 def task(hands, workspace: Workspace, agent: str):

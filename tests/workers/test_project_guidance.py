@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from envelope.messages import TaskInput, TaskProgress, Workspace
-from repo.bundle import bundle
+from envelope.messages import TaskInput
 from workers.project.instructions import users_own
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 SCOPE = ("read:**", "edit:**", "bash:**", "task:**", "skill:**")
 SKILL = "---\nname: {name}\ndescription: How to {name}.\n---\nAlways {name} twice.\n"
 
 SAYS_DONE = "rules: [{reply: {text: done}}]"
-
-
-@pytest.fixture
-def user_dir(tmp_path, monkeypatch) -> Path:
-    """Where the worker's user has configuration, instructions and skills."""
-    folder = tmp_path / "user"
-    folder.mkdir()
-    monkeypatch.setenv("MUSTER_CONFIG", str(folder / "config.toml"))
-    return folder
-
-
-@pytest.fixture
-def start_agents(start_hands, serve, user_dir):
-    async def start(script: str, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        return await start_hands(**told, prices={MODEL: {"input": 1, "output": 1}}, **settings), server
-
-    return start
-
-
-@pytest.fixture
-def pack(repository, transport, tmp_path):
-    """`await pack(files)`: the repository with these files committed, as it travels."""
-
-    async def packed(files: dict[str, str]) -> Workspace:
-        for name, content in files.items():
-            (repository / name).parent.mkdir(parents=True, exist_ok=True)
-            (repository / name).write_text(content)
-        identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
-        for words in (("add", "--all", "--force"), (*identity, "commit", "--quiet", "-m", "more")):
-            subprocess.run(["git", "-C", str(repository), *words], check=True)
-        head = subprocess.run(
-            ["git", "-C", str(repository), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-        ).stdout.strip()
-        file = tmp_path / f"{head}.bundle"
-        await bundle(repository, head, file)
-        return Workspace(bundle=await transport.blobs.put(file.read_bytes()), base=head)
-
-    return packed
 
 
 def ask(hands, workspace, prompt: str = "do it", **fields):
@@ -67,12 +24,6 @@ def ask(hands, workspace, prompt: str = "do it", **fields):
 
 def systems(server) -> list[str]:
     return [body["messages"][0]["content"] for body in server.log.bodies]
-
-
-async def warnings_of(hands, trace_id: str) -> list[str]:
-    entries = [entry.message async for entry in hands.transport.follow(trace_id)]
-    events = [event for message in entries if isinstance(message, TaskProgress) for event in message.events]
-    return [event.message for event in events if event.kind == "warning"]
 
 
 def test_without_a_file_of_ours_the_users_claude_md_counts(user_dir, tmp_path, monkeypatch):
@@ -185,7 +136,9 @@ async def test_skills_of_repository_and_user_are_read_with_their_files(start_age
     assert "denied by the rule `skill: dance`" in denied
     assert ran == "hummed"
     assert "- sing: " in systems(server)[0] and "- dance: " not in systems(server)[0]
-    assert [w for w in await warnings_of(hands, request.trace_id) if "mute/SKILL.md cannot be used" in w]
+    assert any(
+        "mute/SKILL.md cannot be used" in warning.message for warning in await hands.events(request.trace_id, "warning")
+    )
 
 
 async def test_plan_is_reminded_every_turn_and_build_is_told_that_it_may_begin(start_agents, workspace):

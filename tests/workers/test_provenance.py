@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from envelope.events import WarningRaised
-from envelope.messages import TaskInput, TaskProgress, Workspace
+from envelope.messages import TaskInput, Workspace
 from workers.provenance import MAX_PLACES, places
 
 ANSWER = """\
@@ -50,8 +49,8 @@ def test_a_listing_ends_somewhere():
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_only_places_that_exist_support_an_answer(start_hands, serve, workspace: Workspace):
-    server = await serve(
+async def test_only_places_that_exist_support_an_answer(start_agents, workspace: Workspace):
+    hands, _ = await start_agents(
         f"""
 rules:
   - when: {{turn: 1}}
@@ -62,7 +61,6 @@ rules:
         {ANSWER.replace(chr(10), chr(10) + "        ")}
 """
     )
-    hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
     request = hands.request(agent="build", input=TaskInput(prompt="where"), workspace=workspace, auth_scope=("*:**",))
 
     result = await hands.result(request)
@@ -73,11 +71,5 @@ rules:
         ("tests/test_greet.py", 6, 7),
         ("new.txt", 2, 2),
     ]
-    warned = [
-        event.message
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if isinstance(event, WarningRaised)
-    ]
+    warned = [event.message for event in await hands.events(request.trace_id, "warning")]
     assert warned == ["the answer names what is not there: src/greet.py:99, src/gone.py:1, docs/no.md:0"]

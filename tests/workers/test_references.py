@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +10,6 @@ from envelope.errors import ErrorCode
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import ContextRef, TaskInput, Workspace
-from repo.bundle import bundle
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -27,12 +25,11 @@ def reads(*names: str) -> str:
 
 
 @pytest.fixture
-def reader(start_hands, serve, workspace: Workspace) -> Callable:
+def reader(start_agents, workspace: Workspace) -> Callable:
     """`await reader(names, refs, …)`: what reading these gave, one by one; the result; the model's server."""
 
     async def run(names: list[str], refs: list[ContextRef], **fields):
-        server = await serve(reads(*names))
-        hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
+        hands, server = await start_agents(reads(*names))
         told = {"agent": "build", "workspace": workspace, "input": TaskInput(prompt="look"), "auth_scope": READ_SCOPE}
         result = await hands.result(hands.request(**{**told, "context_refs": tuple(refs), **fields}))
         return result.output.text.split(" ## "), result, server
@@ -64,23 +61,13 @@ async def test_a_file_comes_as_it_was_at_the_base_in_its_range(reader, transport
     assert "2: Y = 2" in changes
 
 
-async def test_symbols_of_other_languages_are_found_and_unknown_ones_say_what_would_work(
-    reader, repository, transport, tmp_path
-):
+async def test_symbols_of_other_languages_are_found_and_unknown_ones_say_what_would_work(reader, pack):
     files = {
         "web/shape.ts": "export class Shape {\n  area() {\n    return 1\n  }\n}\n",
         "geo/box.go": "package geo\n\ntype Box struct{}\n\nfunc (b *Box) Grow(by int) {\n}\n",
         "style.css": ".a { color: red }\n",
     }
-    for name, content in files.items():
-        (repository / name).parent.mkdir(exist_ok=True)
-        (repository / name).write_text(content)
-    git = ("git", "-C", str(repository), "-c", "user.name=tester", "-c", "user.email=tester@localhost")
-    subprocess.run([*git, "add", "--all"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "-m", "more"], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    await bundle(repository, head, tmp_path / "more.bundle")
-    more = Workspace(bundle=await transport.blobs.put((tmp_path / "more.bundle").read_bytes()), base=head)
+    more = await pack(files)
 
     answers, _, _ = await reader(
         ["symbol:web/shape.ts::Shape.area", "symbol:Box.Grow", "symbol:style.css::a"],
@@ -170,9 +157,8 @@ async def test_a_task_is_read_when_it_is_named_and_a_stranger_is_not(reader, han
     assert "not kept any more" in texts[3]
 
 
-async def test_a_session_tells_what_it_was_asked_and_what_it_said(reader, start_hands, serve):
-    server = await serve("rules: [{reply: {text: The cache is in src.}}]")
-    hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
+async def test_a_session_tells_what_it_was_asked_and_what_it_said(reader, start_agents):
+    hands, _ = await start_agents("rules: [{reply: {text: The cache is in src.}}]")
     earlier = hands.request(agent="build", input=TaskInput(prompt="where is the cache"))
     await hands.result(earlier)
     await hands.stop()

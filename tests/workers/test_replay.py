@@ -14,13 +14,11 @@ from envelope.messages import TaskInput
 from envelope.redaction import register_secret
 from workers.agents.registry import builtin
 from workers.errors import BadInput
-from workers.recorder import CASSETTE
-from workers.replay import find_cassette, replay
+from workers.recording.recorder import CASSETTE
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
-SETTINGS = {"model": MODEL, "model_api_key": "unused-key", "prices": {MODEL: {"input": 1_000_000, "output": 2_000_000}}}
 SCOPE = ("read:**", "list:**", "glob:**", "grep:**", "edit:src/**", "bash:**", "task:**")
 
 WORKS = r"""
@@ -36,15 +34,6 @@ rules:
     reply: {tool_calls: [{name: edit, arguments: {filePath: src/other.py, oldString: "X = 1", newString: "X = 2"}}]}
   - {when: {turn: 3}, reply: {text: "${result.1} ${result.3}"}}
 """
-
-
-@pytest.fixture
-def start_agents(start_hands, serve):
-    async def start(script: str, **settings):
-        server = await serve(script)
-        return await start_hands(**{**SETTINGS, "model_base_url": server.base_url, **settings}), server
-
-    return start
 
 
 def recorded(hands, workspace, prompt: str, **fields):

@@ -9,11 +9,10 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin, parse_agent
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 ASKER = """---
 description: asks
 mode: all
@@ -40,10 +39,8 @@ rules:
         (Reply(choice="reject"), State.ERROR, 1),
     ],
 )
-async def test_what_a_person_said_is_in_the_recording(start_hands, serve, workspace, reply, status, calls):
-    server = await serve(SCRIPT)
-    told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(agents={"asker": ASKER}, **told, prices={MODEL: {"input": 1, "output": 1}})
+async def test_what_a_person_said_is_in_the_recording(start_agents, workspace, reply, status, calls):
+    hands, _ = await start_agents(SCRIPT, agents={"asker": ASKER})
     request = hands.request(
         agent="asker",
         auth_scope=("bash:**", "read:**"),

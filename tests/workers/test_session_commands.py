@@ -15,7 +15,6 @@ from workers.commands.catalogue import catalogue
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 SCRIPT = """
 rules:
   - when: {system_contains: You write the notes}
@@ -35,10 +34,8 @@ rules:
 
 
 @pytest.fixture
-async def start(start_hands, serve, workspace):
-    server = await serve(SCRIPT)
-    told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(**told, prices={MODEL: {"input": 1, "output": 1}})
+async def start(start_agents, workspace):
+    hands, server = await start_agents(SCRIPT)
 
     def asks(prompt: str, **fields):
         told = {"agent": "build", "auth_scope": ("edit:**", "bash:**"), "workspace": workspace}

@@ -11,17 +11,7 @@ from transport.errors import Busy
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-PRICES = {"openai/scripted": {"input": 1, "output": 1}}
-MODEL = {"model": "openai/scripted", "model_api_key": "unused-key", "prices": PRICES}
 SCOPE = ("read:**", "edit:**", "bash:**", "task:**")
-
-
-@pytest.fixture
-def start_agents(start_hands, serve):
-    async def start(script: str):
-        return await start_hands(**MODEL, model_base_url=(await serve(script)).base_url)
-
-    return start
 
 
 def ask(hands, prompt: str, **fields):
@@ -37,7 +27,7 @@ def tells(kind: str):
 
 
 async def test_a_session_keeps_the_name_of_the_task_that_opened_it(start_agents):
-    hands = await start_agents('rules: [{reply: {text: "hm"}}]')
+    hands, _ = await start_agents('rules: [{reply: {text: "hm"}}]')
     first = await hands.result(opening := ask(hands, "first"))
 
     second = await hands.result(ask(hands, "second", resume_token=first.resume_token))
@@ -54,7 +44,7 @@ rules:
 
 
 async def test_a_word_to_a_running_session_is_heard_before_its_next_turn(start_agents):
-    hands = await start_agents(LISTENS)
+    hands, _ = await start_agents(LISTENS)
     request = ask(hands, "sleep")
     await hands.transport.submit([request])
     await hands.until(request.trace_id, tells("tool_call"))
@@ -66,7 +56,7 @@ async def test_a_word_to_a_running_session_is_heard_before_its_next_turn(start_a
 
 
 async def test_a_word_that_comes_during_the_last_turn_is_answered_too(start_agents):
-    hands = await start_agents(
+    hands, _ = await start_agents(
         """
 rules:
   - {when: {user_contains: and say hello}, reply: {text: hello}}
@@ -86,7 +76,7 @@ rules:
 
 
 async def test_a_session_that_runs_is_not_gone_on_with(start_agents):
-    hands = await start_agents(LISTENS)
+    hands, _ = await start_agents(LISTENS)
     request = ask(hands, "sleep")
     await hands.transport.submit([request])
     await hands.until(request.trace_id, tells("tool_call"))
@@ -114,7 +104,7 @@ rules:
 
 
 async def test_a_caller_goes_on_with_a_subagent(start_agents):
-    hands = await start_agents(ASKS_AGAIN)
+    hands, _ = await start_agents(ASKS_AGAIN)
 
     result = await hands.result(ask(hands, "lead"))
 
@@ -128,7 +118,7 @@ FAILS_FIRST = ASKS_AGAIN.replace(
 
 
 async def test_a_caller_goes_on_with_a_subagent_that_failed(start_agents):
-    hands = await start_agents(FAILS_FIRST)
+    hands, _ = await start_agents(FAILS_FIRST)
 
     result = await hands.result(ask(hands, "lead"))
 
@@ -157,7 +147,7 @@ rules:
 
 async def test_a_session_has_one_runner_and_only_its_caller_goes_on_with_it(start_agents):
     foreign = new_task_id()
-    hands = await start_agents(CALLS.replace("FOREIGN", foreign))
+    hands, _ = await start_agents(CALLS.replace("FOREIGN", foreign))
     await hands.result(ask(hands, "remember", task_id=foreign, agent="explore", recipient="explore"))
 
     result = await hands.result(ask(hands, "lead"))
@@ -183,7 +173,7 @@ rules:
 
 
 async def test_an_id_that_nobody_knows_starts_no_fresh_session(start_agents):
-    hands = await start_agents(UNKNOWN)
+    hands, _ = await start_agents(UNKNOWN)
     request = ask(hands, "lead")
 
     result = await hands.result(request)
@@ -200,7 +190,7 @@ STOPPED = ASKS_AGAIN.replace(
 
 
 async def test_a_caller_goes_on_with_a_subagent_that_was_cancelled(start_agents):
-    hands = await start_agents(STOPPED)
+    hands, _ = await start_agents(STOPPED)
     request = ask(hands, "lead")
     await hands.transport.submit([request])
 

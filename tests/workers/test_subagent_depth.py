@@ -9,7 +9,6 @@ from envelope.messages import TaskInput
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 SCOPE = ("read:**", "bash:**", "task:**")
 # lead → middle → leaf, each a general agent; whoever is not offered `task` calls it all the same
 NESTS = """
@@ -24,16 +23,6 @@ rules:
 """
 
 
-@pytest.fixture
-def start_leads(start_hands, serve):
-    async def start(script: str, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        return await start_hands(**{**told, **settings}), server
-
-    return start
-
-
 def lead(hands, **fields):
     return hands.request(**{"agent": "build", "auth_scope": SCOPE, "input": TaskInput(prompt="lead"), **fields})
 
@@ -43,8 +32,8 @@ def tools_of(server, prompt: str) -> set[str]:
     return {tool["function"]["name"] for tool in body["tools"]}
 
 
-async def test_by_default_a_subagent_starts_none_and_is_told_why(start_leads):
-    hands, server = await start_leads(NESTS)
+async def test_by_default_a_subagent_starts_none_and_is_told_why(start_agents):
+    hands, server = await start_agents(NESTS)
     request = lead(hands)
 
     result = await hands.result(request)
@@ -54,8 +43,8 @@ async def test_by_default_a_subagent_starts_none_and_is_told_why(start_leads):
     assert ("task" in tools_of(server, "lead"), "task" in tools_of(server, "middle")) == (True, False)
 
 
-async def test_a_worker_may_be_told_to_let_them_go_deeper(start_leads):
-    hands, server = await start_leads(NESTS, subagent_depth=2)
+async def test_a_worker_may_be_told_to_let_them_go_deeper(start_agents):
+    hands, server = await start_agents(NESTS, subagent_depth=2)
     request = lead(hands)
 
     result = await hands.result(request)
@@ -67,14 +56,14 @@ async def test_a_worker_may_be_told_to_let_them_go_deeper(start_leads):
     assert [name for name in ("lead", "middle", "leaf") if "task" in tools_of(server, name)] == ["lead", "middle"]
 
 
-async def test_a_worker_that_allows_more_lets_nobody_go_deeper_than_the_first_said(start_leads):
-    hands, server = await start_leads(NESTS, subagent_depth=1)
+async def test_a_worker_that_allows_more_lets_nobody_go_deeper_than_the_first_said(start_agents):
+    hands, server = await start_agents(NESTS, subagent_depth=1)
     request = lead(hands)
     await hands.result(request)
     [_, record] = await hands.transport.tasks(trace_id=request.trace_id)
     child = await hands.transport.request(record.task_id)
     await hands.stop()
-    others, _ = await start_leads("rules: []", subagent_depth=5, model_base_url=server.base_url)
+    others, _ = await start_agents("rules: []", subagent_depth=5, model_base_url=server.base_url)
 
     # as its caller had sent it, with all the grants that there are
     result = await others.result(lead(others, agent="general", recipient="general", input=child.input))
@@ -82,8 +71,8 @@ async def test_a_worker_that_allows_more_lets_nobody_go_deeper_than_the_first_sa
     assert "one level too deep" in result.output.text
 
 
-async def test_where_no_depth_is_allowed_nobody_starts_any(start_leads):
-    hands, server = await start_leads(NESTS, subagent_depth=0)
+async def test_where_no_depth_is_allowed_nobody_starts_any(start_agents):
+    hands, server = await start_agents(NESTS, subagent_depth=0)
 
     result = await hands.result(lead(hands))
 
@@ -104,8 +93,8 @@ rules:
 """
 
 
-async def test_several_of_one_turn_work_at_the_same_time_and_a_cancel_reaches_all(start_leads):
-    hands, _ = await start_leads(MEET)
+async def test_several_of_one_turn_work_at_the_same_time_and_a_cancel_reaches_all(start_agents):
+    hands, _ = await start_agents(MEET)
     request = lead(hands)
     await hands.transport.submit([request])
     working: set[str] = set()

@@ -27,14 +27,13 @@ PATCH = """\
 
 
 @pytest.fixture
-def inside(start_hands, serve, workspace: Workspace) -> Callable:
+def inside(start_agents, workspace: Workspace) -> Callable:
     """`await inside(subpath, calls, …)`: what calls of one turn gave in this folder; the result; the model's server."""
 
     async def run(subpath: str, calls: list[dict], **fields):
         said = " ## ".join(f"${{result.{n}}}" for n in range(len(calls)))
         rules = [{"when": {"turn": 1}, "reply": {"tool_calls": calls}}, {"reply": {"text": said}}]
-        server = await serve(json.dumps({"rules": rules}))
-        hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
+        hands, server = await start_agents(json.dumps({"rules": rules}))
         where = workspace.model_copy(update={"subpath": subpath})
         told = {"agent": "build", "input": TaskInput(prompt="work"), "workspace": where, "auth_scope": ("*:**",)}
         result = await hands.result(hands.request(**{**told, **fields}))
@@ -102,8 +101,8 @@ async def test_a_folder_that_is_none_is_refused(inside, subpath: str):
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_a_session_goes_on_with_its_work_and_new_attachments(start_hands, serve, workspace: Workspace):
-    server = await serve(
+async def test_a_session_goes_on_with_its_work_and_new_attachments(start_agents, workspace: Workspace):
+    hands, server = await start_agents(
         """
 rules:
   - {when: {user_contains: second, turn: 3}, reply: {tool_calls: [{name: bash, arguments: {command: cat new.py}}]}}
@@ -112,7 +111,6 @@ rules:
   - {reply: {text: done}}
 """
     )
-    hands = await start_hands(model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key")
     where = workspace.model_copy(update={"subpath": "src"})
     told = {"agent": "build", "workspace": where, "auth_scope": ("*:**",)}
     first = await hands.result(hands.request(input=TaskInput(prompt="first"), **told))

@@ -6,7 +6,7 @@ import pytest
 
 from envelope.budget import Budget
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress
+from envelope.messages import TaskInput
 from workers.titles import cleaned
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -29,11 +29,9 @@ rules:
 
 
 @pytest.fixture
-def start(start_hands, serve, workspace):
+def start(start_agents, workspace):
     async def begin(script: str = NAMES, **settings):
-        server = await serve(script)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", "prices": PRICES}
-        hands = await start_hands(**{"titles": True, **told, **settings})
+        hands, server = await start_agents(script, **{"titles": True, "prices": PRICES, **settings})
         scope = ("read:**", "task:**")
         return (
             hands,
@@ -46,16 +44,6 @@ def start(start_hands, serve, workspace):
     return begin
 
 
-async def told(hands, request, kind: str) -> list:
-    return [
-        event
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if event.kind == kind
-    ]
-
-
 def titles_asked(server) -> list[dict]:
     return [body for body in server.log.bodies if "You name" in body["messages"][0]["content"]]
 
@@ -66,7 +54,7 @@ async def test_the_first_prompt_of_a_root_session_gives_it_a_title(start):
     result = await hands.result(request)
 
     assert result.status is State.COMPLETED
-    assert [event.title for event in await told(hands, request, "title")] == ["Mend the parser"]
+    assert [event.title for event in await hands.events(request.trace_id, "title")] == ["Mend the parser"]
     (asked,) = titles_asked(server)  # none for the subagent
     assert (asked["temperature"], asked["max_tokens"], asked.get("tools")) == (0.5, 2_000, None)
     assert "Mend the parser of dates" in asked["messages"][1]["content"]
@@ -97,7 +85,7 @@ async def test_a_title_that_fails_changes_nothing(start):
     result = await hands.result(request)
 
     assert (result.status, result.errors) == (State.COMPLETED, ())
-    assert await told(hands, request, "title") == []
+    assert await hands.events(request.trace_id, "title") == []
 
 
 async def test_titles_can_be_turned_off(start):

@@ -28,11 +28,9 @@ rules:
 
 
 @pytest.fixture
-def start(start_hands, serve, workspace):
+def start(start_agents, workspace):
     async def begin(*, waits_at_cap: bool):
-        server = await serve(SCRIPT)
-        told = {"model": MODEL, "model_base_url": server.base_url, "model_api_key": "unused-key", **SETTINGS}
-        hands = await start_hands(**told)
+        hands, server = await start_agents(SCRIPT, **SETTINGS)
         request = hands.request(
             agent="build",
             auth_scope=("read:**",),

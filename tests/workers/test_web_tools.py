@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,29 +47,20 @@ class Site:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site(serve_pages) -> Site:
     site = Site()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", site.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    site.root = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    await web.SockSite(runner, listener).start()
-    yield site
-    await runner.cleanup()
+    site.root = f"http://127.0.0.1:{await serve_pages(site.answer)}"
+    return site
 
 
 @pytest.fixture
-def surf(start_hands, serve) -> Callable:
+def surf(start_agents) -> Callable:
     """`await surf(calls, …)`: what an agent's calls gave in one turn, and the model's server."""
 
     async def run(calls: list[dict], settings: dict, **fields):
         said = " ## ".join(f"${{result.{n}}}" for n in range(len(calls)))
         rules = [{"when": {"turn": 1}, "reply": {"tool_calls": calls}}, {"reply": {"text": said}}]
-        server = await serve(json.dumps({"rules": rules}))
-        told = {"model": "openai/scripted", "model_base_url": server.base_url, "model_api_key": "unused-key"}
-        hands = await start_hands(**told, **settings)
+        hands, server = await start_agents(json.dumps({"rules": rules}), **settings)
         result = await hands.result(
             hands.request(**{"agent": "build", "input": TaskInput(prompt="look it up"), **fields})
         )
@@ -178,24 +168,17 @@ def test_a_search_url_that_cannot_work_is_refused_at_the_start(tmp_path: Path, u
 
 
 @pytest.fixture
-async def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+async def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve_pages) -> str:
     """A server with a certificate for `localhost` that this process believes; its URL."""
     certificate = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
-    app = web.Application()
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text=f"hello {request.host}")
 
-    app.router.add_get("/", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listener, ssl_context=context).start()
-    yield f"https://localhost:{listener.getsockname()[1]}/"
-    await runner.cleanup()
+    return f"https://localhost:{await serve_pages(answer, tls=context)}/"
 
 
 def self_signed(folder: Path) -> Path:

@@ -17,13 +17,13 @@ from envelope.pattern import match
 from envelope.scope import Scope
 
 from ..errors import BadAgent
+from ..front_matter import TYPED, BadFrontMatter, read_front_matter
 from ..hints import nearest
 from ..llm.options import KNOWN as KNOWN_OPTIONS
 from ..llm.options import unsent
 from ..permissions.rules import Action, Rule
 from .base import Agent, Mode
 from .dialects import denials, permission_rules, switch_rules, switches
-from .front_matter import split
 
 EDITING = ("edit", "write", "apply_patch")
 # One thing, and what it is called in files that were written for other tools.
@@ -99,7 +99,7 @@ def parse_agent(name: str, text: str) -> Agent:
     `name` is the file's, its path below the folder without the suffix; a name in the front matter goes before it. Keys
     that are none of an agent are options of its model, unless they look misspelt.
     """
-    front, prompt = split(name, text)
+    front, prompt = _split(name, text)
     matter = _validated(name, front)
     return Agent(
         name=matter.name or name,
@@ -165,7 +165,7 @@ def card(agent: Agent) -> AgentCard:
 def problems(name: str, text: str) -> list[BadAgent]:
     """All that `parse_agent` would refuse the file for, not only the first."""
     try:
-        front, _ = split(name, text)
+        front, _ = _split(name, text)
     except BadAgent as e:
         return [e]
     found, written_as = list[BadAgent](), dict[str, str]()
@@ -231,3 +231,14 @@ def _default_pool(matter: FrontMatter) -> str:
     in_scope = matter.scope is None or any(grant.startswith(("edit:", "*:")) for grant in matter.scope)
     has_tool = any(match(switch, tool) for switch in switches(matter.tools) for tool in EDITING)
     return "build" if last is not Action.DENY and in_scope and has_tool else "explore"
+
+
+def _split(name: str, text: str) -> tuple[dict[str, Any], str]:
+    """The keys and the body of an agent's file, which must have keys; `BadAgent` names the line that is broken."""
+    try:
+        keys, body = read_front_matter(text, TYPED)
+    except BadFrontMatter as e:
+        raise BadAgent(f"agent {name!r}: {e.fault}", hint=e.hint) from e
+    if keys is None:
+        raise BadAgent(f"agent {name!r} has no front matter", hint="start the file with `---`, keys, and `---` again")
+    return keys, body

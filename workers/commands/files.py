@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..agents.base import Mode
 from ..errors import BadSettings
-from .front_matter import BadFrontMatter, parse_front_matter
+from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
 
 # Of two files with one name the folder that stands later here wins: ours over those that other programs share.
 FOLDERS = (".claude", ".opencode", ".muster")
@@ -73,9 +73,9 @@ def read_commands(files: Mapping[str, str], taken: Container[str] = ()) -> Comma
 def parse_command(name: str, text: str) -> Command:
     """One command from the text of its file; `BadSettings` says what is wrong with it."""
     try:
-        keys, template = parse_front_matter(text)
+        keys, template = read_front_matter(text, STRINGS)
         front = FrontMatter.model_validate(
-            {key: value for key, value in keys.items() if value not in ("", "null", "~")}
+            {key: value for key, value in (keys or {}).items() if value not in ("", "null", "~")}
         )
     except BadFrontMatter as e:
         raise BadSettings(f"command {name!r}: {e}") from e

@@ -26,7 +26,7 @@ from ..errors import BadInput
 from ..llm.base import ChatMessage, ToolCall
 from ..mcp.prompts import ServerPrompt
 from ..project.framing import one_line
-from ..tape import Tape
+from ..recording.tape import Tape
 from ..tools.errors import ToolError
 from .catalogue import Catalogue, Known, catalogue, texts_in_sandbox, texts_of_user
 from .expanding import MAX_PROMPT_CHARS, cut, expanded, subagents

@@ -11,7 +11,7 @@ from pathlib import Path
 from sandbox.base import WORKSPACE, Sandbox
 from sandbox.errors import PathError
 
-from ..commands.front_matter import BadFrontMatter, parse_front_matter
+from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
 from .framing import one_line, shortened
 from .instructions import read_if_there
 
@@ -77,12 +77,12 @@ def parse_skill(path: str, content: bytes | None, *, is_users: bool = False) -> 
     if len(content) > MAX_SKILL_BYTES:
         raise BadSkill(f"it is longer than {MAX_SKILL_BYTES} bytes; move details into files beside it")
     try:
-        keys, body = parse_front_matter(content.decode("utf-8"))
+        front, body = read_front_matter(content.decode("utf-8"), STRINGS)
     except UnicodeDecodeError as e:
         raise BadSkill("it is not UTF-8 text") from e
     except BadFrontMatter as e:
         raise BadSkill(str(e)) from e
-    folder = posixpath.dirname(path)
+    keys, folder = front or {}, posixpath.dirname(path)
     name = _text(keys, "name") or posixpath.basename(folder)
     if name != one_line(name) or len(name) > MAX_NAME_CHARS or " " in name:
         raise BadSkill(f"`name` must be one word of at most {MAX_NAME_CHARS} characters")

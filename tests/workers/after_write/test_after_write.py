@@ -19,7 +19,6 @@ from workers.after_write.settings import AfterWrite
 from workers.tools.base import ToolContext
 from workers.tools.files import digest
 
-MODEL = "openai/scripted"
 RUFF_FORMAT = {"command": ["ruff", "format", "--quiet", "$FILE"], "extensions": [".py"]}
 RUFF_SERVER = {"command": ["ruff", "server"], "extensions": [".py", ".pyi"], "language_id": "python", "wait_s": 20}
 PATH = "/workspace/a.py"
@@ -197,10 +196,8 @@ rules:
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_an_agent_hears_of_errors_in_what_it_wrote(start_hands, serve, workspace, settings):
-    model = await serve(WRITES)
-    known = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(**known, **settings, prices={MODEL: {"input": 1, "output": 1}})
+async def test_an_agent_hears_of_errors_in_what_it_wrote(start_agents, workspace, settings):
+    hands, _ = await start_agents(WRITES, **settings)
     scope = ("read:**", "edit:**")
     request = hands.request(agent="build", auth_scope=scope, workspace=workspace, input=TaskInput(prompt="write"))
 

@@ -12,14 +12,14 @@ import pytest
 
 from envelope.events import WarningRaised
 from envelope.lifecycle import State
-from envelope.messages import TaskInput, TaskProgress
+from envelope.messages import TaskInput
 from workers.agents.registry import builtin
 from workers.errors import BadSettings
 from workers.hooks.api import Parameters, Refuse, TaskView, ToolUse
 from workers.hooks.chain import Hooks
 from workers.hooks.installed import Installed, installed_hooks
 from workers.llm.base import ToolCall, ToolSpec
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 from workers.tools.base import ToolResult
 
 TASK = TaskView("t", "r", "build", "m")
@@ -131,11 +131,9 @@ rules:
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_installed_hooks_word_what_notes_of_a_full_window_keep(install: Install, start_hands, serve, workspace):
+async def test_installed_hooks_word_what_notes_of_a_full_window_keep(install: Install, start_agents, workspace):
     install(NOTES, a_keeps="Keeps", b_odd="Odd", c_rewords="Rewords")
-    model = await serve(LONG)
-    known = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(**known, model_limits={MODEL: {"context": 16_000, "output": 8_000}})
+    hands, model = await start_agents(LONG, model_limits={MODEL: {"context": 16_000, "output": 8_000}})
     request = hands.request(agent="build", auth_scope=("bash:**",), workspace=workspace, input=TaskInput(prompt="go"))
 
     result = await hands.result(request)
@@ -144,23 +142,15 @@ async def test_installed_hooks_word_what_notes_of_a_full_window_keep(install: In
     [asked] = [body["messages"] for body in model.log.bodies if "You write the notes" in body["messages"][0]["content"]]
     assert asked[1]["content"].startswith("<record>")
     assert asked[1]["content"].endswith("Keep the ticket T-1 of build\n\nWrite one line.")
-    warnings = [
-        event.message
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if isinstance(event, WarningRaised)
-    ]
+    warnings = [event.message for event in await hands.events(request.trace_id, "warning")]
     assert any("the hook b_odd failed in compacting: TypeError('NotesWanted or None" in one for one in warnings)
 
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_an_installed_hook_is_asked_around_everything(install: Install, start_hands, serve, workspace):
+async def test_an_installed_hook_is_asked_around_everything(install: Install, start_agents, workspace):
     install(POLICY, a_policy="Policy", b_broken="Broken")
-    model = await serve(SCRIPT)
-    known = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
-    hands = await start_hands(**known, prices={MODEL: {"input": 1, "output": 1}})
+    hands, _ = await start_agents(SCRIPT)
     request = hands.request(
         agent="build",
         auth_scope=("bash:**",),
@@ -178,13 +168,7 @@ async def test_an_installed_hook_is_asked_around_everything(install: Install, st
     assert result.output.text.startswith("It said: HELLO\nT-build / not allowed: nothing is fetched here")
     # a replay has no hooks: it asks what is asked before they change it, and has the results that they made
     assert (played.difference, played.is_whole) == (None, True)
-    warnings = [
-        event.message
-        async for entry in hands.transport.follow(request.trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if isinstance(event, WarningRaised)
-    ]
+    warnings = [event.message for event in await hands.events(request.trace_id, "warning")]
     assert any("the hook b_broken failed in after_tool" in warning for warning in warnings)
     assert any("the hook b_broken failed in messages" in warning for warning in warnings)
 

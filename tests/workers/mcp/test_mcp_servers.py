@@ -29,7 +29,6 @@ SOURCE = Path(__file__).with_name("echo_server.py").read_text()
 SERVER = McpServer(
     command=("python3", "-u", "/workspace/server.py"), environment={"WHO": "operator"}, cwd="/tmp", timeout_s=20
 )
-MODEL = "openai/scripted"
 
 
 @pytest.fixture
@@ -84,10 +83,10 @@ async def test_a_tools_own_failure_is_a_result_for_the_model(connection: Connect
 
 
 @pytest.mark.docker
-async def test_a_list_of_tools_without_an_end_is_left(context: ToolContext):
+async def test_a_list_of_tools_without_an_end_is_left(context: ToolContext, told: list[Any]):
     endless = SOURCE.replace('return {"tools": [', 'return {"nextCursor": "more", "tools": [] and [')
     await (await context.sandbox()).write("/workspace/server.py", endless.encode())
-    connection = Connection("echo", SERVER, context.sandbox)
+    connection = Connection("echo", Local(SERVER, context.sandbox), SERVER.timeout_s, told.append)
 
     assert await connection.tools() == []
 
@@ -255,13 +254,11 @@ rules:
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_an_agent_calls_a_tool_of_a_server_of_its_sandbox(start_hands, serve, workspace):
-    model = await serve(USES_MCP)
-    told = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
+async def test_an_agent_calls_a_tool_of_a_server_of_its_sandbox(start_agents, workspace):
     program = McpServer(command=("python3", "-u", "-c", SOURCE))
     broken = McpServer(command=("false",))
     servers = McpServers.model_validate({"echo": program, "broken": broken})
-    hands = await start_hands(**told, mcp=servers, prices={MODEL: {"input": 1, "output": 1}})
+    hands, _ = await start_agents(USES_MCP, mcp=servers)
     scope = ("read:**", "echo_*:*", "broken_*:*")
     request = hands.request(agent="build", auth_scope=scope, workspace=workspace, input=TaskInput(prompt="ask it"))
 

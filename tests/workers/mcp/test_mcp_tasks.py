@@ -12,11 +12,10 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
 from workers.agents.registry import builtin
 from workers.mcp.settings import McpServers
-from workers.replay import find_cassette, replay
+from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-MODEL = "openai/scripted"
 SCOPE = ("read:**", "bash:**", "real_*:*", "echo_*:*")
 SOURCE = Path(__file__).with_name("echo_server.py").read_text()
 USES_BOTH = """
@@ -34,14 +33,13 @@ SAYS_DONE = "rules: [{reply: {text: done}}]"
 
 
 @pytest.fixture
-def start_agents(start_hands, serve, start_server):
+def start_both(start_agents, start_server):
+    """`await start_both(script)`: a worker with MCP servers of both kinds, and its model's server."""
+
     async def start(script: str):
-        model, process = await serve(script), await start_server()
-        servers = McpServers.model_validate(
-            {"real": process.server(), "echo": {"command": ["python3", "-u", "-c", SOURCE]}}
-        )
-        told = {"model": MODEL, "model_base_url": model.base_url, "model_api_key": "unused-key"}
-        return await start_hands(**told, mcp=servers, prices={MODEL: {"input": 1, "output": 1}}), model
+        process = await start_server()
+        settings = {"real": process.server(), "echo": {"command": ["python3", "-u", "-c", SOURCE]}}
+        return await start_agents(script, mcp=McpServers.model_validate(settings))
 
     return start
 
@@ -57,8 +55,8 @@ async def replayed(hands, result, agents=None):
     return await replay(entries, blobs, agents or builtin())
 
 
-async def test_a_task_with_servers_of_both_kinds_is_the_same_from_its_recording(start_agents, workspace):
-    hands, _ = await start_agents(USES_BOTH)
+async def test_a_task_with_servers_of_both_kinds_is_the_same_from_its_recording(start_both, workspace):
+    hands, _ = await start_both(USES_BOTH)
 
     result = await hands.result(asked(hands, workspace, "use them"))
     await hands.stop()
@@ -69,8 +67,8 @@ async def test_a_task_with_servers_of_both_kinds_is_the_same_from_its_recording(
     assert (ended.difference, ended.is_whole, ended.calls, ended.answers) == (None, True, 3, 4)
 
 
-async def test_an_agent_that_may_use_a_server_no_more_differs_from_its_recording(start_agents, workspace):
-    hands, _ = await start_agents(SAYS_DONE)
+async def test_an_agent_that_may_use_a_server_no_more_differs_from_its_recording(start_both, workspace):
+    hands, _ = await start_both(SAYS_DONE)
     result = await hands.result(asked(hands, workspace, "say"))
     build = builtin()["build"]
 
@@ -82,8 +80,8 @@ async def test_an_agent_that_may_use_a_server_no_more_differs_from_its_recording
     assert not any("echo_echo" in line for line in lines if line.startswith("-"))
 
 
-async def test_a_servers_prompt_is_a_command_and_what_it_says_is_only_text(start_agents, workspace):
-    hands, model = await start_agents(SAYS_DONE)
+async def test_a_servers_prompt_is_a_command_and_what_it_says_is_only_text(start_both, workspace):
+    hands, model = await start_both(SAYS_DONE)
 
     result = await hands.result(asked(hands, workspace, '/real:review src/other.py "it is" odd'))
     ended = await replayed(hands, result)
@@ -100,8 +98,8 @@ async def test_a_servers_prompt_is_a_command_and_what_it_says_is_only_text(start
     ("prompt", "said"),
     [("/real:review", "/real:review needs 'file'"), ("/real:nothing x", "there is no command /real:nothing")],
 )
-async def test_a_prompt_that_cannot_be_made_ends_the_task_with_a_reason(start_agents, workspace, prompt, said):
-    hands, _ = await start_agents(SAYS_DONE)
+async def test_a_prompt_that_cannot_be_made_ends_the_task_with_a_reason(start_both, workspace, prompt, said):
+    hands, _ = await start_both(SAYS_DONE)
 
     result = await hands.result(asked(hands, workspace, prompt))
 
@@ -109,16 +107,16 @@ async def test_a_prompt_that_cannot_be_made_ends_the_task_with_a_reason(start_ag
     assert said in result.errors[0].message
 
 
-async def test_help_lists_the_prompts_of_servers(start_agents, workspace):
-    hands, model = await start_agents(SAYS_DONE)
+async def test_help_lists_the_prompts_of_servers(start_both, workspace):
+    hands, model = await start_both(SAYS_DONE)
 
     await hands.result(asked(hands, workspace, "/help"))
 
     assert "/real:review  Look at a file. (MCP)" in str(model.log.bodies[0]["messages"])
 
 
-async def test_a_server_that_dies_in_the_middle_is_a_warning_and_the_task_goes_on(start_agents, workspace):
-    hands, _ = await start_agents(
+async def test_a_server_that_dies_in_the_middle_is_a_warning_and_the_task_goes_on(start_both, workspace):
+    hands, _ = await start_both(
         """
 rules:
   - {when: {turn: 1}, reply: {tool_calls: [{name: real_crash, arguments: {}}]}}

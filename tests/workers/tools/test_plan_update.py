@@ -12,7 +12,7 @@ import pytest
 
 from envelope.budget import Budget, Usage
 from envelope.events import Event, PlanChanged
-from envelope.messages import TaskInput, TaskProgress, TaskResult
+from envelope.messages import TaskInput, TaskResult
 from sandbox.base import Sandbox
 from workers.agent.calls import Answered
 from workers.agent.compaction import Compaction
@@ -245,12 +245,8 @@ rules:
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_another_task_goes_on_with_the_plan_of_its_session(start_hands, serve):
-    server = await serve(SCRIPT)
-    model = "openai/scripted"
-    hands = await start_hands(
-        model=model, model_base_url=server.base_url, model_api_key="unused", prices={model: {"input": 1, "output": 1}}
-    )
+async def test_another_task_goes_on_with_the_plan_of_its_session(start_agents):
+    hands, server = await start_agents(SCRIPT)
 
     def ask(prompt: str, **fields):
         scope = ("read:**", "plan_update:*")
@@ -262,18 +258,8 @@ async def test_another_task_goes_on_with_the_plan_of_its_session(start_hands, se
     assert second.output.text == "Plan, version 2: Tidy\n1. [done] a: Look (explore)"
     prompts = [message["content"] for message in server.log.bodies[2]["messages"] if message["role"] == "user"]
     assert "1. [pending] a: Look (explore)" in prompts[-1], "it is reminded of the plan"
-    events = await asyncio.gather(*(plans_told(hands, request.trace_id) for request in (begun, went_on)))
-    assert [[(plan.version, plan.steps[0].status) for plan in told] for told in events] == [
+    events = await asyncio.gather(*(hands.events(request.trace_id, "plan") for request in (begun, went_on)))
+    assert [[(event.plan.version, event.plan.steps[0].status) for event in told] for told in events] == [
         [(1, "pending")],
         [(2, "done")],
-    ]
-
-
-async def plans_told(hands, trace_id: str) -> list:
-    return [
-        event.plan
-        async for entry in hands.transport.follow(trace_id)
-        if isinstance(entry.message, TaskProgress)
-        for event in entry.message.events
-        if event.kind == "plan"
     ]

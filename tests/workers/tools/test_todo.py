@@ -207,12 +207,8 @@ rules:
 
 @pytest.mark.redis
 @pytest.mark.docker
-async def test_a_task_that_goes_on_with_a_session_finds_its_list(start_hands, serve):
-    server = await serve(SCRIPT)
-    prices = {"openai/scripted": {"input": 1, "output": 1}}
-    hands = await start_hands(
-        model="openai/scripted", model_base_url=server.base_url, model_api_key="unused-key", prices=prices
-    )
+async def test_a_task_that_goes_on_with_a_session_finds_its_list(start_agents):
+    hands, _ = await start_agents(SCRIPT)
 
     def ask(prompt: str, **fields):
         scope = ("read:**", "todowrite:**", "todoread:**")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator
-
 import pytest
 from aiohttp import web
 
@@ -38,18 +35,11 @@ PAGES = {
 
 
 @pytest.fixture
-async def root() -> AsyncIterator[str]:
+async def root(serve_pages) -> str:
     async def answer(request: web.Request) -> web.Response:
         return PAGES[request.path]()
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listener).start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    await runner.cleanup()
+    return f"http://127.0.0.1:{await serve_pages(answer)}"
 
 
 async def no_sandbox():

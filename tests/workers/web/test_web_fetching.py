@@ -88,18 +88,11 @@ class Site:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site(serve_pages) -> AsyncIterator[Site]:
     site = Site()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", site.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    site.port = listener.getsockname()[1]
-    await web.SockSite(runner, listener).start()
+    site.port = await serve_pages(site.answer)
     yield site
     site.stopped.set()
-    await runner.cleanup()
 
 
 def anywhere(url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -55,17 +54,10 @@ class Service:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Service]:
+async def service(serve_pages) -> Service:
     service = Service()
-    app = web.Application()
-    app.router.add_get("/search", service.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    service.url = f"http://127.0.0.1:{listener.getsockname()[1]}/search?q={{query}}&n={{count}}"
-    await web.SockSite(runner, listener).start()
-    yield service
-    await runner.cleanup()
+    service.url = f"http://127.0.0.1:{await serve_pages(service.answer)}/search?q={{query}}&n={{count}}"
+    return service
 
 
 async def test_a_query_goes_into_the_url_and_the_key_into_a_header(service: Service):

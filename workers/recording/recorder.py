@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 from envelope.messages import Attachment
 from transport.base import Blobs
 
-from .agent.calls import RunCalls, offer
-from .agent.session import Session
-from .agents.base import Agent
-from .attempt import Attempt
-from .llm.base import ChatMessage, ChatModel, ModelEvent
-from .llm.cassette import (
+from ..agent.calls import RunCalls, offer
+from ..agent.session import Session
+from ..agents.base import Agent
+from ..attempt import Attempt
+from ..llm.base import ChatMessage, ChatModel, ModelEvent
+from ..llm.cassette import (
     Answers,
     Ended,
     Entry,
@@ -33,9 +33,9 @@ from .llm.cassette import (
     call_line,
     written,
 )
-from .llm.retry import Retrying
+from ..llm.retry import Retrying
+from ..tools.base import Tool
 from .tape import Foreign, Hear, Told
-from .tools.base import Tool
 
 T = TypeVar("T")
 AGENTS = TypeAdapter(Agent)

@@ -17,24 +17,24 @@ from transport.memory import MemoryTransport
 from transport.outbox import Outbox
 from transport.rates import Quota
 
-from .agent_task import AgentTasks
-from .agents.base import Agent
-from .attempt import Attempt
-from .checkpoints import Checkpoints
-from .equipment import plain_equipment
-from .errors import BadInput
-from .inheritance import guard_of
-from .kit import Kit
-from .llm.cassette import Call, Entry, Kept, read
-from .llm.limited import Limiter
-from .models import Models
+from ..agent_task import AgentTasks
+from ..agents.base import Agent
+from ..attempt import Attempt
+from ..checkpoints import Checkpoints
+from ..equipment import plain_equipment
+from ..errors import BadInput
+from ..inheritance import guard_of
+from ..kit import Kit
+from ..llm.cassette import Call, Entry, Kept, read
+from ..llm.limited import Limiter
+from ..models import Models
+from ..reporter import Reporter
+from ..results import TaskOutcome
+from ..task_sandbox import NOTHING, TaskSandbox
+from ..web.access import WebAccess
+from ..workspace import Prepared
 from .player import Difference, NotRecorded, Player, ToldNo
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
-from .reporter import Reporter
-from .results import TaskOutcome
-from .task_sandbox import NOTHING, TaskSandbox
-from .web.access import WebAccess
-from .workspace import Prepared
 
 UNASKED = "not/asked"  # the model of a task that ended before it asked one
 DEADLINE_MS = 3_600_000  # a replay takes seconds; the recorded deadline may have been short

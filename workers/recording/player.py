@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 from envelope.errors import ErrorCode
 
-from .agent.calls import OnChange, RunCalls
-from .agent.session import Session
-from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
-from .llm.cassette import (
+from ..agent.calls import OnChange, RunCalls
+from ..agent.session import Session
+from ..llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
+from ..llm.cassette import (
     Answers,
     Call,
     Ended,
@@ -31,9 +31,9 @@ from .llm.cassette import (
     calls_of,
     request_of,
 )
-from .llm.retry import Retrying
+from ..llm.retry import Retrying
+from ..tools.base import CallResult, Target, Tool, ToolContext, ToolResult
 from .tape import Foreign, Hear, Told
-from .tools.base import CallResult, Target, Tool, ToolContext, ToolResult
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entry)

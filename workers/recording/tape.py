@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
-from .agent.calls import RunCalls
-from .agent.session import Session
-from .llm.base import ChatModel
-from .llm.retry import Retrying
-from .tools.base import Tool
+from ..agent.calls import RunCalls
+from ..agent.session import Session
+from ..llm.base import ChatModel
+from ..llm.retry import Retrying
+from ..tools.base import Tool
 
 T = TypeVar("T")
 Hear = Callable[[], Awaitable[Sequence[str]]]

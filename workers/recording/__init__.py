@@ -1,0 +1,1 @@
+"""A task on a cassette: recorded while it works, and played again offline."""
