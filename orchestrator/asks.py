@@ -100,7 +100,7 @@ def _to_questions(ask: AskOpened, is_no: bool, message: str, says: Sequence[str]
         return Reply(choice="reject", message=message)
     if ask.permission == PLAN_EXIT:
         return Reply(choice="once", answers=(tuple(says) or ("yes",),))
-    if not says:
+    if not any(said.strip() for said in says):
         raise BadInput("this is a question", hint="answer it with --say TEXT, once for each question")
     if len(says) > len(ask.questions):
         raise BadInput(f"there are {len(ask.questions)} questions and {len(says)} answers")

@@ -9,17 +9,19 @@ import asyncio
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import entry_points
+from typing import Any
 
 from envelope.agents import WorkerCard
 from envelope.errors import MusterError
 from repo.errors import RepoError
 from repo.version import OLDEST_GIT, git_version
 from transport.embedded import find_server, socket_path
-from transport.settings import connect
+from transport.settings import connect, user_file
 
 from .settings import Settings, load_settings
 from .submit import DRIVERS
@@ -54,7 +56,8 @@ def works(part: str, found: str) -> Check:
 async def check_all() -> list[Check]:
     """Every part in the order in which a task needs them. `BadSettings` when the settings cannot even be read."""
     settings = load_settings()
-    return [await check(settings) for check in CHECKS]
+    checks = [_sandboxes if check is _docker else check for check in CHECKS if check is not _image]
+    return [await check(settings) for check in (CHECKS if _sandbox_driver() == "docker" else checks)]
 
 
 async def _python(_: Settings) -> Check:
@@ -111,6 +114,23 @@ async def _image(settings: Settings) -> Check:
     return Check("sandbox image", Health.FAILS, f"there is no image {image}", "build it: muster sandbox build")
 
 
+def _sandbox_driver() -> str:
+    """The workers' setting; whether it is one is for them to say."""
+    file = user_file()
+    told: dict[str, Any] = tomllib.loads(file.read_text()) if file.is_file() else {}
+    table: dict[str, Any] = told.get("workers", {})
+    return os.environ.get("MUSTER_SANDBOX_DRIVER") or str(table.get("sandbox_driver", "docker"))
+
+
+async def _sandboxes(_: Settings) -> Check:
+    """Where the workers have another driver than Docker, they know it, and are asked as a program."""
+    code, lines = await _lines(sys.executable, "-m", "orchestrator.cli.main", "sandbox", "check")
+    told = [line.removeprefix("error: ").removeprefix("hint: ") for line in lines or ["it says nothing"]]
+    if code:
+        return Check("sandboxes", Health.FAILS, told[-2:][0], told[-1] if len(told) > 1 else "")
+    return works("sandboxes", told[-1].removeprefix("sandboxes "))
+
+
 async def _model(settings: Settings) -> Check:
     """Its name only: keys belong to the workers, and whether one is right is known by the first call."""
     if settings.model:
@@ -150,21 +170,25 @@ def _served(card: WorkerCard) -> str:
 
 async def _say(*words: str) -> tuple[int | None, str]:
     """A program's exit code and the last line that it wrote; None when there is no such program."""
+    code, lines = await _lines(*words)
+    return code, lines[-1] if lines else ""
+
+
+async def _lines(*words: str) -> tuple[int | None, list[str]]:
     try:
         process = await asyncio.create_subprocess_exec(
             *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
     except FileNotFoundError:
-        return None, ""
+        return None, []
     try:
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             output, _ = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
-        return 1, f"`{' '.join(words[:2])}` does not answer"
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    return process.returncode, lines[-1] if lines else ""
+        return 1, [f"`{' '.join(words[:2])}` does not answer"]
+    return process.returncode, output.decode("utf-8", "replace").strip().splitlines()
 
 
 CHECKS: tuple[Callable[[Settings], Awaitable[Check]], ...] = (

@@ -10,7 +10,7 @@ from envelope.messages import TaskInput, TaskRequest
 from transport.base import Transport
 
 from .errors import BadInput
-from .submit import DRIVERS, RECIPE, RUN, VERIFY, GoalParams, params_of
+from .submit import DRIVERS, RECIPE, RUN, VERIFY, GoalParams, intent_of, params_of
 
 MAX_CHILDREN = 1000  # of a goal: its agent is among the first
 
@@ -44,6 +44,7 @@ def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
         "trace_id": new_trace_id(near=request.trace_id),
         "parent_task_id": None,
         "sender": "api",
+        "intent": intent_of(prompt),
         "input": TaskInput(prompt=prompt, params=inherited(request.input.params)),
         "resume_token": session_of(request),
         "idempotency_key": "",
@@ -60,8 +61,11 @@ def session_of(request: TaskRequest) -> str:
 
 
 async def _agent_of(transport: Transport, goal: TaskRequest) -> TaskRequest:
-    agent = params_of(GoalParams, goal).agent
-    for task in await transport.tasks(trace_id=goal.trace_id, limit=MAX_CHILDREN):
-        if task.parent_task_id == goal.task_id and task.agent == agent:
-            return await transport.request(task.task_id)
+    """Whoever worked on it last: after a plan that was approved, the agent that carries it out in the same session."""
+    params = params_of(GoalParams, goal)
+    steps = [step.agent for step in (params.then, params) if step]
+    tasks = await transport.tasks(trace_id=goal.trace_id, limit=MAX_CHILDREN)
+    own = {task.agent: task.task_id for task in tasks if task.parent_task_id == goal.task_id}
+    if found := next((own[agent] for agent in steps if agent in own), None):
+        return await transport.request(found)
     raise BadInput(f"the goal {goal.task_id} has started no agent yet", hint="try again in a moment")

@@ -31,6 +31,8 @@ RECIPE_SCOPE: Scope = ("read:**", "list:**", "glob:**", "grep:**", "bash:**")
 FULL_SCOPE: Scope = (*RECIPE_SCOPE, "edit:**", "task:**", "skill:**", "todowrite:*", "todoread:*", "plan_update:*")
 
 
+INTENT_CHARS = 72  # what a line of a list has room for, beside state, agent and times
+
 P = TypeVar("P", bound=Wire)
 
 
@@ -154,7 +156,7 @@ def task_request(
         "trace_id": parent.trace_id if parent else _new_trace_id(tenant, key, near=near),
         "parent_task_id": parent.task_id if parent else None,
         "tenant": tenant,
-        "intent": fields.get("agent", ""),
+        "intent": intent_of(fields.get("prompt", "")) or fields.get("agent", ""),
         "sender": sender,
         "asks": parent.asks if parent else AskTerms(),
         "created_at_ms": time.time_ns() // 1_000_000,
@@ -166,6 +168,11 @@ def task_request(
     except ValidationError as e:
         fault = _first_fault(e)
         raise BadInput(fault, hint=HINTS.get(fault.partition(":")[0].partition(".")[0], "")) from e
+
+
+def intent_of(prompt: str) -> str:
+    """What a task is for, in the words by which lists tell it from others."""
+    return (prompt.strip().splitlines() or [""])[0][:INTENT_CHARS]
 
 
 def _first_fault(error: ValidationError) -> str:

@@ -76,6 +76,8 @@ class AttachedStream:
 class Engine:
     """Every call is bounded in time, and raises `EngineUnavailable`, `ImageMissing` or `SandboxError`."""
 
+    hint = "run `muster sandbox build`"  # for an image that is missing
+
     def __init__(self) -> None:
         self._client: aiodocker.Docker | None = None
 
@@ -224,7 +226,7 @@ def _translated(error: aiodocker.DockerError) -> SandboxError:
     if error.status == UNREACHABLE:
         return EngineUnavailable("The Docker engine cannot be reached.", hint=ENGINE_HINT)
     if error.status == NOT_FOUND and "o such image" in error.message:
-        return ImageMissing(f"The engine has no such image: {error.message}.", hint="run `muster sandbox build`")
+        return ImageMissing(f"The engine has no such image: {error.message}.", hint=Engine.hint)
     if error.status == NOT_FOUND and "o such" in error.message:  # a container or a volume
         return SandboxLost("The sandbox is gone.")
     return SandboxError(f"The Docker engine refused: {error.message.strip().removesuffix('.')}.", hint=REFUSED_HINT)

@@ -14,11 +14,14 @@ from typing import Any
 from urllib.parse import quote
 
 from .errors import ImageMissing, SandboxError
+from .image import DEFAULT_IMAGE
 from .namespace import HOST_PARTS, ROOT_PARTS, Root
 
 HOST = "host"
 ROOT = "root"  # the folder of a sandbox that has a root of several layers
-HINT = "name a folder that holds a root file system with python3, or `host` for this machine's own programs"
+HINT = (
+    "name in MUSTER_IMAGE a folder that holds a root file system with python3, or `host`: this machine's own programs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,11 @@ class Roots:
 
     kept: Path
     sandboxes: Path
+    hint: str = HINT
 
     def layers(self, image: str) -> list[Path]:
         """Folders that lie over each other, topmost first; `ImageMissing` when one is not there."""
-        if image == HOST:
+        if image in (HOST, DEFAULT_IMAGE):  # that one lies in Docker's engine: whoever named no image has this host
             return [Path("/")]
         layer = self._layer(image)
         if layer.is_dir():

@@ -28,7 +28,10 @@ TAIL_BYTES = 4000  # fifty lines: an installer says at the end what it lacked
 
 
 class ImageStore(Protocol):
-    """Where a driver has its images."""
+    """Where a driver has its images. `hint`: how somebody comes to one that is missing."""
+
+    @property
+    def hint(self) -> str: ...
 
     async def image_id(self, image: str) -> str | None:
         """Another one when the image is another; None when there is no such image."""
@@ -72,7 +75,7 @@ async def image_id_of(images: ImageStore, image: str) -> str:
     """`ImageMissing` with a hint when it is not there."""
     image_id = await images.image_id(image)
     if image_id is None:
-        raise ImageMissing(f"There is no image {image}.", hint="run `muster sandbox build`")
+        raise ImageMissing(f"There is no image {image}.", hint=images.hint)
     return image_id
 
 

@@ -123,7 +123,7 @@ def _require_price(price: Price | None, session: Session, ledger: Ledger) -> Non
     if price is None and (ledger.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
-            hint="add it to MUSTER_PRICES, or submit without a cost cap",
+            hint="add it to MUSTER_PRICES, or name a model whose price is known",
         )
 
 

@@ -44,17 +44,11 @@ def worker(
 
 
 def _settings(flags: dict[str, int]) -> WorkerSettings:
-    from pydantic import ValidationError
-
     from .errors import BadSettings
-    from .settings import WorkerSettings
+    from .usable_settings import usable_settings
 
     try:
-        return WorkerSettings.model_validate(flags)
-    except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
-        name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
-        _fail(f"{name} is not usable: {fault['msg']}", f"correct or unset {name}", ExitCode.USAGE)
+        return usable_settings(**flags)
     except BadSettings as e:
         _fail(e.message, e.hint, ExitCode.USAGE)
 

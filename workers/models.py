@@ -41,7 +41,10 @@ class Models:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
         name = next((name for name in (*wanted, self.default) if name), "")
         if not name:
-            raise NoModel("no model is configured", hint="set MUSTER_MODEL, for example openai/gpt-5, or submit one")
+            raise NoModel(
+                "no model is configured",
+                hint="set MUSTER_MODEL, such as openai/gpt-5, and its key for the workers, or say --model",
+            )
         return name
 
     def named(

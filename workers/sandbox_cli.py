@@ -18,7 +18,7 @@ from sandbox.errors import SandboxError
 from sandbox.image import DEFAULT_IMAGE
 
 from .owners import dead_owners
-from .settings import WorkerSettings
+from .usable_settings import usable_settings
 
 T = TypeVar("T")
 
@@ -39,17 +39,21 @@ def build(tag: Annotated[str, typer.Option(metavar="NAME:TAG", help="What to cal
 
 @app.command("list")
 def list_sandboxes() -> None:
-    """List the sandboxes that stand, one a line: id, owner, seconds until anybody may remove it, and its task.
+    """List the sandboxes that stand.
 
-    One that stands ready for a task shows `warm` instead, and one that is nobody's `-`.
+    One a line: id, owner, seconds until anybody may remove it, and its task. One that stands ready for a task shows
+    `warm` instead, and one that is nobody's `-`.
     """
 
     async def found() -> list[str]:
         async with _chosen() as (driver, _):
             return [_line(each, int(time.time())) for each in await driver.known()]
 
-    for line in _run(found()):
+    lines = _run(found())
+    for line in lines:
         typer.echo(line)
+    if not lines:
+        _note("none stands")
 
 
 def _line(known: Known, now_s: int) -> str:
@@ -59,7 +63,10 @@ def _line(known: Known, now_s: int) -> str:
 
 @app.command()
 def prune() -> None:
-    """Remove what is left of sandboxes whose time is over or whose worker is gone; those at work stay."""
+    """Remove what dead sandboxes left.
+
+    Those whose time is over or whose worker is gone, each id on a line; those at work stay.
+    """
 
     async def pruned() -> list[str]:
         async with _chosen() as (driver, state_dir):
@@ -68,17 +75,23 @@ def prune() -> None:
                 gone += await driver.reap(owner=owner, now_s=time.time())
             return gone
 
-    for sandbox_id in _run(pruned()):
+    gone = _run(pruned())
+    for sandbox_id in gone:
         typer.echo(sandbox_id)
+    if not gone:
+        _note("nothing was left")
 
 
 @app.command()
 def check() -> None:
-    """Say what isolates sandboxes here (MUSTER_SANDBOX_DRIVER: docker, bubblewrap or auto)."""
+    """Say what isolates sandboxes here.
+
+    As MUSTER_SANDBOX_DRIVER tells: docker, bubblewrap, or auto, which takes the first of them that works.
+    """
 
     async def chosen() -> None:
-        async with _chosen(say=typer.echo):
-            pass
+        async with _chosen(say=typer.echo) as (driver, _):
+            await driver.require_image(usable_settings().image)
 
     _run(chosen())
 
@@ -88,7 +101,7 @@ async def _chosen(say: Callable[[str], Any] = lambda line: None) -> AsyncGenerat
     """The driver that a worker of this machine would use, and its state folder."""
     from sandbox.choice import choose_driver
 
-    settings = WorkerSettings()
+    settings = usable_settings()
     driver = await choose_driver(
         settings.sandbox_driver, settings.state_dir, "muster-sandbox", runtime=settings.sandbox_runtime, say=say
     )

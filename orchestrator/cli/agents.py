@@ -24,7 +24,7 @@ from ..submit import FULL_SCOPE
 from ..trust import TrustStore, trusted_digest
 from .console import answer, data, note, people, plain, warn
 from .generate import generate_agent
-from .options import Budget, Json, Repo, microusd
+from .options import Budget, JsonLines, Repo, microusd
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def list_agents(
     everything: Annotated[
         bool, typer.Option("--all", help="Also those that nobody starts: hidden ones, and recipes.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """List the agents of this machine and of the repository: name, mode, pool, model, where from."""
     found = asyncio.run(_catalogue(repo))
@@ -75,9 +75,11 @@ def show(
     capability: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="With --tools: as if a request named only these.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show what an agent is and may do."""
+    if capability and not tools:
+        raise typer.BadParameter("--capability goes with --tools")
     place = asyncio.run(_place(repo))
     agent = asyncio.run(_agent(place, name))
     if not tools:
@@ -98,7 +100,7 @@ def show(
 @app.command("check")
 def check(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="Files or folders.")] = None,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Check agent files: those given, else yours and those in the folders here, committed or not."""
     for path in paths or []:
@@ -122,7 +124,7 @@ def generate(
     name: Annotated[str, typer.Option(metavar="NAME", help="What to call it, instead of a name of the model's.")] = "",
     model: Annotated[str, typer.Option(metavar="MODEL", help="Ask this model instead of the workers' own.")] = "",
     budget: Budget = None,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Have a model write a new agent, and put it into .muster/agents of the repository. Nothing is overwritten."""
     taken = {agent.name for agent in asyncio.run(_catalogue(repo)).agents}

@@ -17,7 +17,7 @@ from .asking import show_ask, subject
 from .console import data, note, people, plain, warn
 from .find import short
 from .fleet import open_fleet, open_records
-from .options import Json
+from .options import JsonLines
 from .units import duration
 
 app = typer.Typer()
@@ -26,13 +26,13 @@ AskId = Annotated[str, typer.Argument(metavar="ASK", help="An ask's id, or its e
 
 
 @app.command("list")
-def list_asks(as_json: Json = False) -> None:
+def list_asks(as_json: JsonLines = False) -> None:
     """List what tasks ask people now."""
     asyncio.run(_list(as_json))
 
 
 @app.command("show")
-def show(ask: AskId, as_json: Json = False) -> None:
+def show(ask: AskId, as_json: JsonLines = False) -> None:
     """Show an ask: the exact command or change, and how to answer it."""
     asyncio.run(_show(ask, as_json))
 
@@ -40,7 +40,9 @@ def show(ask: AskId, as_json: Json = False) -> None:
 @app.command("answer")
 def answer(
     ask: AskId,
-    choice: Annotated[str, typer.Argument(metavar="[once|always|reject]", help="To a permission, or a plan.")] = "",
+    choice: Annotated[
+        str, typer.Argument(metavar="[once|always|reject]", help="To a permission; to a plan yes or no.")
+    ] = "",
     message: Annotated[
         str, typer.Option(metavar="TEXT", help="With reject: what to do instead; the task goes on.")
     ] = "",

@@ -26,7 +26,7 @@ from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, NoInput, TaskId, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, ask_terms
 from .outcome import exit_code_after
 from .places import recall, remember, repositories_of
 from .publish import publish_bundle
@@ -65,13 +65,13 @@ def attach(
 
 
 @app.command("list")
-def list_batches(as_json: Json = False) -> None:
+def list_batches(as_json: JsonLines = False) -> None:
     """List the latest batches."""
     asyncio.run(_list(as_json))
 
 
 @app.command("show")
-def show(task: TaskId, as_json: Json = False) -> None:
+def show(task: TaskId, as_json: JsonLines = False) -> None:
     """Show what a batch came to; with --json its whole report."""
     asyncio.run(_show(task, as_json))
 

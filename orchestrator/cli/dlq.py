@@ -24,7 +24,7 @@ from .console import data, interactive, note, people, plain, warn
 from .find import find_task, short
 from .fleet import open_fleet, open_records
 from .life import life_lines, life_of
-from .options import Json, TaskId
+from .options import JsonLines, TaskId
 from .request import readable_request, request_lines
 from .summary import Line, print_lines
 from .units import duration
@@ -41,14 +41,15 @@ All = Annotated[bool, typer.Option("--all", help="Every task on the list.")]
 
 @app.command("list")
 def list_letters(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, latest first.")] = 20, as_json: Json = False
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, latest first.")] = 20,
+    as_json: JsonLines = False,
 ) -> None:
     """List the tasks that nobody could do, the latest first."""
     asyncio.run(_list(limit, as_json))
 
 
 @app.command("show")
-def show(task: TaskId, as_json: Json = False) -> None:
+def show(task: TaskId, as_json: JsonLines = False) -> None:
     """Show why a task is dead: what it was to do, who tried, and how that ended."""
     asyncio.run(_show(task, as_json))
 

@@ -12,13 +12,13 @@ from envelope.errors import ExitCode
 from ..doctor import Check, Health, check_all
 from .console import data, people, plain
 from .fleet import quiet_logs
-from .options import Json
+from .options import JsonLines
 
 MARKS = {Health.WORKS: ("✔", "green"), Health.NOTE: ("●", "yellow"), Health.FAILS: ("✘", "red")}
 PART_CHARS = 14
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: JsonLines = False) -> None:
     """Check every part that Muster needs. Exit code 6 when something is missing."""
     quiet_logs()
     checks = asyncio.run(check_all())

@@ -119,7 +119,8 @@ def _call(_: TraceView, event: ToolCallChanged) -> str:
 
 def _answered(_: TraceView, event: AskAnswered) -> str:
     said = f": {event.comment}" if event.comment else ""
-    return f"answered {event.answer}{f' by {event.by}' if event.by else ''}{said}"
+    word = "" if event.answer == "once" and said else f" {event.answer}"  # what was said to a question is its answer
+    return f"answered{word}{f' by {event.by}' if event.by else ''}{said}"
 
 
 MILESTONES: dict[type[Any], Format] = {

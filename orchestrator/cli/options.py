@@ -36,6 +36,7 @@ Deadline = Annotated[
 ]
 Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", help="Spend no more than this.")]
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="For programs: JSON Lines on stdout.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the task's id and leave.")]
 NoInput = Annotated[
     bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")

@@ -18,7 +18,7 @@ from transport.base import Allotment, PoolStats
 from ..settings import load_settings
 from .console import data, note, people
 from .fleet import open_records
-from .options import Json
+from .options import JsonLines
 from .units import duration
 from .words import counted
 
@@ -26,13 +26,13 @@ app = typer.Typer()
 
 
 @app.command("list")
-def list_pools(as_json: Json = False) -> None:
+def list_pools(as_json: JsonLines = False) -> None:
     """List the pools: who serves them, what waits and what runs."""
     asyncio.run(_list(as_json))
 
 
 @app.command("tenants")
-def tenants(as_json: Json = False) -> None:
+def tenants(as_json: JsonLines = False) -> None:
     """List what tenants get beside others. Who is not listed has the weight 1 and no cap."""
     asyncio.run(_tenants(as_json))
 

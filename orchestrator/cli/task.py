@@ -18,6 +18,7 @@ from transport.base import TaskRecord
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
+from ..submit import DRIVERS, RUN
 from ..trace_view import fold, new_view
 from .console import data, note
 from .find import find_task
@@ -27,7 +28,7 @@ from .life import life_of
 from .lines import details
 from .listing import print_tasks
 from .live import json_line
-from .options import Json, TaskId
+from .options import Json, JsonLines, TaskId
 from .outcome import exit_code_after
 from .show import show_result, show_task
 from .slash import OF_SESSIONS, of_session
@@ -41,14 +42,14 @@ app.add_typer(undo_app)
 def list_tasks(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")] = 20,
     trace: Annotated[str, typer.Option(metavar="TASK", help="All tasks of this one's trace.")] = "",
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """List the latest goals, batches and shards."""
     asyncio.run(_list(limit, trace, as_json))
 
 
 @app.command("show")
-def show(task: TaskId, as_json: Json = False) -> None:
+def show(task: TaskId, as_json: JsonLines = False) -> None:
     """Show a task's whole life: its attempts and waits, and what it came to."""
     asyncio.run(_show(task, as_json))
 
@@ -103,7 +104,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell everything that has happened in a task."""
+    """Tell everything that has happened in a task; of a goal, also in the tasks below it."""
     asyncio.run(_logs(task, follow, as_json))
 
 
@@ -138,7 +139,10 @@ async def _cancel(words: str, reason: str) -> None:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
         if record.state in TERMINAL:
-            raise BadInput(f"the task {record.task_id} has ended already: {record.state}")
+            raise BadInput(
+                f"the task {record.task_id} has ended already: {record.state}",
+                hint=f"see what came of it: muster task show {record.task_id}",
+            )
         count = await muster.cancel(record.task_id, reason, by="cli")
         note(f"{count} task(s) cancelled")
 
@@ -154,8 +158,11 @@ async def _prompt(words: str, text: str) -> None:
 async def _diff(words: str) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        sys.stdout.buffer.write(await muster.diff(record.task_id))
-        sys.stdout.flush()
+        change = await muster.diff(record.task_id)
+    if not change:
+        note(f"the task changed nothing; see: muster task show {record.task_id}")
+    sys.stdout.buffer.write(change)
+    sys.stdout.flush()
 
 
 async def _apply(words: str, repository: Path, check: bool) -> None:
@@ -172,14 +179,15 @@ async def _logs(words: str, to_the_end: bool, as_json: bool) -> None:
     """What is kept; only with `to_the_end` a fleet must run, for nothing new happens without one."""
     async with (open_fleet if to_the_end else open_records)(load_settings()) as muster:
         record = await find_task(muster, words)
-        view = new_view(record.task_id, record.trace_id, agent=record.agent)
+        is_goal = record.pool == DRIVERS and record.agent == RUN
+        view = new_view(record.task_id, record.trace_id, agent=record.agent, title=record.intent if is_goal else "")
         async for entry in muster.follow(record.trace_id, wait=to_the_end):
             view = fold(view, entry)
-            if entry.message.task_id != record.task_id:
-                continue
-            for line in [json_line(entry)] if as_json else details(view, entry):
-                data(line)
-            if isinstance(entry.message, TaskResult):
+            is_own = entry.message.task_id == record.task_id
+            if is_own or is_goal:
+                for line in [json_line(entry)] if as_json else details(view, entry):
+                    data(line)
+            if is_own and isinstance(entry.message, TaskResult):
                 return
         if record.state not in TERMINAL:
             await _say_that_it_goes_on(muster, record)

@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..settings import load_settings
 from ..trust import Trusted, TrustStore
 from .console import data, note, people, plain
-from .options import Json
+from .options import JsonLines
 from .words import clock
 
 
@@ -27,7 +27,7 @@ def trust(
     path: Annotated[Path, typer.Argument(metavar="[PATH]", help="The repository [default: the one here].")] = Path(),
     listed: Annotated[bool, typer.Option("--list", help="Show what is trusted.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Trust what a repository says in .muster, .opencode, .claude and muster.toml, as it is committed now.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from envelope.errors import ExitCode
@@ -55,6 +57,7 @@ def _expect(done, exit_code, sentence, hint):
             "muster task prompt 4f2a",
         ),
         (("task", "diff", "abcd1234"), "no task ends in 'abcd1234'", "muster task list"),
+        (("agents", "show", "build", "--capability", "read"), "--capability goes with --tools", "--help"),
         (("schema", "requst"), "there is no schema 'requst'", "did you mean 'request'?"),
     ],
 )
@@ -150,6 +153,24 @@ def test_no_docker_is_told_by_the_command_that_needed_it(desk, engine):
 def test_a_missing_image_is_told_with_the_command_that_builds_it(desk):
     done = desk.muster("up", "--detach", env={"MUSTER_IMAGE": "muster-none:none"})
     _expect(done, INFRASTRUCTURE, "muster-none:none", "muster sandbox build")
+
+
+WRONG_DRIVER = {"MUSTER_SANDBOX_DRIVER": "dockr"}
+
+
+@pytest.mark.parametrize("words", [("sandbox", "check"), ("sandbox", "list"), ("sandbox", "prune")])
+def test_a_wrong_setting_of_the_workers_is_named(desk, words: tuple[str, ...]):
+    _expect(desk.muster(*words, env=WRONG_DRIVER), USAGE, "MUSTER_SANDBOX_DRIVER is not usable", "correct or unset")
+
+
+def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
+    done = desk.muster("doctor", "--json", env=WRONG_DRIVER)
+    checks = {check["part"]: check for check in map(json.loads, done.stdout.splitlines())}
+
+    assert done.exit_code == INFRASTRUCTURE
+    assert "sandbox image" not in checks and "Docker" not in checks
+    assert checks["sandboxes"]["health"] == "fails" and "'bubblewrap'" in checks["sandboxes"]["found"]
+    assert checks["sandboxes"]["mend"] == "correct or unset MUSTER_SANDBOX_DRIVER"
 
 
 def test_something_unforeseen_is_one_sentence_without_verbose(desk):

@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 
 from envelope.agents import WorkerCard
-from envelope.errors import ErrorCode
-from envelope.events import TextDelta
+from envelope.errors import ErrorCode, ExitCode
+from envelope.events import ChildSpawned, TextDelta
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskProgress, TaskResult
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
-from orchestrator.submit import DRIVERS, task_request
+from orchestrator.submit import DRIVERS, RUN, task_request
 from transport.base import Claim, Wait
 from transport.settings import connect
 
@@ -123,6 +123,51 @@ async def test_logs_of_a_task_under_way_tell_what_there_is_and_end(town):
     assert done.exit_code == 0
     assert done.stdout.splitlines() == ["explore: pending", "explore: running on w1", "explore: I look first."]
     assert "has not ended, it is running, and no live worker serves its pool 'explore'" in done.stderr
+
+
+async def test_logs_of_a_goal_tell_of_its_agent_too(town):
+    step = {"agent": "explore", "pool": "explore", "auth_scope": []}
+    fields = {"agent": RUN, "pool": DRIVERS, "auth_scope": (), "deadline_ms": 600_000, "prompt": "look around"}
+    goal = task_request(**fields, params=step)
+    agent = task_request(parent=goal, **{**fields, **step, "auth_scope": ()})
+    await town.muster.submit_many([goal])
+    [driving] = await town.transport.claim(DRIVERS, "d1", slots=1, wait_s=5)
+    spawned = ChildSpawned(child_task_id=agent.task_id, agent="explore", title="look around")
+    of_goal = {"trace_id": goal.trace_id, "task_id": goal.task_id, "attempt": driving.lease.attempt}
+    told = TaskProgress(**of_goal, seq=0, at_ms=0, status=State.RUNNING, events=(spawned,))
+    await town.transport.emit(driving.lease, told)
+    await town.muster.submit_many([agent])
+    lease = (await town.claim()).lease
+    of_agent = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
+    text = TextDelta(text="I look first.")
+    await town.transport.emit(lease, TaskProgress(**of_agent, seq=0, at_ms=0, status=State.RUNNING, events=(text,)))
+
+    whole = (await town.type("task", "logs", goal.task_id)).stdout.splitlines()
+    part = (await town.type("task", "logs", agent.task_id)).stdout.splitlines()
+
+    assert {"run: running on d1", "run: started explore", "explore: I look first."} <= set(whole)
+    assert "explore: I look first." in part and not [line for line in part if line.startswith("run:")]
+
+
+async def test_a_task_that_changed_nothing_has_no_diff_and_says_so(town):
+    task_id = await town.submit()
+    await town.finish(await town.claim())
+
+    done = await town.type("task", "diff", task_id)
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "changed nothing" in done.stderr
+
+
+async def test_what_has_ended_is_not_cancelled_and_says_where_to_look(town):
+    await town.serve()
+    task_id = await town.submit()
+    await town.finish(await town.claim())
+
+    done = await town.type("task", "cancel", task_id)
+
+    assert done.exit_code == ExitCode.USAGE
+    assert "has ended already: completed" in done.stderr and f"muster task show {task_id}" in done.stderr
 
 
 async def test_logs_follow_to_the_end_when_they_are_told_to(town):

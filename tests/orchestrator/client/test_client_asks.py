@@ -138,6 +138,7 @@ def test_a_persons_words_become_a_reply(ask, choice, fields, reply):
         (LOG, "once", {"message": "go"}, "goes with a refusal"),
         (AskOpened(ask_id="x", permission="bash_unparsed", patterns=("eval x",)), "always", {}, "for good"),
         (CHOICE, "once", {}, "this is a question"),
+        (CHOICE, "", {"says": ["", " "]}, "this is a question"),
         (CHOICE, "", {"says": ["green", "so"]}, "'green' is not offered"),
         (CHOICE, "", {"says": ["red", "so", "more"]}, "2 questions and 3 answers"),
     ],

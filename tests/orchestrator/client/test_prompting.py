@@ -91,6 +91,30 @@ async def test_a_word_to_a_goal_is_for_its_agent(any_stage):
     assert (await any_stage.muster.prompt(root.task_id, "faster")).task_id == child.task_id
 
 
+async def test_a_word_to_a_goal_whose_plan_was_approved_is_for_who_carries_it_out(any_stage):
+    steps = {"pool": "build", "auth_scope": ["read:**"]}
+    root = goal(params={"agent": "plan", **steps, "then": {"agent": "build", **steps}})
+    plan = task_request(parent=root, **{**FIELDS, "agent": "plan"}, prompt="work")
+    await any_stage.muster.submit_many([root])
+    await any_stage.muster.submit_many([plan])
+    await end(any_stage.transport, await claimed(any_stage.transport))
+    build = task_request(parent=root, **FIELDS, prompt="carry it out", resume_token=plan.task_id)
+    await any_stage.muster.submit_many([build])
+    await claimed(any_stage.transport)
+
+    assert (await any_stage.muster.prompt(root.task_id, "faster")).task_id == build.task_id
+
+
+async def test_lists_tell_tasks_by_what_was_asked(any_stage):
+    first = await any_stage.muster.submit(**FIELDS, prompt="  Tidy up,\nand be quick")
+    await end(any_stage.transport, await claimed(any_stage.transport))
+    second = await any_stage.muster.prompt(first.task_id, "and tests")
+
+    told = {task.task_id: task.intent for task in await any_stage.muster.tasks()}
+
+    assert told == {first.task_id: "Tidy up,", second.task_id: "and tests"}
+
+
 @pytest.mark.parametrize(
     ("request_of", "words"),
     [
