@@ -142,7 +142,9 @@ class Rigging:
         names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
         room = Room(self.kit.transport, self.attempt.request.trace_id)
         kit, levels = self.kit, self._levels()
-        return QueuedChildren(kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels)
+        return QueuedChildren(
+            kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels, kit.park_after_s
+        )
 
     def _levels(self) -> int:
         return levels_below(self.attempt.request, self.kit.subagent_depth)
