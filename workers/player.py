@@ -15,7 +15,7 @@ from envelope.errors import ErrorCode
 
 from .agent.calls import OnChange, RunCalls
 from .agent.session import Session
-from .llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
+from .llm.base import ChatMessage, ModelEvent, ToolCall, ToolSpec
 from .llm.cassette import (
     Answers,
     Call,
@@ -80,7 +80,7 @@ class Player:
             raise Difference(self.turn, f"it asks for the {name}, which was not recorded")
         return kind.validate_python(self._found[name])
 
-    def model(self, model: Retrying) -> ChatModel:
+    def model(self, model: Retrying) -> Retrying:
         """Waits between tries take no time, and a try that had no time then has none now."""
         return replace(model, model=_Played(model.name, self.reply), pause=_no_pause, time_left_s=self._time_left_s)
 

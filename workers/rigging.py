@@ -23,7 +23,6 @@ from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
 from .inheritance import TOO_DEEP, levels_below
 from .kit import Kit
-from .llm.base import ChatModel
 from .llm.limited import Limited
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
@@ -167,7 +166,7 @@ class Rigging:
         known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
         return planning_tools(known, context.planning, attempt)
 
-    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
+    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> Retrying:
         """Retries around what is recorded, around hooks, around the fleet's limit, around the engine, which is shown
         the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report
