@@ -69,9 +69,9 @@ def test_review_is_done_by_a_subagent_and_told(desk):
 
 
 def test_a_commands_agent_and_model_are_taken_unless_others_are_named(desk):
-    unknown = desk.muster("run", "/think parsers", "--repo", "project", "--json")
+    unknown = desk.muster("run", "/think parsers", "--repo", "project", "--no-input", "--json")
     assert desk.muster("trust", "project").exit_code == 0
-    planned = desk.muster("run", "/think parsers", "--repo", "project", "--json")
+    planned = desk.muster("run", "/think parsers", "--repo", "project", "--no-input", "--json")
     named = desk.muster("run", "/think parsers", "--repo", "project", "--agent", "build")
 
     assert '"model":"openai/scripted"' in unknown.stdout.replace(" ", "")
