@@ -21,8 +21,9 @@ from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
+FREEZE_RETRY_S = 0.5
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
-NOT_FOUND, CONFLICT, UNREACHABLE = 404, 409, 900  # the last is the client library's own
+NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = 404, 409, 500, 900  # the last is the client library's own
 STDERR = 2
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
@@ -134,7 +135,15 @@ class Engine:
     async def pause(self, name: str) -> None:
         """Freeze every process of the container where it stands."""
         async with self._call() as client:
-            await client.containers.container(name).pause()
+            container = client.containers.container(name)
+            try:
+                await container.pause()
+            except aiodocker.DockerError as error:
+                if error.status < INTERNAL:
+                    raise
+                # On a busy host the engine gives up on a process that does not stand still at once.
+                await asyncio.sleep(FREEZE_RETRY_S)
+                await container.pause()
 
     async def resume(self, name: str) -> None:
         async with self._call() as client:

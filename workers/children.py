@@ -51,6 +51,7 @@ class QueuedChildren:
     tool_names: tuple[str, ...]
     room: Room
     levels: int  # of subagents that may be below this task
+    park_after_s: float = PARK_AFTER_S
 
     def catalogue(self) -> Mapping[str, str]:
         return {
@@ -116,10 +117,10 @@ class QueuedChildren:
             return None
 
     async def _soon(self, task_ids: Sequence[str]) -> list[TaskResult]:
-        """Results in the order in which they came, within `PARK_AFTER_S`."""
+        """Results in the order in which they came, within `park_after_s`."""
         came: list[TaskResult] = []
         try:
-            async with asyncio.timeout(PARK_AFTER_S):
+            async with asyncio.timeout(self.park_after_s):
                 async for result in self.outbox.results(task_ids):
                     came.append(result)  # noqa: PERF401  a comprehension would lose them when the time is over
         except TimeoutError:

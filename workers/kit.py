@@ -9,6 +9,7 @@ from transport.base import Transport
 from transport.outbox import Outbox
 
 from .agents.base import Agent
+from .children import PARK_AFTER_S
 from .equipment import Equipment
 from .llm.limited import Limiter
 from .models import Models
@@ -28,3 +29,4 @@ class Kit:
     ask_timeout_ms: int  # how long people may think about what they are asked
     web: WebAccess
     subagent_depth: int = 1  # levels of subagents below a task that a person started
+    park_after_s: float = PARK_AFTER_S  # so long a caller waits for its subagents with its slot and sandbox held

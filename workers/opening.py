@@ -19,7 +19,7 @@ from .artifacts import SYSTEM_LINE as ARTIFACTS_LINE
 from .attempt import Attempt
 from .first_prompt import first_prompt
 from .permissions.guard import Guard
-from .project.instructions import Guidance, Instructions, find_instructions
+from .project.instructions import Guidance, Instruction, Instructions, find_instructions
 from .project.skills import Skills, find_skills
 from .recording.tape import Tape
 from .subpath import folder_of, require_folder
@@ -45,7 +45,7 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
     environment, instructions, skills = around.environment, around.instructions, around.skills
     for warning in (*instructions.warnings, *skills.warnings):
         attempt.reporter.report(WarningRaised(message=warning))
-    readable = [file for file in instructions.files if file.is_users or may_read(attempt.guard, file.source)]
+    readable = [file for file in instructions.files if file.is_users or _may_tell(attempt.guard, file)]
     usable = [skill for skill in skills.found if attempt.guard.check([Target("skill", skill.name)]) is None]
     system = system_prompt(
         agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
@@ -90,6 +90,11 @@ async def _tree_and_git(sandbox: Sandbox | None, directory: str) -> tuple[Tree, 
 def may_read(guard: Guard, path: str) -> bool:
     """Do scope and rules let this task read the file? Its path in the workspace, absolute or not."""
     return guard.check([Target("read", path.removeprefix(f"{WORKSPACE}/"))]) is None
+
+
+def _may_tell(guard: Guard, file: Instruction) -> bool:
+    """By its name, and by that of the file that a link leads to."""
+    return all(may_read(guard, path) for path in (file.source, file.leads_to) if path)
 
 
 async def _none() -> Skills:

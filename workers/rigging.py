@@ -23,7 +23,6 @@ from .hooks.api import Parameters, TaskView
 from .hooks.chain import Hooks, hooked
 from .inheritance import TOO_DEEP, levels_below
 from .kit import Kit
-from .llm.base import ChatModel
 from .llm.limited import Limited
 from .llm.prices import Price, cost_microusd
 from .llm.retry import Retrying
@@ -142,7 +141,9 @@ class Rigging:
         names = tuple(sorted((*all_tools(), *WEB_TOOLS)))
         room = Room(self.kit.transport, self.attempt.request.trace_id)
         kit, levels = self.kit, self._levels()
-        return QueuedChildren(kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels)
+        return QueuedChildren(
+            kit.transport, kit.outbox, self.attempt, kit.agents, names, room, levels, kit.park_after_s
+        )
 
     def _levels(self) -> int:
         return levels_below(self.attempt.request, self.kit.subagent_depth)
@@ -165,7 +166,7 @@ class Rigging:
         known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
         return planning_tools(known, context.planning, attempt)
 
-    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> ChatModel:
+    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> Retrying:
         """Retries around what is recorded, around hooks, around the fleet's limit, around the engine, which is shown
         the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report

@@ -58,6 +58,9 @@ class TraceTill:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         return _spent(ledger or self._reporter.ledger, waits=self._waits_at_cap)
 
+    async def reserve_more(self, microusd: int) -> bool:
+        return await self._reporter.reserve(microusd) is not None
+
     def release(self, microusd: int) -> None:
         self._reporter.release(microusd)
 

@@ -12,6 +12,7 @@ from envelope.events import TitleSet
 from envelope.logs import get_logger
 from envelope.messages import TaskRequest
 
+from .agent.account import Account
 from .agent.asking import ask
 from .agent.bound import request_tokens
 from .agent.budget import Stop
@@ -19,7 +20,7 @@ from .agent.session import Session
 from .agents.base import Agent
 from .attempt import Attempt
 from .habits import Habits, hidden_agent
-from .llm.base import ChatMessage, Failed
+from .llm.base import ChatMessage, Completed, Failed
 from .llm.limited import Limited, Limiter
 from .llm.limits import ModelLimits
 from .llm.prices import cost_microusd
@@ -105,7 +106,8 @@ class Titling:
             model_name, temperature=self._agent.temperature, output_limit=lambda: till.output_tokens
         )
         asked = _request(self._agent.prompt, self._attempt.request.input.prompt)
-        held = await till.reserve(request_tokens(asked))
+        tokens = request_tokens(asked)
+        held = await till.reserve(tokens)
         if isinstance(held, Stop):
             return
         limited = Limited(
@@ -116,16 +118,24 @@ class Titling:
             lambda waits: None,
             lambda: LONGEST_WAIT_S,
         )
-        reply = await ask(Retrying(limited, lambda retry: None, ONE_MORE_TRY), asked, (), lambda event: None)
-        till.release(held)
+        account = Account(till, lambda usage: cost_microusd(price, usage) if price else 0, tokens, held)
+        retrying = Retrying(limited, lambda retry: None, ONE_MORE_TRY, lost=account)
+        try:
+            reply = await ask(retrying, asked, (), lambda event: None)
+            if isinstance(reply, Completed):
+                account.answered(reply.usage)
+        finally:  # what was given up is paid, too
+            self._charge(account)
         if isinstance(reply, Failed):
             log.warning("title_failed", task_id=self._attempt.request.task_id, error=reply.message)
             return
-        cost = cost_microusd(price, reply.usage) if price else 0
-        reporter.totals.add_aside(reply.usage, cost_microusd=cost)
-        self._uncounted = (reply.usage, cost)
         if title := cleaned(reply.text):
             reporter.report(TitleSet(title=title))
+
+    def _charge(self, account: Account) -> None:
+        account.close()
+        self._attempt.reporter.totals.add_aside(account.usage, cost_microusd=account.cost_microusd)
+        self._uncounted = (account.usage, account.cost_microusd)
 
 
 def _request(system: str, prompt: str) -> tuple[ChatMessage, ...]:

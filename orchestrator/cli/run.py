@@ -29,7 +29,7 @@ from .console import data, note
 from .fleet import open_fleet
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
 from .repository import starting_point
-from .slash import agent_for, command_of, is_help, of_session, print_commands
+from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ async def _run(options: RunOptions) -> int:
     if is_help(command):
         await print_commands(options.repository)
         return ExitCode.OK
-    if command is not None and command.model and not options.model:
-        options = replace(options, model=command.model)
     settings = load_settings()
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
+    trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
-        card = await _card(muster, options.agent, command, local)
+        card = await _card(muster, options.agent, command, local, trusted)
         then = agent_named(BUILD, await muster.workers()) if card.name == PLAN else None
         request = await _request(muster, options, card, then, local)
         handle = await muster.submit(request)
@@ -137,10 +137,11 @@ async def _run(options: RunOptions) -> int:
         return await follow_run(muster, request, handle, shown)
 
 
-async def _card(muster: Muster, name: str, command: CommandCard | None, local: LocalRepository) -> AgentCard:
+async def _card(
+    muster: Muster, name: str, command: CommandCard | None, local: LocalRepository, trusted: str
+) -> AgentCard:
     """Who does it: whom the person named, else whom the command names: of the workers, or of the repository."""
     wanted = name or muster.settings.default_agent
-    trusted = await trusted_digest(TrustStore(muster.settings.state_dir), local.root, local.git_dir, local.head)
     project = await project_cards(local, trusted, wanted=wanted)
     workers = await muster.workers()
     if name:

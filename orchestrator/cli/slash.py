@@ -103,6 +103,20 @@ def agent_for(command: CommandCard | None, default: AgentCard, agents: Mapping[s
     return card
 
 
+def model_for(command: CommandCard | None, named: str, *, is_trusted: bool) -> str:
+    """The model that the person `named`, else the command's own; empty: the agent's.
+
+    A repository that nobody trusts spends nobody's money on a model of its choice.
+    """
+    if named or command is None or not command.model:
+        return named
+    if command.source == "repository" and not is_trusted:
+        wish = f"the repository wants /{command.name} done by the model {command.model!r}"
+        note(f"{wish}, and is not trusted: not used; name it with --model, or see: muster trust")
+        return ""
+    return command.model
+
+
 def _is_within(scope: Scope, ceiling: Scope) -> bool:
     try:
         narrow(ceiling, tuple(grant for grant in scope if split(grant)[0] not in ONLY_ASKING))

@@ -35,25 +35,23 @@ async def test_a_keeper_is_woken_when_a_task_of_its_worker_is_cancelled(fleet):
     request = await fleet.submit()
     await fleet.claim_one("w1")
     keeper = fleet.transport.keeper()
-    loop = asyncio.get_running_loop()
-    waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 10))
-    started_at = loop.time()
+    waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 250))
 
     await fleet.transport.cancel(request.task_id, by="me", reason="enough")
-    await waiting
 
-    assert loop.time() - started_at < 5
+    async with asyncio.timeout(60):
+        await waiting
     keeper.close()
 
 
 async def test_a_keeper_that_waits_can_be_interrupted(fleet):
     keeper = fleet.transport.keeper()
-    waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 10))
+    waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 250))
     await asyncio.wait({waiting}, timeout=0.05)
 
     keeper.interrupt()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await waiting
     keeper.close()
 

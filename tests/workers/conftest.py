@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,7 +36,9 @@ from transport.consumer import Consumer
 from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
 from transport.redis import connect_redis
+from workers.agent_task import AgentTasks
 from workers.agents.registry import builtin, parse_agent
+from workers.children import PARK_AFTER_S
 from workers.llm.script import load_script
 from workers.llm.scripted_server import ScriptedServer
 from workers.metrics import WorkerMetrics
@@ -231,16 +233,25 @@ async def start_hands(
 ) -> AsyncIterator[StartHands]:
     """`await start_hands(model=…)`: consumers for the three pools over one runner; all stopped at the end.
 
-    `slots` are of each pool; `agents` (text of their files, by name) are known beside the builtin ones.
+    `slots` are of each pool; `agents` (text of their files, by name) are known beside the builtin ones;
+    `park_after_s` is how long callers wait for their subagents before they are parked.
     """
     async with AsyncExitStack() as stack:
 
-        async def start(*, slots: int = 4, agents: Mapping[str, str] | None = None, **settings: Any) -> Hands:
+        async def start(
+            *,
+            slots: int = 4,
+            agents: Mapping[str, str] | None = None,
+            park_after_s: float = PARK_AFTER_S,
+            **settings: Any,
+        ) -> Hands:
             # a title is a request more, which no script of these tests foresees
             told = WorkerSettings(state_dir=tmp_path / "state", image=image, **{"titles": False, **settings})
             metrics = WorkerMetrics("build", known_models=(told.model,))
             known = {**builtin(), **{name: parse_agent(name, text) for name, text in (agents or {}).items()}}
             runner = make_runner(told, transport, driver, metrics, agents=known)
+            kit = replace(runner.agent_tasks.kit, park_after_s=park_after_s)
+            runner = replace(runner, agent_tasks=AgentTasks(kit))
             consumers = await stack.enter_async_context(AsyncExitStack())
             for pool in ("build", "explore", "general"):
                 await consumers.enter_async_context(_consuming(transport, pool, runner, slots))

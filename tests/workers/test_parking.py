@@ -146,7 +146,7 @@ async def test_a_caller_that_is_stopped_as_it_begins_to_wait_starts_no_subagent_
 
 
 async def test_a_quick_subagent_parks_nobody(start_leads, workspace):
-    hands, _ = await start_leads(slots=4)
+    hands, _ = await start_leads(slots=4, park_after_s=3600)  # quick is what comes before it: not a matter of speed
     request = lead(hands, workspace)
 
     result = await hands.result(request)

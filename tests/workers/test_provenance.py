@@ -40,7 +40,7 @@ def test_a_long_line_takes_no_long_time(hostile):
     started_s = time.process_time()
     places(hostile)
 
-    assert time.process_time() - started_s < 2
+    assert time.process_time() - started_s < 20  # measured: far below 1 s; else it is minutes
 
 
 def test_a_listing_ends_somewhere():

@@ -14,6 +14,8 @@ from envelope.messages import TaskInput
 from envelope.redaction import register_secret
 from workers.agents.registry import builtin
 from workers.errors import BadInput
+from workers.llm import retry
+from workers.llm.retry import wait_ms
 from workers.recording.recorder import CASSETTE
 from workers.recording.replay import find_cassette, replay
 
@@ -99,7 +101,7 @@ async def test_an_earlier_end_is_a_difference(start_agents, workspace):
     assert "This is your last turn" in ended.difference.diff
 
 
-async def test_failed_tries_are_on_the_cassette_and_waited_for_by_nobody(start_agents, workspace):
+async def test_failed_tries_are_on_the_cassette_and_waited_for_by_nobody(start_agents, workspace, monkeypatch):
     hands, _ = await start_agents(
         """
 rules:
@@ -110,7 +112,9 @@ rules:
     )
     result = await hands.result(recorded(hands, workspace, "x"))
 
-    async with asyncio.timeout(1.5):  # the pause between the tries alone was longer
+    an_hour_if_any = lambda *told, **more: wait_ms(*told, **more) and 3_600_000  # noqa: E731
+    monkeypatch.setattr(retry, "wait_ms", an_hour_if_any)
+    async with asyncio.timeout(60):
         ended = await replayed(hands, result)
 
     assert result.errors[0].code == "model_auth"

@@ -44,7 +44,7 @@ async def claimed():
 async def sent(transport: MemoryTransport, claim, until: str) -> list[TaskProgress]:
     """The messages of the stream, up to the one with an event of this kind."""
     messages: list[TaskProgress] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for entry in transport.follow(claim.lease.trace_id):
             if isinstance(entry.message, TaskProgress) and entry.message.attempt == claim.lease.attempt:
                 messages.append(entry.message)

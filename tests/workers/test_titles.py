@@ -88,6 +88,22 @@ async def test_a_title_that_fails_changes_nothing(start):
     assert await hands.events(request.trace_id, "title") == []
 
 
+async def test_a_title_that_breaks_off_is_paid_for_as_far_as_it_came(start, monkeypatch):
+    monkeypatch.setattr("workers.titles.GRACE_S", 60.0)  # it takes two tries, and a pause between them
+    breaks = f"reply: {{text: '{'Mend the parser of dates. ' * 40}'}}, fault: {{after_bytes: 3000, cut: true}}"
+    hands, server, request = await start(
+        NAMES.replace(f"    {NAMED}", "    " + breaks.replace(", fault", "\n    fault"))
+    )
+    request = request.model_copy(update={"budget": Budget(max_cost_microusd=5_000_000)})
+
+    result = await hands.result(request)
+
+    assert (result.status, len(titles_asked(server))) == (State.COMPLETED, 2)
+    lost = result.metrics.usage.input_tokens - 200, result.metrics.usage.output_tokens - 100
+    assert min(lost) > 0
+    assert result.metrics.cost_microusd == 2 * 200 + lost[0] + 2 * lost[1]
+
+
 async def test_titles_can_be_turned_off(start):
     hands, server, request = await start(titles=False)
 

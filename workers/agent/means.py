@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from envelope.budget import Usage
 from envelope.events import Event
 
-from ..llm.base import ChatModel
+from ..llm.retry import Retrying
 from ..tools.base import Tool, ToolContext
 from .calls import RunCalls
 from .policy import WindowPolicy
@@ -34,7 +34,7 @@ class Loop:
     `told`: task → words, for each subagent in the background that has ended (see `background.py`).
     """
 
-    model: ChatModel
+    model: Retrying
     tools: Mapping[str, Tool]
     run_calls: RunCalls
     context: ToolContext

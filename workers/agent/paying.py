@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from envelope.budget import Usage
 from envelope.events import Event, TurnFinished, TurnStarted
 
 from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
+from .account import Account
 from .asking import ask
 from .budget import Stop
 from .finish import finish_reason
@@ -35,7 +35,7 @@ async def paid_call(
     input_tokens: int,
     tell: Callable[[Event], None],
 ) -> Paid | Stop:
-    """One turn's model call of at most `input_tokens`; `tell` hears it stream.
+    """One turn's model call of at most `input_tokens`; `tell` hears it stream. Tries that broke off are paid, too.
 
     A stop: there is no money for it, and nothing has happened.
     """
@@ -44,11 +44,13 @@ async def paid_call(
         return held
     turn = session.turn + 1
     loop.emit(TurnStarted(turn=turn, model=loop.model.name))
-    with cut_off_is_told(loop, turn):
-        reply = await ask(loop.model, messages, tools, tell)
-    usage = Usage() if isinstance(reply, Failed) else reply.usage
-    cost = loop.price(usage)
-    loop.till.release(held)
+    account = Account(loop.till, loop.price, input_tokens, held)
+    with cut_off_is_told(loop, turn, account):
+        reply = await ask(replace(loop.model, lost=account), messages, tools, tell)
+    if isinstance(reply, Completed):
+        account.answered(reply.usage)
+    account.close()
+    usage, cost = account.usage, account.cost_microusd
     loop.emit(TurnFinished(turn=turn, finish_reason=finish_reason(reply), usage=usage, cost_microusd=cost))
     counted = {"turn": turn, "usage": session.usage + usage, "cost_microusd": session.cost_microusd + cost}
     return Paid(session.model_copy(update=counted), reply)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from envelope.events import MessageAdded, TurnFinished
 
+from .account import Account
 from .history import say
 from .means import Loop
 from .session import Session
@@ -20,11 +21,20 @@ def tell(session: Session, loop: Loop, text: str) -> Session:
 
 
 @contextmanager
-def cut_off_is_told(loop: Loop, turn: int) -> Generator[None]:
-    """A turn that the task's end cuts off has an end of its own; one that another attempt makes again has none yet."""
+def cut_off_is_told(loop: Loop, turn: int, account: Account | None = None) -> Generator[None]:
+    """A turn that the task's end cuts off has an end of its own, and a price if it had begun to answer; one that
+    another attempt makes again has none yet."""
     try:
         yield
     except asyncio.CancelledError:
         if loop.is_stopped():
-            loop.emit(TurnFinished(turn=turn, finish_reason="cancelled"))
+            loop.emit(_cut_off(turn, account))
         raise
+
+
+def _cut_off(turn: int, account: Account | None) -> TurnFinished:
+    if account is None:  # it had its reply, and is paid
+        return TurnFinished(turn=turn, finish_reason="cancelled")
+    account.close()
+    usage, cost = account.usage, account.cost_microusd
+    return TurnFinished(turn=turn, finish_reason="cancelled", usage=usage, cost_microusd=cost)

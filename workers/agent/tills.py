@@ -14,6 +14,10 @@ class Till(Protocol):
         """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
         ...
 
+    async def reserve_more(self, microusd: int) -> bool:
+        """Set aside as much again, for another try of a call; false when the cap does not allow it."""
+        ...
+
     def release(self, microusd: int) -> None:
         """What was set aside is free again, in the same step in which the next reported turn is charged."""
         ...
@@ -24,6 +28,9 @@ class NoTill:
 
     async def reserve(self, input_tokens: int) -> int:
         return 0
+
+    async def reserve_more(self, microusd: int) -> bool:
+        return True
 
     def release(self, microusd: int) -> None:
         return None

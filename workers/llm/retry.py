@@ -14,6 +14,7 @@ from envelope.events import RetryScheduled
 from ..clock import now_ms
 from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, Retry, ToolSpec
 from .failures import Judged, judged
+from .lost import NOBODY_PAYS, LostTries, said_bytes, tokens_of_bytes
 from .retry_after import asked_ms as asked_ms
 
 RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
@@ -69,7 +70,8 @@ class Retrying:
 
     What a failed try had streamed already is void: the next try streams its reply from the start, and `Completed`
     holds that reply alone, with the tries that failed as `retries`. `on_retry` is told before each wait, so that
-    watchers can drop the partial text. No retry begins that could not start within `time_left_s()`.
+    watchers can drop the partial text. No retry begins that could not start within `time_left_s()`. `lost` is told of
+    each try that had begun to answer and did not end, also of one that is cut off, and asked before the next one.
     """
 
     model: ChatModel
@@ -79,6 +81,7 @@ class Retrying:
     jitter: Callable[[], float] = random.random
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     now_ms: Callable[[], int] = now_ms
+    lost: LostTries = NOBODY_PAYS
 
     @property
     def name(self) -> str:
@@ -90,19 +93,29 @@ class Retrying:
         failed: list[Retry] = []
         for attempt in range(1, self.policy.tries + 1):
             failure = Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
-            async with aclosing(self.model.stream(messages, tools)) as events:
-                async for event in events:
-                    if isinstance(event, Failed):
-                        failure = event
-                        break
-                    if isinstance(event, Completed):
-                        yield replace(event, retries=tuple(failed)) if failed else event
-                        return
-                    yield event
+            said = 0
+            try:
+                async with aclosing(self.model.stream(messages, tools)) as events:
+                    async for event in events:
+                        if isinstance(event, Failed):
+                            failure = event
+                            break
+                        if isinstance(event, Completed):
+                            said = 0
+                            yield replace(event, retries=tuple(failed)) if failed else event
+                            return
+                        said += said_bytes(event)
+                        yield event
+            finally:
+                if said:
+                    self.lost.add(tokens_of_bytes(said))
             at_ms = self.now_ms()
             pause_ms = wait_ms(failure, attempt, now_ms=at_ms, policy=self.policy, jitter=self.jitter)
             is_last = attempt >= self.policy.tries
             if pause_ms is None or is_last or pause_ms / 1000 >= self.time_left_s():
+                yield failure
+                return
+            if said and not await self.lost.may_go_on():
                 yield failure
                 return
             failed.append(Retry(attempt=attempt, wait_ms=pause_ms, reason=failure.message, at_ms=at_ms))

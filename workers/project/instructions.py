@@ -12,6 +12,7 @@ from pathlib import Path
 from sandbox.base import WORKSPACE, Sandbox
 from sandbox.errors import PathError, SandboxError, SandboxLost
 
+from ..tools.paths import is_inside
 from .framing import bounded, framed
 
 # The first kind of which there is a file counts, as in OpenCode.
@@ -36,11 +37,13 @@ class Guidance:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One file. `is_users`: it is from the worker's machine and not from the repository."""
+    """One file. `is_users`: it is from the worker's machine and not from the repository. `leads_to`: where it is when
+    every link is followed; empty: where its name says."""
 
     source: str
     text: str
     is_users: bool = False
+    leads_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,15 @@ async def read_if_there(sandbox: Sandbox, path: str, max_bytes: int = MAX_FILE_B
         return None
 
 
+async def told_inside(sandbox: Sandbox, path: str) -> tuple[bytes, str] | None:
+    """As `read_if_there`, with the file that a link leads to; None, too, where that is outside of the workspace."""
+    content = await read_if_there(sandbox, path)
+    if content is None:
+        return None
+    real = await sandbox.resolve(path)
+    return (content, real) if is_inside(real) else None
+
+
 def folders_above(directory: str) -> list[str]:
     """From the workspace down to `directory`, both included.
 
@@ -123,11 +135,11 @@ def _of_host(file: Path) -> Instruction:
 async def _projects(sandbox: Sandbox, directory: str) -> list[Instruction]:
     for kind in KINDS:
         paths = [posixpath.join(folder, kind) for folder in folders_above(directory)]
-        contents = await asyncio.gather(*(read_if_there(sandbox, path) for path in paths))
+        contents = await asyncio.gather(*(told_inside(sandbox, path) for path in paths))
         found = [
-            Instruction(path, bounded(content, MAX_FILE_BYTES))
-            for path, content in zip(paths, contents, strict=True)
-            if content is not None
+            Instruction(path, bounded(there[0], MAX_FILE_BYTES), leads_to=there[1])
+            for path, there in zip(paths, contents, strict=True)
+            if there is not None
         ]
         if found:
             return found
@@ -143,8 +155,8 @@ async def _configured(sandbox: Sandbox | None, pattern: str) -> AsyncIterator[In
         return
     paths, _ = await sandbox.glob(f"/{pattern.removeprefix('./')}", WORKSPACE, limit=MAX_GLOBBED)
     for path in paths:
-        if (content := await read_if_there(sandbox, path)) is not None:
-            yield Instruction(path, bounded(content, MAX_FILE_BYTES))
+        if (there := await told_inside(sandbox, path)) is not None:
+            yield Instruction(path, bounded(there[0], MAX_FILE_BYTES), leads_to=there[1])
 
 
 def _on_host(pattern: str) -> list[Instruction]:

@@ -9,7 +9,7 @@ from sandbox.base import WORKSPACE, Sandbox
 
 from ..tools.files import digest
 from .framing import bounded, framed
-from .instructions import KINDS, MAX_FILE_BYTES, folders_above, read_if_there
+from .instructions import KINDS, MAX_FILE_BYTES, folders_above, told_inside
 
 NAME = KINDS[0]
 
@@ -29,10 +29,11 @@ async def nearby_instructions(
         if file == path or file in known or not may_read(posixpath.relpath(file, WORKSPACE)):
             continue
         known[file] = ""
-        content = await read_if_there(sandbox, file)
-        if content is None:
+        there = await told_inside(sandbox, file)
+        if there is None or not may_read(posixpath.relpath(there[1], WORKSPACE)):
             del known[file]
             continue
+        content = there[0]
         known[file] = digest(content)  # a file that was cut has another one: it may not be edited yet
         texts.append(framed("instructions", file, bounded(content, MAX_FILE_BYTES)))
     if not texts:

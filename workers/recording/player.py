@@ -15,7 +15,7 @@ from envelope.errors import ErrorCode
 
 from ..agent.calls import OnChange, RunCalls
 from ..agent.session import Session
-from ..llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
+from ..llm.base import ChatMessage, ModelEvent, ToolCall, ToolSpec
 from ..llm.cassette import (
     Answers,
     Call,
@@ -63,6 +63,8 @@ class Player:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
         self._calls = calls_of(entries)
+        if not all(call.reply for call in self._calls):
+            raise ValueError("a model call without a reply")
         self._script = [entry for entry in entries if not isinstance(entry, Kept)]
         self._foreign: Sequence[Tool] = []
         self._at = 0
@@ -78,9 +80,12 @@ class Player:
     async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
         if name not in self._found:
             raise Difference(self.turn, f"it asks for the {name}, which was not recorded")
-        return kind.validate_python(self._found[name])
+        try:
+            return kind.validate_python(self._found[name])
+        except ValueError as e:
+            raise Difference(self.turn, f"it reads the {name} in another form than was recorded") from e
 
-    def model(self, model: Retrying) -> ChatModel:
+    def model(self, model: Retrying) -> Retrying:
         """Waits between tries take no time, and a try that had no time then has none now."""
         return replace(model, model=_Played(model.name, self.reply), pause=_no_pause, time_left_s=self._time_left_s)
 

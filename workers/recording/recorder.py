@@ -16,7 +16,7 @@ from ..agent.calls import RunCalls, offer
 from ..agent.session import Session
 from ..agents.base import Agent
 from ..attempt import Attempt
-from ..llm.base import ChatMessage, ChatModel, ModelEvent
+from ..llm.base import ChatMessage, ModelEvent
 from ..llm.cassette import (
     Answers,
     Ended,
@@ -66,7 +66,7 @@ class Recorder:
         self._add(Kept(name=name, value=kind.dump_python(found, mode="json")))
         return found
 
-    def model(self, model: Retrying) -> ChatModel:
+    def model(self, model: Retrying) -> Retrying:
         return replace(model, model=Recorded(model.model, self._note_call))
 
     def run_calls(self, run: RunCalls) -> RunCalls:

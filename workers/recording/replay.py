@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter
 
 from envelope.codec import decode_request
 from envelope.ids import new_task_id, new_trace_id
@@ -40,6 +43,13 @@ UNASKED = "not/asked"  # the model of a task that ended before it asked one
 DEADLINE_MS = 3_600_000  # a replay takes seconds; the recorded deadline may have been short
 
 
+EARLIER_REF: TypeAdapter[str | None] = TypeAdapter(str | None)
+# The longest session that a window of a million tokens allows is a hundredth of this.
+MAX_CASSETTE_BYTES = 512 * 1024 * 1024
+# What can be wrong with a file that somebody else has written; `ValueError` holds JSON's, pydantic's and UTF-8's.
+ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """How far it went, and where it went another way. `is_whole`: the recording holds the task's end."""
@@ -53,24 +63,29 @@ class Replayed:
 async def find_cassette(blobs: Blobs, attachments: Mapping[str, str], checkpoint: str | None) -> tuple[Entry, ...]:
     """The one that a result names; of a task that was stopped, what it had stored. `BadInput` when there is none."""
     if CASSETTE in attachments:
-        return read((await blobs.get(attachments[CASSETTE])).decode())
+        content = await blobs.get(attachments[CASSETTE])
+        with _readable():
+            return _read(content)
     newest = (await Checkpoints(blobs).load(checkpoint)).cassette if checkpoint else None
     if newest is None:
         raise BadInput("the task was not recorded", hint="record the next one: muster run --record …")
-    return read(await whole(blobs, newest))
+    with _readable():
+        return _read((await whole(blobs, newest)).encode())
 
 
 async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Agent]) -> Replayed:
-    """`agents` are those of today; one that is not among them is taken from the recording."""
-    found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
-    recorded = AGENTS.validate_python(found[AGENT])
-    agents = {recorded.name: recorded, **agents}
-    request = _again(TaskRequest.model_validate(found[REQUEST]))
-    player = Player(entries)
+    """`agents` are those of today; one that is not among them is taken from the recording. `BadInput` for a recording
+    that is none."""
+    with _readable():
+        found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
+        recorded = AGENTS.validate_python(found[AGENT])
+        agents = {recorded.name: recorded, **agents}
+        request = _again(TaskRequest.model_validate(found[REQUEST]))
+        agent, player = agents[request.agent], Player(entries)
+        earlier = EARLIER_REF.validate_python(found[EARLIER])
     transport = MemoryTransport(pools=[request.recipient])
-    claim = await _claimed(transport, request, await _earlier(blobs, transport.blobs, found[EARLIER]))
+    claim = await _claimed(transport, request, await _earlier(blobs, transport.blobs, earlier))
     models = Models(default=next((entry.model for entry in entries if isinstance(entry, Call)), UNASKED))
-    agent = agents[request.agent]
     async with Reporter(transport, claim.lease) as reporter:
         guard = guard_of(request, agent)
         attempt = Attempt(
@@ -90,6 +105,21 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
         except NotRecorded:
             return Replayed(player.calls, player.answered, is_whole=False)
     return Replayed(player.calls, player.answered)
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    try:
+        yield
+    except ODD as e:
+        why = " ".join(f"{type(e).__name__}: {e}".split())[:200]
+        raise BadInput(f"the recording cannot be read: {why}", hint="record the task again: --record") from e
+
+
+def _read(content: bytes) -> tuple[Entry, ...]:
+    if len(content) > MAX_CASSETTE_BYTES:
+        raise ValueError(f"it is longer than {MAX_CASSETTE_BYTES >> 20} MiB")
+    return read(content.decode())
 
 
 class Unwatched:

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 
 from ..agent.calls import RunCalls
 from ..agent.session import Session
-from ..llm.base import ChatModel
 from ..llm.retry import Retrying
 from ..tools.base import Tool
 
@@ -26,7 +25,7 @@ class Tape(Protocol):
         """What is found out about the world once: a value that `kind` writes and reads."""
         ...
 
-    def model(self, model: Retrying) -> ChatModel: ...
+    def model(self, model: Retrying) -> Retrying: ...
     def run_calls(self, run: RunCalls) -> RunCalls: ...
     def hear(self, hear: Hear) -> Hear: ...
     def told(self, told: Told) -> Told: ...
@@ -52,7 +51,7 @@ class NoTape:
     async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
         return await find()
 
-    def model(self, model: Retrying) -> ChatModel:
+    def model(self, model: Retrying) -> Retrying:
         return model
 
     def run_calls(self, run: RunCalls) -> RunCalls:

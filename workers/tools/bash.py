@@ -11,7 +11,7 @@ from sandbox.base import WORKSPACE, Command, ExecResult
 from ..permissions.paths import touched_folders
 from ..permissions.shell import Unparsable, read
 from .base import Target, ToolContext, ToolResult
-from .paths import absolute, outside
+from .paths import absolute, looked_in, outside
 from .schema import count, parameters, text
 from .spill import spill
 from .truncate import truncate
@@ -46,10 +46,10 @@ class Bash:
         try:
             line = read(text)
         except Unparsable:
-            return [*around, Target("bash_unparsed", text)]
+            return [*around, Target("bash_unparsed", text, looked_in(workdir))]
         around += [target for folder in touched_folders(line, workdir) for target in outside(folder)]
         judged = [command.text for command in line.commands if not command.only_moves] or [text]
-        return [*dict.fromkeys(around), *(Target("bash", each) for each in judged)]
+        return [*dict.fromkeys(around), *(Target("bash", each, looked_in(workdir)) for each in judged)]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)

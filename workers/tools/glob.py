@@ -8,7 +8,7 @@ from typing import Any
 from sandbox.base import WORKSPACE
 
 from .base import Target, ToolContext, ToolResult
-from .paths import absolute, outside
+from .paths import absolute, looked_in, outside
 from .schema import parameters, text
 
 MAX_PATHS = 100  # as users of agents know it: more is a sign of too wide a pattern
@@ -25,7 +25,8 @@ class Glob:
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
-        return [*outside(arguments.get("path", WORKSPACE)), Target("glob", arguments["pattern"])]
+        folder = arguments.get("path", WORKSPACE)
+        return [*outside(folder), Target("glob", arguments["pattern"], looked_in(folder))]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments["pattern"]

@@ -9,7 +9,7 @@ from typing import Any
 from sandbox.base import WORKSPACE, GrepMatch
 
 from .base import Target, ToolContext, ToolResult
-from .paths import absolute, outside
+from .paths import absolute, looked_in, outside
 from .schema import parameters, text
 from .truncate import cut_line, truncate
 
@@ -30,7 +30,8 @@ class Grep:
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
-        return [*outside(arguments.get("path", WORKSPACE)), Target("grep", arguments["pattern"])]
+        folder = arguments.get("path", WORKSPACE)
+        return [*outside(folder), Target("grep", arguments["pattern"], looked_in(folder))]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments["pattern"]

@@ -38,6 +38,12 @@ def outside(folder: str) -> list[Target]:
     return [] if is_inside(full) else [Target("external_directory", posixpath.join(full, "*"))]
 
 
+def looked_in(folder: str) -> str:
+    """For a target that is no path: where links must be followed. The workspace itself is none, and costs no look."""
+    full = absolute(folder)
+    return "" if full == WORKSPACE else full
+
+
 def path_targets(permission: str, path: str) -> list[Target]:
     """A permission on one path, after the one for the folder around it when that is outside."""
     full = absolute(path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envelope.agents import AgentCard, CommandCard
-from orchestrator.cli.slash import agent_for, command_of
+from orchestrator.cli.slash import agent_for, command_of, model_for
 from orchestrator.errors import UnknownName
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
@@ -69,9 +69,14 @@ def test_review_is_done_by_a_subagent_and_told(desk):
 
 
 def test_a_commands_agent_and_model_are_taken_unless_others_are_named(desk):
+    unknown = desk.muster("run", "/think parsers", "--repo", "project", "--no-input", "--json")
+    assert desk.muster("trust", "project").exit_code == 0
     planned = desk.muster("run", "/think parsers", "--repo", "project", "--no-input", "--json")
     named = desk.muster("run", "/think parsers", "--repo", "project", "--agent", "build")
 
+    assert '"model":"openai/scripted"' in unknown.stdout.replace(" ", "")
+    assert '"model":"openai/other"' not in unknown.stdout.replace(" ", ""), "a stranger chooses no model"
+    assert "'openai/other', and is not trusted: not used" in unknown.stderr
     assert planned.exit_code == 0, planned.stderr
     assert '"model":"openai/other"' in planned.stdout.replace(" ", "")
     assert named.exit_code != 0 and "no rule fits" in named.stderr, "the script answers to nobody but plan"
@@ -123,6 +128,24 @@ BY_NAME = {card.name: card for card in AGENTS}
 )
 def test_who_does_a_command(command, default, agent):
     assert agent_for(command, BY_NAME[default], BY_NAME).name == agent
+
+
+@pytest.mark.parametrize(
+    ("source", "is_trusted", "named", "model"),
+    [
+        ("repository", False, "", ""),
+        ("repository", False, "mine", "mine"),
+        ("repository", True, "", "costly"),
+        ("repository", True, "mine", "mine"),
+        ("user", False, "", "costly"),
+        ("builtin", False, "", "costly"),
+    ],
+)
+def test_which_model_does_a_command(source, is_trusted, named, model):
+    command = CommandCard(name="x", model="costly", source=source)
+
+    assert model_for(command, named, is_trusted=is_trusted) == model
+    assert model_for(None, named, is_trusted=is_trusted) == named
 
 
 def test_a_command_for_an_agent_that_is_not_there_says_so():

@@ -37,7 +37,7 @@ async def test_a_job_for_the_start_runs_at_the_start(settings):
     transport.blobs = blobs = WatchedBlobs()
     jobs = asyncio.create_task(run_jobs(transport, settings))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await blobs.collected.wait()
     finally:
         jobs.cancel()

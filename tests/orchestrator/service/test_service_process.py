@@ -54,7 +54,7 @@ def metrics_of(port: int) -> str:
 
 async def metrics_with(port: int, name: str) -> str:
     """The process counts a task just after its result can be read."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while name not in (text := await asyncio.to_thread(metrics_of, port)):
             pass
     return text
@@ -62,7 +62,7 @@ async def metrics_with(port: int, name: str) -> str:
 
 async def card_of(stage):
     """The service announces itself beside its start; every read is a round trip, so this yields to it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (cards := [card for card in await stage.muster.workers() if card.pool == DRIVERS]):
             await stage.transport.now_ms()
     return cards[0]

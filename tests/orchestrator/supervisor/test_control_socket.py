@@ -28,7 +28,7 @@ class Fleet:
         return client
 
     async def until(self, so) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not so():
                 self.control.changed.clear()
                 await self.control.changed.wait()
@@ -83,13 +83,13 @@ async def test_a_fleet_that_is_asked_to_stay_is_wanted_without_clients(fleet: Fl
 
 async def test_a_request_to_stop_is_heard(fleet: Fleet):
     await _say(await fleet.client(), "stop")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await fleet.control.until_stopped()
 
 
 async def test_a_fleet_renews_itself_for_its_only_client(fleet: Fleet):
     await _say(await fleet.client(), "stop_if_unused")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await fleet.control.until_stopped()
 
 

@@ -73,7 +73,7 @@ async def test_a_program_is_ended_gently(stage: Stage):
 
 async def _until_listening(pid: int) -> None:
     """The kernel's own account of which signals a process catches."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not _caught(pid) & 1 << (signal.SIGTERM - 1):
             await asyncio.sleep(0.01)
 
@@ -107,7 +107,7 @@ async def test_a_program_dies_with_a_killed_supervisor(stage: Stage):
     asyncio.get_running_loop().add_reader(watch, ended.set)
     parent.kill()
     await parent.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await ended.wait()
     asyncio.get_running_loop().remove_reader(watch)
     os.close(watch)

@@ -71,7 +71,7 @@ def test_the_worst_text_is_over_soon(unit):
     repaired(hostile + '"')
     assert repaired('{"a": 1,' + " " * MAX_REPAIRED_CHARS + "}") is None  # longer than what is looked at
 
-    assert time.process_time() - began < 2  # measured: 0.1 s; without bounds it is minutes
+    assert time.process_time() - began < 20  # measured: 0.1 s; without bounds it is minutes
 
 
 def test_a_call_without_an_id_gets_one_that_is_its_own():
