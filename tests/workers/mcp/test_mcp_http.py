@@ -204,7 +204,7 @@ async def test_a_resource_that_is_not_there_is_an_error_for_the_model(process, c
 async def test_what_is_long_is_cut_and_kept_whole(process, connect, context: ToolContext):
     said = await connect(process.server()).run(context, "real_long")
 
-    assert "(3000 lines were cut here)" in said and "/tmp/tool-output/call-1.txt" in said
+    assert "(3000 lines truncated)" in said and "/tmp/tool-output/call-1.txt" in said
     kept = await (await context.sandbox()).read("/tmp/tool-output/call-1.txt", max_bytes=10**6)
     assert kept.decode().endswith("line 4999")
 
