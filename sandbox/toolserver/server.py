@@ -148,13 +148,10 @@ class Command:
             drained += len(data)
         os.close(self.pipe)
         code = os.waitstatus_to_exitcode(status)
-        tail, took_s = self.output.finish(), time.monotonic() - self.started
-        verdict: Fields = {
-            "timed_out": self.timed_out,
-            "duration_s": took_s,
-            "truncated_bytes": self.output.dropped_bytes,
-        }
-        result = {"id": self.id, "type": "end", "exit_code": code if code >= 0 else 128 - code, **verdict}
+        tail = self.output.finish()
+        spent: Fields = {"timed_out": self.timed_out, "duration_s": time.monotonic() - self.started}
+        verdict = {"exit_code": code if code >= 0 else 128 - code, "truncated_bytes": self.output.dropped_bytes}
+        result = {"id": self.id, "type": "end", **verdict, **spent}
         send(*data_frames(self.id, tail), frame(result))  # one write: one message to wait for at the other end
 
 
