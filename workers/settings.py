@@ -68,7 +68,7 @@ class WorkerSettings(FleetSettings):
     sandbox_driver: DriverName = "docker"
     sandbox_runtime: str = ""  # of Docker's engine: runsc, kata; its own default if empty
     image: str = DEFAULT_IMAGE
-    warm_sandboxes: int = Field(default=1, ge=0, le=100)  # opened ahead for the next task of a repository and commit
+    warm_sandboxes: int = Field(default=0, ge=0, le=100)  # opened ahead for the next task of a repository and commit
     subagent_depth: int = Field(default=1, ge=0, le=8)  # levels of subagents below a task; 0: none
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
