@@ -177,7 +177,7 @@ new file mode 100644
     assert not (tmp_path / "ran").exists()
 
 
-STEPS = 10  # git commands of one publication
+STEPS = 8  # git commands of one publication
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
