@@ -170,8 +170,10 @@ def task_request(
         raise BadInput(fault, hint=HINTS.get(fault.partition(":")[0].partition(".")[0], "")) from e
 
 
-def intent_of(prompt: str) -> str:
-    """What a task is for, in the words by which lists tell it from others."""
+def intent_of(prompt: object) -> str:
+    """What a task is for, in the words by which lists tell it from others; what is no text is refused elsewhere."""
+    if not isinstance(prompt, str):
+        return ""
     return (prompt.strip().splitlines() or [""])[0][:INTENT_CHARS]
 
 
