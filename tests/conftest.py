@@ -142,11 +142,12 @@ def start_redis(full_redis: Path) -> Iterator[StartRedis]:
 @pytest.fixture(scope="session")
 def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess]]:
     def start(nodes: int = 3) -> list[RedisProcess]:
-        """Masters with equal shares of the slots, as soon as they all agree."""
+        """Masters with equal shares of the slots, as soon as each knows the owner of every slot: only full coverage makes
+        a node wait for that, and the tests want a cluster that serves without it."""
         masters = [
             start_redis(
                 *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "5000"),
-                *("--cluster-require-full-coverage", "no", "--appendonly", "yes"),
+                *("--cluster-require-full-coverage", "yes", "--appendonly", "yes"),
             )
             for _ in range(nodes)
         ]
@@ -158,6 +159,7 @@ def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess
             master.command("CLUSTER", "MEET", "127.0.0.1", masters[0].port, int(bus))
         for master in masters:
             master.wait_for("Cluster state changed: ok")
+            master.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
         return masters
 
     return start
