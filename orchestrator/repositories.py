@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 
 from envelope.messages import Attachment, FileStat, PatchRef
@@ -12,6 +11,7 @@ from repo.changes import FileChange
 from repo.merge import Changeset
 from repo.mirror import Mirror, mirror_of
 from repo.patch import patch_between
+from repo.temporary import temporary_folder
 from transport.base import Blobs
 
 # A result is at most 1 MiB; a file's line is about 80 bytes. The diff itself, in its blob, is always whole.
@@ -21,8 +21,8 @@ BUNDLE_TYPE = "application/x-git-bundle"
 
 async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: str) -> Mirror:
     """The repository in a bundle blob, unpacked once per base commit."""
-    with tempfile.TemporaryDirectory(prefix="muster-bundle-") as folder:
-        packed = Path(folder) / "repository.bundle"
+    with temporary_folder("bundle") as folder:
+        packed = folder / "repository.bundle"
         content = await blobs.get(bundle_ref)
         await asyncio.to_thread(packed.write_bytes, content)
         return await mirror_of(cache_dir, bundle=packed, commit=base)
@@ -43,8 +43,8 @@ async def reference(mirror: Mirror, blobs: Blobs, base: str, commit: str) -> Pat
 
 async def attach_bundle(mirror: Mirror, blobs: Blobs, commit: str, name: str) -> Attachment:
     """The commit with its history as an attachment, from which anybody can set a branch."""
-    with tempfile.TemporaryDirectory(prefix="muster-bundle-") as folder:
-        packed = Path(folder) / "merged.bundle"
+    with temporary_folder("bundle") as folder:
+        packed = folder / "merged.bundle"
         await bundle(mirror.git_dir, commit, packed)
         content = await asyncio.to_thread(packed.read_bytes)
     return Attachment(blob=await blobs.put(content), name=name, media_type=BUNDLE_TYPE, size_bytes=len(content))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from .git import GIB, Completed, git
+from .temporary import temporary_folder
 
 # A filter named in .gitattributes has no definition in our git directory and is inert. A working-tree encoding is
 # built into git, and a file that is not in it would fail the whole collection: switch it off everywhere alike.
@@ -62,8 +62,8 @@ class Scratch:
 @contextmanager
 def scratch(*stores: Path, write_to: Path | None = None) -> Generator[Scratch]:
     """`stores` and `write_to` are object folders. New objects vanish at the end, unless `write_to` keeps them."""
-    with tempfile.TemporaryDirectory(prefix="muster-git-") as folder:
-        git_dir = Path(folder) / "git"
+    with temporary_folder("git") as folder:
+        git_dir = folder / "git"
         make_git_dir(git_dir)
         yield Scratch(git_dir, git_dir / "index", write_to or git_dir / "objects", stores)
 

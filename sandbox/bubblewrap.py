@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import time
-from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .card import Card
 from .cgroup import ControlGroup, create_group, group_of, groups_version
 from .channel import Channel
 from .disk import held_limits
 from .driver import EXPIRY_GRACE_S, HELD_LIMITS, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
-from .handed import noted_labels
 from .host_process import run
 from .mounts import mount_overlay, unmount
 from .namespace import Opening, Root, launcher, make_places
 from .opened import OpenSandbox
 from .openings import Openings
 from .pipes import ProcessStream
-from .reaper import ORPHAN_AGE_S
+from .reaper import Gone, due_folders, known_of
 from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import ensure_setup, image_id_of
@@ -36,7 +34,6 @@ from .toolserver import install_server
 from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
-CARD = "sandbox.json"
 CHECK_TIMEOUT_S = 10.0
 
 
@@ -71,9 +68,7 @@ class BubblewrapDriver:
         return f"{answer.stdout.decode().strip()}, {groups_version()}"
 
     async def known(self) -> list[Known]:
-        folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
-        cards = [(folder.name, _card(folder)) for folder in folders]
-        return [Known(name, card.owner, card.expires_at_s, self._labels(name, card)) for name, card in cards if card]
+        return known_of([], self._sandboxes)
 
     async def require_image(self, image: str) -> None:
         self._require_programs()
@@ -88,12 +83,12 @@ class BubblewrapDriver:
         return Capabilities(isolation="namespace", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
-        folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
-        due = [folder for folder in folders if _is_due(folder, owner, now_s, self._openings.ids)]
-        for folder in due:
-            group_of(folder.name).kill()
-            await _dismantle(folder)
-        return [folder.name for folder in due]
+        # Of our own, too: what could not be removed when its sandbox was closed is open no more.
+        owners = frozenset({self._owner, owner or self._owner})
+        due = [name for name in due_folders(self._sandboxes, owners, now_s) if name not in self._openings.ids]
+        gone = Gone()
+        await gone.remove_all(due, lambda name: _dismantle(self._sandboxes / name))
+        return gone.told()
 
     async def close(self) -> None:
         """Close every open sandbox; the first failure is raised after all were tried."""
@@ -110,10 +105,6 @@ class BubblewrapDriver:
     def _sandboxes(self) -> Path:
         return self.state_dir / "sandboxes"
 
-    def _labels(self, name: str, card: Card) -> Mapping[str, str]:
-        noted = noted_labels(self._sandboxes / name)
-        return card.labels if noted is None else noted
-
     def _require_programs(self) -> None:
         if os.geteuid() != 0:
             raise EngineUnavailable("The driver bubblewrap needs root on this host.", hint="use the driver docker")
@@ -125,11 +116,10 @@ class BubblewrapDriver:
         self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
     ) -> OpenSandbox:
         limits = None if spec.read_only else spec.limits
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits)
-        undo.push_async_callback(_dismantle, workspace.folder)
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
-        (workspace.folder / CARD).write_text(json.dumps(asdict(card)))
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card)
+        undo.push_async_callback(_dismantle, workspace.folder)
         await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.work)
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
@@ -222,31 +212,3 @@ async def _dismantle(folder: Path) -> None:
     for mounted in (folder / "merged", folder / ROOT / "merged"):
         await unmount(mounted)
     await asyncio.to_thread(remove_workspace, folder)
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What stands in a sandbox's folder for those who find it without its worker."""
-
-    owner: str
-    expires_at_s: int
-    labels: Mapping[str, str]
-
-
-def _card(folder: Path) -> Card | None:
-    """None for a sandbox that is being made, or was given up by who died in between."""
-    try:
-        return Card(**json.loads((folder / CARD).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _is_due(folder: Path, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
-    """Of one without a card its age decides."""
-    if folder.name in spare:
-        return False
-    if card := _card(folder):
-        return card.expires_at_s <= now_s or card.owner == owner
-    with suppress(FileNotFoundError):
-        return folder.stat().st_mtime < time.time() - ORPHAN_AGE_S
-    return False

@@ -63,7 +63,10 @@ class ControlGroup:
                         os.kill(int(pid), signal.SIGKILL)
 
     async def remove(self) -> None:
-        """Kill what is left and remove the folders; those that are gone already are fine."""
+        """Kill what is left and remove the folders; those that are gone already are fine.
+
+        `SandboxError` for one that stays: what is dismantled after it would never be found again.
+        """
         for folder in self.folders.values():
             for _ in range(TRIES):
                 try:
@@ -72,9 +75,18 @@ class ControlGroup:
                     break
                 except OSError:  # still a process in it
                     self.kill()
+                    self._let_die()
                     await asyncio.sleep(PAUSE_S)  # the kernel has no event for an empty group in v1
                 else:
                     break
+            else:
+                raise SandboxError(f"The control group {folder} cannot be removed.", hint="see what runs in it")
+
+    def _let_die(self) -> None:
+        """In v1 a frozen process dies when it is thawed, and a worker may have died while it held them frozen."""
+        if "freezer" in self.folders:
+            with suppress(FileNotFoundError):
+                (self.folders["freezer"] / "freezer.state").write_text("THAWED")
 
     async def _turn(self, v2: str, v1: str, looks: int) -> bool:
         """Whether it came to pass. `SandboxLost` is the caller's to say: a group that is gone is a sandbox that is

@@ -12,9 +12,10 @@ import logging
 import os
 import shutil
 import subprocess
-import tempfile
 import uuid
 from pathlib import Path
+
+from repo.temporary import temporary_folder
 
 from .base import MIB, Limits
 from .errors import SandboxError
@@ -42,13 +43,13 @@ log = logging.getLogger(__name__)
 @functools.cache
 def held_limits() -> frozenset[str]:
     """What can be held here: `DISK_LIMITS`, or nothing. Found out by mounting one, once; a refusal is logged."""
-    with tempfile.TemporaryDirectory(prefix="muster-disk-") as folder:
+    with temporary_folder("disk") as folder:
         try:
-            mount_disk(Path(folder), Limits(workspace_bytes=MIB, workspace_inodes=64), Path(folder) / BLANKS)
+            mount_disk(folder, Limits(workspace_bytes=MIB, workspace_inodes=64), folder / BLANKS)
         except SandboxError as refusal:
             log.warning(NO_DISKS, refusal)
             return frozenset()
-        unmount_disk(Path(folder))
+        unmount_disk(folder)
     return DISK_LIMITS
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .card import Card
 from .channel import Channel
 from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
 from .disk import held_limits
@@ -65,9 +66,8 @@ class DockerDriver:
         return await self.engine.describe(self._runtime)
 
     async def known(self) -> list[Known]:
-        things = await self.engine.containers(OWNER_LABEL)
-        folder = self.state_dir / "sandboxes"
-        return sorted((known_of(thing, folder / thing.sandbox_id) for thing in things), key=lambda it: it.sandbox_id)
+        things = [*await self.engine.volumes(OWNER_LABEL), *await self.engine.containers(OWNER_LABEL)]
+        return known_of(things, self.state_dir / "sandboxes")
 
     async def require_image(self, image: str) -> None:
         await image_id_of(self.engine, image)
@@ -81,7 +81,9 @@ class DockerDriver:
         return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
-        return await reap(self.engine, self.state_dir, owner=owner, now_s=now_s, spare=self._openings.ids)
+        # Of our own, too: what could not be removed when its sandbox was closed is open no more.
+        owners = frozenset({self._owner, owner or self._owner})
+        return await reap(self.engine, self.state_dir, owners=owners, now_s=now_s, spare=self._openings.ids)
 
     async def close(self) -> None:
         """Close every open sandbox; the first failure is raised after all were tried."""
@@ -100,9 +102,10 @@ class DockerDriver:
         self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
     ) -> OpenSandbox:
         limits = None if spec.read_only else spec.limits
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits)
-        undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
+        card = Card(self._owner, expires_at_s, dict(spec.labels))
+        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card)
+        undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
         channel = await self._start(opening, undo)

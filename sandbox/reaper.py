@@ -1,50 +1,103 @@
-"""Find and remove what dead workers left: containers, then volumes, then folders. By label and expiry alone."""
+"""Find and remove what dead workers left: containers, then volumes, then folders. By label, card and expiry alone.
+
+Nothing waits for what cannot be removed: each thing is tried, then the first failure is raised, and whoever comes next
+tries again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from .base import Known
+from .card import Card, card_of
 from .container import EXPIRY_LABEL, OWNER_LABEL, labels_of_spec
 from .docker import Engine, Labelled
 from .handed import noted_labels
 from .workspace import remove_workspace
 
-# Between making its folders and making its container, a sandbox has neither label nor volume. That takes
-# milliseconds; an hour forgives a machine that slept.
-ORPHAN_AGE_S = 3600.0
+# Between making its folder and writing its card a sandbox is nobody's, for microseconds; the rest is a machine that
+# stood still. Nothing is mounted there yet.
+ORPHAN_AGE_S = 30.0
+AT_ONCE = 4  # an engine that removes more at a time is no faster, and answers nobody else meanwhile
+
+Remove = Callable[[str], Awaitable[None]]
 
 
 async def reap(
-    engine: Engine, state_dir: Path, *, owner: str | None, now_s: float, spare: Collection[str]
+    engine: Engine, state_dir: Path, *, owners: frozenset[str], now_s: float, spare: Collection[str]
 ) -> list[str]:
-    """The ids that went: expired ones of any owner, and with `owner` all of that owner but those in `spare`."""
-    gone: set[str] = set()
-    for thing in await engine.containers(OWNER_LABEL):
-        if _is_due(thing, owner, now_s, spare):
-            await engine.remove(thing.sandbox_id)
-            gone.add(thing.sandbox_id)
-    kept: set[str] = set(spare)
-    for thing in await engine.volumes(OWNER_LABEL):
-        if _is_due(thing, owner, now_s, spare):
-            await engine.remove_volume(thing.sandbox_id)
-            await asyncio.to_thread(remove_workspace, state_dir / "sandboxes" / thing.sandbox_id)
-            gone.add(thing.sandbox_id)
-        else:
-            kept.add(thing.sandbox_id)
-    gone.update(await asyncio.to_thread(_remove_orphans, state_dir / "sandboxes", kept))
-    return sorted(gone)
+    """The ids that went: of `owners` all but those in `spare`, and the expired ones of anybody."""
+    sandboxes = state_dir / "sandboxes"
+
+    async def remove_folder(name: str) -> None:
+        await asyncio.to_thread(remove_workspace, sandboxes / name)
+
+    gone = Gone()
+    containers = [thing.sandbox_id for thing in await engine.containers(OWNER_LABEL) if _is_due(thing, owners, now_s)]
+    await gone.remove_all((name for name in containers if name not in spare), engine.remove)
+    volumes = await engine.volumes(OWNER_LABEL)
+    due = {thing.sandbox_id for thing in volumes if _is_due(thing, owners, now_s)} - {*spare, *gone.failed}
+    await gone.remove_all(sorted(due), engine.remove_volume)
+    # A container that could not be removed may still have its files mounted.
+    kept = {*spare, *gone.failed, *(thing.sandbox_id for thing in volumes if thing.sandbox_id not in due)}
+    left = [name for name in due_folders(sandboxes, owners, now_s) if name not in kept]
+    await gone.remove_all({*due, *left} - gone.failed.keys(), remove_folder)
+    return gone.told()
 
 
-def known_of(thing: Labelled, folder: Path) -> Known:
-    """A container of ours, whose `folder` may hold a note of whose it has become."""
-    noted = noted_labels(folder)
-    labels = labels_of_spec(thing.labels) if noted is None else noted
-    return Known(thing.sandbox_id, thing.labels[OWNER_LABEL], expiry_of(thing), labels)
+class Gone:
+    """What was removed, and what could not be."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.failed: dict[str, Exception] = {}
+
+    async def remove_all(self, names: Iterable[str], remove: Remove) -> None:
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def remove_one(name: str) -> None:
+            async with turn:
+                try:
+                    await remove(name)
+                except Exception as failure:  # whatever it is, the others are not to wait for it
+                    self.failed[name] = failure
+                else:
+                    self.ids.add(name)
+
+        await asyncio.gather(*map(remove_one, names))
+
+    def told(self) -> list[str]:
+        """The ids that went whole; raises the first failure instead."""
+        for failure in self.failed.values():
+            raise failure
+        return sorted(self.ids)
+
+
+def due_folders(sandboxes: Path, owners: frozenset[str], now_s: float) -> list[str]:
+    """By their cards; of one without a card its age decides, which is the machine's own affair."""
+    found: list[str] = []
+    for folder in sorted(sandboxes.iterdir()) if sandboxes.is_dir() else []:
+        card = card_of(folder)
+        with suppress(FileNotFoundError):  # another reaper was faster
+            is_orphan = card is None and folder.stat().st_mtime < time.time() - ORPHAN_AGE_S
+            if is_orphan or (card is not None and card.is_due(owners, now_s)):
+                found.append(folder.name)
+    return found
+
+
+def known_of(things: Iterable[Labelled], sandboxes: Path) -> list[Known]:
+    """Each sandbox once, however much of it is left: a container, a volume, or a folder alone."""
+    folders = sorted(sandboxes.iterdir()) if sandboxes.is_dir() else []
+    cards = {folder.name: card for folder in folders if (card := card_of(folder)) is not None}
+    cards |= {
+        thing.sandbox_id: Card(thing.labels[OWNER_LABEL], expiry_of(thing), labels_of_spec(thing.labels))
+        for thing in things
+    }
+    return [_known(name, card, sandboxes / name) for name, card in sorted(cards.items())]
 
 
 def expiry_of(thing: Labelled) -> int:
@@ -53,21 +106,11 @@ def expiry_of(thing: Labelled) -> int:
     return int(expires_at_s) if expires_at_s.isdigit() else 0
 
 
-def _is_due(thing: Labelled, owner: str | None, now_s: float, spare: Collection[str]) -> bool:
-    if thing.sandbox_id in spare:
-        return False
-    return expiry_of(thing) <= now_s or (owner is not None and thing.labels.get(OWNER_LABEL) == owner)
+def _known(name: str, card: Card, folder: Path) -> Known:
+    """`folder` may hold a note of whose it has become."""
+    noted = noted_labels(folder)
+    return Known(name, card.owner, card.expires_at_s, card.labels if noted is None else noted)
 
 
-def _remove_orphans(folder: Path, kept: Collection[str]) -> list[str]:
-    """Folders that no volume uses. Their age is the machine's own affair, so its clock is read, not passed in."""
-    if not folder.exists():
-        return []
-    oldest_s = time.time() - ORPHAN_AGE_S
-    removed: list[str] = []
-    for each in folder.iterdir():
-        with suppress(FileNotFoundError):  # another reaper was faster
-            if each.name not in kept and each.stat().st_mtime < oldest_s:
-                remove_workspace(each)
-                removed.append(each.name)
-    return removed
+def _is_due(thing: Labelled, owners: frozenset[str], now_s: float) -> bool:
+    return expiry_of(thing) <= now_s or thing.labels.get(OWNER_LABEL) in owners

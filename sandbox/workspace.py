@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .base import Limits
+from .card import Card, write_card
 from .disk import BLANKS, MOUNT, held_limits, mount_disk, unmount_disk
 from .errors import SandboxError
 
@@ -50,11 +51,12 @@ class Workspace:
 
 
 def create_workspace(
-    state_dir: Path, sandbox_id: str, checkout: Path | None, limits: Limits | None = None
+    state_dir: Path, sandbox_id: str, checkout: Path | None, limits: Limits | None = None, card: Card | None = None
 ) -> Workspace:
     """Make the folders. The engine must see them under the same paths, so it has to run on this host.
 
-    What is written ends at `limits` where this host can hold them; None is for a workspace that nobody may write.
+    `card` tells reapers whose they are; without one their age does. What is written ends at `limits` where this host
+    can hold them; None is for a workspace that nobody may write.
     """
     lower = (checkout if checkout is not None else state_dir / "empty").absolute()
     folder = (state_dir / "sandboxes" / sandbox_id).absolute()
@@ -68,6 +70,8 @@ def create_workspace(
     workspace = Workspace(folder, lower)
     folder.mkdir(parents=True)
     try:
+        if card is not None:
+            write_card(folder, card)
         if limits is not None and held_limits():
             mount_disk(folder, limits, state_dir.absolute() / BLANKS)
         for part in (workspace.upper, workspace.work, workspace.egress):

@@ -2,15 +2,22 @@
 
 The kernel lets go of a lock when its process ends, however it ends. A file that can be locked is therefore the mark
 of a dead worker, and what that one left behind may be removed at once, without waiting for it to expire.
+
+Who is found dead is remembered for a while: what an engine was asked for just before may come about only afterwards.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+# An engine has a minute to answer (sandbox/docker.py); whatever it makes for a dead worker it has made by then.
+REMEMBERED_S = 120.0
 
 
 @contextmanager
@@ -37,16 +44,34 @@ def _locked(path: Path) -> Generator[None]:
                 return
 
 
-def dead_owners(folder: Path) -> Iterator[str]:
-    """The names of owners that are gone; each is forgotten once the caller has gone on to the next.
+def dead_owners(folder: Path, *, dead_for_s: float = 0.0, remembered_s: float = REMEMBERED_S) -> Iterator[str]:
+    """The names of owners that have been known to be gone for `dead_for_s`; each again until `remembered_s` are over.
 
-    What raises in between leaves the name for another time.
+    What raises in between leaves the name for another time, and so does `find_again`.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
             with path.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield path.name
-                path.unlink(missing_ok=True)
+                if _dead_for_s(file) >= dead_for_s:
+                    yield path.name
+                if _dead_for_s(file) >= remembered_s:
+                    path.unlink(missing_ok=True)
         except (BlockingIOError, FileNotFoundError):
             continue  # it lives, or another worker was faster
+
+
+def find_again(folder: Path, name: str) -> None:
+    """Not all that a dead owner left could be removed: it is remembered as if it were found only now."""
+    with suppress(FileNotFoundError):
+        os.truncate(folder / name, 0)
+
+
+def _dead_for_s(file: IO[str]) -> float:
+    """Since the first who found it wrote that down, in a file that is locked; a live owner's is empty."""
+    file.seek(0)
+    now_s = time.time()
+    if not (found_at_s := file.read()):
+        file.write(str(now_s))
+        file.flush()
+    return now_s - float(found_at_s or now_s)

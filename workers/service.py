@@ -6,9 +6,8 @@ import asyncio
 import os
 import secrets
 import socket
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -17,7 +16,6 @@ from envelope.agents import WorkerCard
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
-from sandbox.errors import SandboxError
 from sandbox.pool import WarmPool
 from transport.base import Transport
 from transport.consumer import Consumer
@@ -41,8 +39,9 @@ from .llm.prices import Price
 from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
 from .models import Models
-from .owners import dead_owners, owned
+from .owners import owned
 from .project.instructions import Guidance
+from .reaping import SWEEP_EVERY_S, sweep_host
 from .runner import Runner
 from .settings import WorkerSettings
 from .web.access import WebAccess, WithOwn
@@ -52,8 +51,6 @@ from .workspace import Workspaces
 # A worker that was killed is forgotten after three announcements that did not come.
 ANNOUNCE_EVERY_S = 5.0
 CARD_TTL_S = 3 * ANNOUNCE_EVERY_S
-# Nothing of a dead worker may outlive it by more than a minute; half of that leaves time for the removal.
-SWEEP_EVERY_S = 30.0
 
 log = get_logger("service")
 
@@ -70,25 +67,27 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     own = own_agents()
     for fault in own.faults:
         log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)
-    async with _connected(settings) as transport, _driver(settings, worker, metrics) as driver:
+    async with _connected(settings) as transport, AsyncExitStack() as stack:
+        # For longer than the driver: a worker that dies while it closes its sandboxes leaves some, and they are its.
+        stack.enter_context(owned(settings.owners_dir, worker))
+        driver = await stack.enter_async_context(_driver(settings, worker, metrics))
         await driver.require_image(settings.image)
-        with owned(settings.owners_dir, worker):
-            await sweep(driver, settings)
-            with metrics.serve(settings.metrics_port, settings.metrics_host) as port:
-                runner = make_runner(settings, transport, driver, metrics, agents=own)
-                consumer = Consumer(
-                    transport,
-                    pool=pool,
-                    worker=worker,
-                    slots=settings.slots,
-                    handle=runner.handle,
-                    on_event=metrics.observe,
-                    grace_s=settings.drain_grace_s,
-                )
-                announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents), stop)
-                async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
-                    log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
-                    await consumer.run(stop, hurry)
+        await sweep_host(driver, settings)
+        port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
+        runner = make_runner(settings, transport, driver, metrics, agents=own)
+        consumer = Consumer(
+            transport,
+            pool=pool,
+            worker=worker,
+            slots=settings.slots,
+            handle=runner.handle,
+            on_event=metrics.observe,
+            grace_s=settings.drain_grace_s,
+        )
+        announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents), stop)
+        async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
+            log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
+            await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
 
 
@@ -168,14 +167,6 @@ def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: in
     )
 
 
-async def sweep(driver: SandboxDriver, settings: WorkerSettings) -> list[str]:
-    """Remove sandboxes that have expired or whose worker is dead; the ids that went."""
-    gone = await driver.reap(now_s=time.time())
-    for owner in dead_owners(settings.owners_dir):
-        gone += await driver.reap(owner=owner, now_s=time.time())
-    return gone
-
-
 @asynccontextmanager
 async def _connected(settings: WorkerSettings) -> AsyncGenerator[Transport]:
     transport = await connect(settings)
@@ -226,11 +217,8 @@ async def _announce(transport: Transport, card: Callable[[], WorkerCard], stop: 
 async def _keep_sweeping(driver: SandboxDriver, settings: WorkerSettings, stop: asyncio.Event) -> None:
     while not stop.is_set():
         await _wait(stop, SWEEP_EVERY_S)
-        try:
-            if gone := await sweep(driver, settings):
-                log.info("sandboxes_reaped", count=len(gone))
-        except SandboxError as e:  # an engine that is down now may be back next time
-            log.warning("sweep_failed", error=str(e))
+        if count := await sweep_host(driver, settings):
+            log.info("sandboxes_reaped", count=count)
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -15,8 +15,8 @@ import pytest
 from envelope.lifecycle import State
 from sandbox.driver import DockerDriver
 from transport.embedded import Server
-from workers.owners import dead_owners, owned
-from workers.service import sweep
+from workers.owners import dead_owners, find_again, owned
+from workers.reaping import sweep
 from workers.settings import WorkerSettings
 
 Environment = Callable[..., dict[str, str]]
@@ -163,15 +163,33 @@ def test_an_owner_is_dead_when_its_lock_is_free(tmp_path: Path):
     with owned(tmp_path, "alive"):
         (tmp_path / "dead").touch()
         assert list(dead_owners(tmp_path)) == ["dead"]
+        assert list(dead_owners(tmp_path, remembered_s=0)) == ["dead"]
         assert list(dead_owners(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
     assert list(dead_owners(tmp_path / "absent")) == []
 
 
-def test_an_owner_that_could_not_be_reaped_is_dead_another_time(tmp_path: Path):
+def test_a_dead_owner_is_remembered_because_an_engine_may_be_late(tmp_path: Path):
     (tmp_path / "dead").touch()
+
+    assert list(dead_owners(tmp_path)) == ["dead"]
+    assert list(dead_owners(tmp_path)) == ["dead"]
+
+
+def test_whom_others_should_reap_first_is_only_noted(tmp_path: Path):
+    (tmp_path / "dead").touch()
+
+    assert list(dead_owners(tmp_path, dead_for_s=3600)) == []
+    (tmp_path / "dead").write_text("0")
+    assert list(dead_owners(tmp_path, dead_for_s=3600)) == ["dead"]
+
+
+def test_an_owner_that_could_not_be_reaped_is_dead_another_time(tmp_path: Path):
+    (tmp_path / "dead").write_text("0")
     with pytest.raises(RuntimeError):
         for _ in dead_owners(tmp_path):
             raise RuntimeError
+    for name in dead_owners(tmp_path):
+        find_again(tmp_path, name)
 
     assert list(dead_owners(tmp_path)) == ["dead"]
