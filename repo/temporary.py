@@ -6,26 +6,34 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "muster-job-"
-LOCK_AGE_S = 10.0  # between making a folder and locking it pass microseconds; the rest is a machine that stood still
 
 
 @contextmanager
 def temporary_folder(purpose: str) -> Generator[Path]:
     """One that is locked, so that nobody takes it for a dead process's; gone at the end. `purpose` is in its name."""
-    path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-"))
-    descriptor = _opened(path)
+    path, descriptor = _locked(purpose)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked(purpose: str) -> tuple[Path, int]:
+    """Between making a folder and locking it, somebody may have taken it for a dead process's, and removed it."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-"))
+        with suppress(FileNotFoundError):
+            descriptor = _opened(path)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if path.is_dir():
+                return path, descriptor
+            os.close(descriptor)
 
 
 def abandoned_folders() -> Iterator[Path]:
@@ -36,8 +44,7 @@ def abandoned_folders() -> Iterator[Path]:
         except OSError:  # gone, or somebody's link
             continue
         try:
-            found = os.fstat(descriptor)
-            if found.st_uid != os.geteuid() or found.st_mtime > time.time() - LOCK_AGE_S:
+            if os.fstat(descriptor).st_uid != os.geteuid():
                 continue
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path

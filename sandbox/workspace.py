@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .base import Limits
-from .card import Card, write_card
+from .card import CARD, Card, write_card
 from .disk import BLANKS, MOUNT, held_limits, mount_disk, unmount_disk
 from .errors import SandboxError
 
@@ -88,8 +88,16 @@ def create_workspace(
 
 
 def remove_workspace(folder: Path) -> None:
-    """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine."""
+    """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine.
+
+    Its card goes last: who is killed in the middle leaves something that has an owner.
+    """
     unmount_disk(folder)
     while folder.exists():
         with suppress(FileNotFoundError):  # a second reaper is at it too: whoever is last finds nothing
+            for each in folder.iterdir():
+                if each.is_dir() and not each.is_symlink():
+                    shutil.rmtree(each)
+                elif each.name != CARD:
+                    each.unlink()
             shutil.rmtree(folder)
