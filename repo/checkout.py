@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import CommitMissing
 from .git import git
-from .lock import file_lock
+from .lock import file_lock, stamp_use
 from .mirror import Mirror
 from .scratch import make_git_dir, object_environment
 
@@ -24,6 +24,7 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
     `<folder>.index`, the seed for `repo.patch.extract_patch`. As root, everything belongs to `owner` (uid, gid).
     """
     target = _folder_for(mirror, commit, cache_dir)
+    stamp_use(target.with_name(f"{commit}.lock"))
     if target.exists():
         return target
     if not await mirror.has(commit):

@@ -6,8 +6,8 @@ import asyncio
 import fcntl
 import os
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 
@@ -26,6 +26,28 @@ async def file_lock(path: Path) -> AsyncGenerator[None]:
             os.close(descriptor)
         else:
             waiting.add_done_callback(lambda _: os.close(descriptor))
+
+
+@contextmanager
+def try_lock(path: Path) -> Generator[bool]:
+    """Whether `path` could be locked at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def stamp_use(path: Path) -> None:
+    """Of what the lock file `path` stands for: now."""
+    with suppress(FileNotFoundError):  # nobody has made it yet
+        os.utime(path)
 
 
 def _lock_in_thread(descriptor: int) -> asyncio.Future[None]:

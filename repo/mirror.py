@@ -12,7 +12,7 @@ from pathlib import Path
 from .bundle import unbundle
 from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
-from .lock import file_lock
+from .lock import file_lock, stamp_use
 from .scratch import make_git_dir
 from .wording import is_utf8
 
@@ -24,7 +24,7 @@ FULL_ID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A bare repository whose objects stay for ever: nothing here collects garbage."""
+    """A bare repository whose objects stay for as long as it does (see `cache`): nothing collects garbage in it."""
 
     git_dir: Path
 
@@ -81,6 +81,7 @@ async def mirror_of(
         raise SourceRefused("A mirror needs either an address or a bundle")
     name = hashlib.sha256((key or url or commit).encode()).hexdigest()[:32]
     mirror = _mirror_named(cache_dir, name)
+    stamp_use(mirror.git_dir.with_suffix(".lock"))
     if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has(commit):
         return mirror
     async with file_lock(mirror.git_dir.with_suffix(".lock")):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+from repo.keeping import Allowance, Kept
 from repo.patch import Patch
 
 WORKSPACE = "/workspace"  # where every sandbox sees its code; an image must not create it (its mode would stick)
@@ -242,6 +243,14 @@ class SandboxDriver(Protocol):
         No commands: the setup's own image. One process makes an image, the others wait for it. `SetupFailed` carries
         the tail of the command that failed, and nothing is kept.
         """
+        ...
+
+    async def setups(self) -> list[Kept]:
+        """The images that setups have made."""
+        ...
+
+    async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
+        """Remove those of them that are too much, and that no sandbox uses; what went."""
         ...
 
     def capabilities(self) -> Capabilities: ...

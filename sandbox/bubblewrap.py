@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from repo.keeping import Allowance, Kept
+
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .cgroup import ControlGroup, create_group, group_of, groups_version
@@ -29,7 +31,7 @@ from .pipes import ProcessStream
 from .reaper import Gone, due_folders, known_of
 from .roots import ROOT, Roots
 from .seccomp import as_file
-from .setup import ensure_setup, image_id_of
+from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
 from .toolserver import install_server
 from .workspace import Workspace, create_workspace, remove_workspace
 
@@ -77,6 +79,12 @@ class BubblewrapDriver:
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
         return await ensure_setup(setup, self._roots, open_writable, self.state_dir / "locks", on_output)
+
+    async def setups(self) -> list[Kept]:
+        return await self._roots.kept(REPOSITORY)
+
+    async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
+        return await collect_setups(self._roots, allowance, now_s=now_s)
 
     def capabilities(self) -> Capabilities:
         limits = HELD_LIMITS | held_limits()

@@ -10,12 +10,15 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
+
+from repo.keeping import Kept
 
 from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 
@@ -184,6 +187,24 @@ class Engine:
         async with self._call(timeout_s=COMMIT_TIMEOUT_S) as client:
             await client.containers.container(name).commit(repository=repository, tag=tag, config=dict(config))
 
+    async def stamp(self, image: str) -> None:
+        """The engine remembers when an image was last given a name, this one again."""
+        repository, _, tag = image.partition(":")
+        async with self._call() as client:
+            await client.images.tag(image, repository, tag=tag)
+
+    async def kept(self, repository: str) -> list[Kept]:
+        async with self._call() as client:
+            found = await client.images.list(filters={"reference": [repository]})
+            return [await _kept(client, str(tag)) for image in found for tag in image["RepoTags"] or []]
+
+    async def discard(self, image: str) -> bool:
+        """The engine refuses to remove one that a container was made from."""
+        async with self._call(ignore=(NOT_FOUND, CONFLICT)) as client:
+            await client.images.delete(image)
+            return True
+        return False
+
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
@@ -229,6 +250,13 @@ class Container:
 
     async def work_tree(self) -> Path:
         return await self.engine.mountpoint(self.name)
+
+
+async def _kept(client: aiodocker.Docker, image: str) -> Kept:
+    details = await client.images.inspect(image)
+    base = await client.images.inspect(details["Parent"]) if details["Parent"] else {"Size": 0}
+    used = datetime.fromisoformat(str(details["Metadata"]["LastTagTime"])[: len("2000-01-01T00:00:00")])
+    return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
 
 
 def _translated(error: aiodocker.DockerError) -> SandboxError:

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from repo.keeping import Allowance, Kept
+
 from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
@@ -21,7 +23,7 @@ from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .openings import Openings
 from .reaper import known_of, reap
-from .setup import ensure_setup, image_id_of
+from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
 from .workspace import create_workspace, remove_workspace
@@ -75,6 +77,12 @@ class DockerDriver:
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
         return await ensure_setup(setup, self.engine, open_writable, self.state_dir / "locks", on_output)
+
+    async def setups(self) -> list[Kept]:
+        return await self.engine.kept(REPOSITORY)
+
+    async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
+        return await collect_setups(self.engine, allowance, now_s=now_s)
 
     def capabilities(self) -> Capabilities:
         limits = HELD_LIMITS | held_limits()

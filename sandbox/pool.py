@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+from repo.keeping import Allowance, Kept
+
 from .base import Capabilities, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
 from .errors import SandboxError
 
@@ -89,6 +91,12 @@ class WarmPool:
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         return await self._driver.prepare_image(setup, on_output)
+
+    async def setups(self) -> list[Kept]:
+        return await self._driver.setups()
+
+    async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
+        return await self._driver.collect(allowance, now_s=now_s)
 
     def capabilities(self) -> Capabilities:
         return self._driver.capabilities()

@@ -3,7 +3,9 @@ phase has added to it."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 import shutil
 import stat
 from collections.abc import Mapping
@@ -11,7 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+
+from repo.cache import sizes_bytes
+from repo.keeping import Kept
 
 from .errors import ImageMissing, SandboxError
 from .image import DEFAULT_IMAGE
@@ -26,10 +31,10 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """`kept` holds what setups have added: for each, the layer `upper`, and the file `base` that names what it lies
+    """`kept_in` holds what setups have added: for each, the layer `upper`, and the file `base` that names what it lies
     on. `sandboxes` holds the folders of open sandboxes."""
 
-    kept: Path
+    kept_in: Path
     sandboxes: Path
     hint: str = HINT
 
@@ -76,5 +81,22 @@ class Roots:
             shutil.rmtree(self._layer(image))
         part.rename(self._layer(image))
 
+    async def stamp(self, image: str) -> None:
+        os.utime(self._layer(image) / "base")
+
+    async def kept(self, repository: str) -> list[Kept]:
+        layers = [path for path in self.kept_in.glob(f"{repository}%3A*") if (path / "base").exists()]
+        sizes = await sizes_bytes(layers)
+        return [Kept(unquote(path.name), sizes.get(path, 0), (path / "base").stat().st_mtime) for path in layers]
+
+    async def discard(self, image: str) -> bool:
+        """An open sandbox says in its folder what its root lies on."""
+        if image in {base.read_text() for base in self.sandboxes.glob(f"*/{ROOT}/base")}:
+            return False
+        gone = self._layer(image).with_suffix(".part")
+        self._layer(image).rename(gone)
+        await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        return True
+
     def _layer(self, image: str) -> Path:
-        return self.kept / quote(image, safe="")
+        return self.kept_in / quote(image, safe="")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from repo.lock import file_lock
+from repo.keeping import IN_USE_S, Allowance, Kept, surplus
+from repo.lock import file_lock, stamp_use
 
 from .base import Command, Limits, OnOutput, SandboxSpec, Setup
 from .errors import ImageMissing, SetupFailed
@@ -24,6 +26,7 @@ REPOSITORY = "muster-setup"
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
 # The start of the sandbox, the end of its processes and the commit of gigabytes.
 MARGIN_S = 900
+STAMP_EVERY_S = IN_USE_S / 4
 TAIL_BYTES = 4000  # fifty lines: an installer says at the end what it lacked
 
 
@@ -41,6 +44,18 @@ class ImageStore(Protocol):
         """Keep the root of the sandbox `name`, without its workspace, as `image`."""
         ...
 
+    async def stamp(self, image: str) -> None:
+        """It is used now."""
+        ...
+
+    async def kept(self, repository: str) -> list[Kept]:
+        """The images of this name, whatever their tag: what each has added to its base, and when it was used."""
+        ...
+
+    async def discard(self, image: str) -> bool:
+        """Whether it went: one that a sandbox uses stays."""
+        ...
+
 
 class OpenWritable(Protocol):
     """Opens a sandbox whose root can be written, and whose commands believe the authorities in `ca_bundle`."""
@@ -56,7 +71,8 @@ async def ensure_setup(
         return setup.image
     key = setup_key(await image_id_of(images, setup.image), setup)
     tag = f"{REPOSITORY}:{key}"
-    async with file_lock(locks / f"setup-{key}.lock"):
+    lock = locks / f"setup-{key}.lock"
+    async with file_lock(lock):
         if await images.image_id(tag) is None:
             index = await host_index()
             if setup.egress_hosts is not None:
@@ -68,7 +84,22 @@ async def ensure_setup(
                     await _run(sandbox, command, index, on_output)
                 await sandbox.kill_all()  # what still runs would be committed in the middle of a write
                 await images.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
+        elif _is_due(lock):
+            await images.stamp(tag)
+            stamp_use(lock)
     return tag
+
+
+async def collect_setups(images: ImageStore, allowance: Allowance, *, now_s: float) -> list[Kept]:
+    """Remove the images of setups that are too many or too old; what went. They are made again where one is missed."""
+    return [
+        each for each in surplus(await images.kept(REPOSITORY), allowance, now_s) if await images.discard(each.name)
+    ]
+
+
+def _is_due(lock: Path) -> bool:
+    """An engine takes its time over a stamp, and half an hour more or less decides nothing."""
+    return time.time() - lock.stat().st_mtime > STAMP_EVERY_S
 
 
 async def image_id_of(images: ImageStore, image: str) -> str:

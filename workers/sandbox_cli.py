@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -42,11 +43,14 @@ def list_sandboxes() -> None:
     """List the sandboxes that stand.
 
     One a line: id, owner, seconds until anybody may remove it, and its task. One that stands ready for a task shows
-    `warm` instead, and one that is nobody's `-`.
+    `warm` instead, and one that is nobody's `-`. Then, as a note, what is kept for the next task.
     """
+    from .collecting import kept
 
     async def found() -> list[str]:
         async with _chosen() as (driver, _):
+            for store in await kept(driver, usable_settings()):
+                _note(str(store))
             return [_line(each, int(time.time())) for each in await driver.known()]
 
     lines = _run(found())
@@ -65,15 +69,17 @@ def _line(known: Known, now_s: int) -> str:
 def prune() -> None:
     """Remove what dead sandboxes left.
 
-    Those whose time is over or whose worker is gone, each id on a line; those at work stay.
+    Those whose time is over or whose worker is gone, each id on a line; those at work stay. Then the setup images, the
+    mirrors, checkouts and bundles that are older or more than the settings allow.
     """
+    from .collecting import collect
 
     async def pruned() -> list[str]:
         async with _chosen() as (driver, state_dir):
             gone = await driver.reap(now_s=time.time())
             for owner in dead_owners(state_dir / "owners"):
                 gone += await driver.reap(owner=owner, now_s=time.time())
-            return gone
+            return gone + [each.name for each in await collect(driver, usable_settings())]
 
     gone = _run(pruned())
     for sandbox_id in gone:
@@ -103,7 +109,11 @@ async def _chosen(say: Callable[[str], Any] = lambda line: None) -> AsyncGenerat
 
     settings = usable_settings()
     driver = await choose_driver(
-        settings.sandbox_driver, settings.state_dir, "muster-sandbox", runtime=settings.sandbox_runtime, say=say
+        settings.sandbox_driver,
+        settings.state_dir,
+        f"muster-sandbox-{os.getpid()}",
+        runtime=settings.sandbox_runtime,
+        say=say,
     )
     try:
         yield driver, settings.state_dir

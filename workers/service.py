@@ -29,6 +29,7 @@ from .agents.base import Agent
 from .agents.layers import Known
 from .agents.project import ProjectAgents, own_agents
 from .agents.registry import card
+from .collecting import collect_if_due
 from .equipment import Equipment
 from .habits import Habits
 from .hooks.installed import installed_hooks
@@ -219,6 +220,7 @@ async def _keep_sweeping(driver: SandboxDriver, settings: WorkerSettings, stop: 
         await _wait(stop, SWEEP_EVERY_S)
         if count := await sweep_host(driver, settings):
             log.info("sandboxes_reaped", count=count)
+        await collect_if_due(driver, settings)
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -14,6 +14,7 @@ from pydantic_settings import (
 )
 
 from envelope.redaction import register_secret
+from repo.keeping import DAY_S, GIB, Allowance
 from sandbox.choice import DriverName
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
@@ -69,6 +70,11 @@ class WorkerSettings(FleetSettings):
     sandbox_runtime: str = ""  # of Docker's engine: runsc, kata; its own default if empty
     image: str = DEFAULT_IMAGE
     warm_sandboxes: int = Field(default=0, ge=0, le=100)  # opened ahead for the next task of a repository and commit
+    # What this machine keeps for the next task, see docs/sandbox.md. Two weeks: older commits are no longer worked on.
+    setups_max_age_days: float = Field(default=14, gt=0)
+    setups_max_gib: float = Field(default=20, ge=0)  # of what setups have added to their image: a few dozen of them
+    repositories_max_age_days: float = Field(default=14, gt=0)
+    repositories_max_gib: float = Field(default=20, ge=0)  # mirrors, checkouts and bundles: a large one takes 4
     subagent_depth: int = Field(default=1, ge=0, le=8)  # levels of subagents below a task; 0: none
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
@@ -124,6 +130,14 @@ class WorkerSettings(FleetSettings):
     @property
     def after_write(self) -> AfterWrite:
         return AfterWrite(formatters=self.formatters, language_servers=self.language_servers)
+
+    @property
+    def setups_allowance(self) -> Allowance:
+        return Allowance(self.setups_max_age_days * DAY_S, int(self.setups_max_gib * GIB))
+
+    @property
+    def repositories_allowance(self) -> Allowance:
+        return Allowance(self.repositories_max_age_days * DAY_S, int(self.repositories_max_gib * GIB))
 
     @property
     def cache_dir(self) -> Path:

@@ -22,6 +22,7 @@ from lab.cut import Way
 from lab.figures import report
 from lab.leftovers import launchers, leftovers, tool_servers
 from lab.schedule import SOAK, seeds
+from lab.server import die_with_parent
 
 from sandbox.base import SandboxDriver, SandboxSpec
 from sandbox.choice import choose_driver
@@ -92,7 +93,7 @@ class Host:
         with (self.folder / "keepers.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "lab.sandbox_keeper", json.dumps(told),
-                stdout=asyncio.subprocess.PIPE, stderr=log, env=env,
+                stdout=asyncio.subprocess.PIPE, stderr=log, env=env, preexec_fn=die_with_parent,
             )  # fmt: skip
 
     def kill_one(self, pids: list[int], chance: random.Random, what: str) -> None:

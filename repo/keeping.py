@@ -1,0 +1,44 @@
+"""What a cache keeps, and what it gives up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+DAY_S = 24 * 3600.0
+GIB = 1024**3
+# From the moment that a task asks for a thing until its sandbox holds it, or its setup: an hour, and one to spare.
+IN_USE_S = 2 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    name: str
+    size_bytes: int
+    used_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What has not been used for `max_age_s` goes, and of the rest what was used the longest ago, until it fits."""
+
+    max_age_s: float
+    max_bytes: int
+
+
+def surplus(kept: Iterable[Kept], allowance: Allowance, now_s: float) -> list[Kept]:
+    """What is to go, the oldest first; nothing that was used a moment ago, however much there is.
+
+    >>> old, new = Kept("old", 10, used_at_s=0), Kept("new", 10, used_at_s=50_000)
+    >>> [each.name for each in surplus([new, old], Allowance(max_age_s=90_000, max_bytes=15), now_s=60_000)]
+    ['old']
+    """
+    by_use = sorted(kept, key=lambda each: each.used_at_s)
+    total_bytes = sum(each.size_bytes for each in by_use)
+    going: list[Kept] = []
+    for each in by_use:
+        age_s = now_s - each.used_at_s
+        if age_s > IN_USE_S and (age_s > allowance.max_age_s or total_bytes > allowance.max_bytes):
+            going.append(each)
+            total_bytes -= each.size_bytes
+    return going
