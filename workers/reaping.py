@@ -70,6 +70,15 @@ async def _reap_dead(driver: SandboxDriver, owners_dir: Path, *, dead_for_s: flo
     return gone
 
 
+async def reap_owner(driver: SandboxDriver, owner: str) -> int:
+    """How many sandboxes that were; a failure is logged."""
+    try:
+        return len(await driver.reap(owner=owner, now_s=time.time()))
+    except (SandboxError, OSError) as error:
+        log.warning("sweep_failed", owner=owner, error=str(error))
+        return 0
+
+
 def _other_drivers(name: str, own: Path) -> list[tuple[SandboxDriver, Path]]:
     """Of other state folders, and of this one with the driver that it is not set to now."""
     found: list[tuple[SandboxDriver, Path]] = []

@@ -30,6 +30,7 @@ from .agents.layers import Known
 from .agents.project import ProjectAgents, own_agents
 from .agents.registry import card
 from .collecting import collect_if_due
+from .elsewhere import Elsewhere
 from .equipment import Equipment
 from .habits import Habits
 from .hooks.installed import installed_hooks
@@ -86,7 +87,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
             grace_s=settings.drain_grace_s,
         )
         announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents), stop)
-        async with _meanwhile(announcing, _keep_sweeping(driver, settings, stop)):
+        async with _meanwhile(announcing, _keep_sweeping(driver, transport, settings, stop)):
             log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
             await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
@@ -215,10 +216,13 @@ async def _announce(transport: Transport, card: Callable[[], WorkerCard], stop: 
         await _wait(stop, ANNOUNCE_EVERY_S)
 
 
-async def _keep_sweeping(driver: SandboxDriver, settings: WorkerSettings, stop: asyncio.Event) -> None:
+async def _keep_sweeping(
+    driver: SandboxDriver, transport: Transport, settings: WorkerSettings, stop: asyncio.Event
+) -> None:
+    elsewhere = Elsewhere(driver, transport, settings.owners_dir)
     while not stop.is_set():
         await _wait(stop, SWEEP_EVERY_S)
-        if count := await sweep_host(driver, settings):
+        if count := await sweep_host(driver, settings) + await elsewhere.sweep():
             log.info("sandboxes_reaped", count=count)
         await collect_if_due(driver, settings)
 

@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from envelope.ids import new_task_id
 from repo.keeping import GIB
+from sandbox.base import Command, SandboxSpec
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.driver import DockerDriver
+from sandbox.errors import SandboxLost
+from sandbox.image import DEFAULT_IMAGE
 from workers.collecting import collect_if_due, kept
+from workers.elsewhere import Elsewhere
 from workers.reaping import SWEEP_EVERY_S, sweep_host
 from workers.settings import WorkerSettings
 
@@ -87,3 +92,26 @@ async def test_what_is_kept_is_told_with_its_limits(tmp_path: Path):
 
     assert str(repositories) == "mirrors, checkouts and bundles: 0, 0.0 GiB (at most 1.5 GiB, 3 days)"
     assert "(at most 20 GiB, 14 days)" in str(setups)
+
+
+@pytest.mark.redis
+async def test_a_sandbox_whose_worker_lost_its_lease_on_another_host_goes_at_the_second_look(fleet, tmp_path: Path):
+    """Its lock is not to be seen here; what the store says is."""
+    ended = await fleet.submit(deadline_ms=600_000)
+    await fleet.transport.cancel(ended.task_id, by="test", reason="done")
+    owner = f"elsewhere-{ended.task_id}"
+    async with (
+        DockerDriver(tmp_path / "there", owner) as there,
+        DockerDriver(tmp_path / "there", f"{owner}-2") as stranger,
+        DockerDriver(tmp_path / "here", f"{owner}-mine") as here,
+        await there.open(SandboxSpec(DEFAULT_IMAGE, labels={"task": ended.task_id})) as forsaken,
+        await stranger.open(SandboxSpec(DEFAULT_IMAGE, labels={"task": new_task_id()})) as of_another_fleet,
+    ):
+        elsewhere = Elsewhere(here, fleet.transport, tmp_path / "here" / "owners")
+
+        assert await elsewhere.sweep() == 0
+        assert await elsewhere.sweep() == 1
+
+        with pytest.raises(SandboxLost):
+            await forsaken.exec(Command("true"))
+        assert (await of_another_fleet.exec(Command("true"))).exit_code == 0
