@@ -54,7 +54,7 @@ class BubblewrapDriver:
         self._owner = owner
         self._allow_private_egress = allow_private_egress
         self._openings = Openings()
-        self._roots = Roots(self.state_dir / "images", self._sandboxes)
+        self.roots = Roots(self.state_dir / "images", self._sandboxes)
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
@@ -74,17 +74,17 @@ class BubblewrapDriver:
 
     async def require_image(self, image: str) -> None:
         self._require_programs()
-        await image_id_of(self._roots, image)
+        await image_id_of(self.roots, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self._roots, open_writable, self.state_dir / "locks", on_output)
+        return await ensure_setup(setup, self.roots, open_writable, self.state_dir / "locks", on_output)
 
     async def setups(self) -> list[Kept]:
-        return await self._roots.kept(REPOSITORY)
+        return await self.roots.kept(REPOSITORY)
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
-        return await collect_setups(self._roots, allowance, now_s=now_s)
+        return await collect_setups(self.roots, allowance, now_s=now_s)
 
     def capabilities(self) -> Capabilities:
         limits = HELD_LIMITS | held_limits()
@@ -140,7 +140,7 @@ class BubblewrapDriver:
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""
-        layers, mounted = self._roots.layers(image), folder / "merged"
+        layers, mounted = self.roots.layers(image), folder / "merged"
         if writable and layers == [Path("/")]:
             raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
         if len(layers) > 1 or writable:
@@ -151,7 +151,7 @@ class BubblewrapDriver:
             await mount_overlay(mounted, layers, upper=upper, work=folder / "work")
         if writable:
             make_places(mounted)
-        return Root(mounted, (), writable=True) if writable else self._roots.root(image, mounted)
+        return Root(mounted, (), writable=True) if writable else self.roots.root(image, mounted)
 
     async def _start(
         self,
