@@ -191,7 +191,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# what proves a promise counts at the first run: docs/decisions/0014
+PROVEN_AT_ONCE = ("chaos", "sandbox/abuse", "sandbox/leaks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if STRICT:
+        here = Path(__file__).parent
+        for item in items:
+            if not any(item.path.is_relative_to(here / folder) for folder in PROVEN_AT_ONCE):
+                item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for tier in ("docker", "redis"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
             cannot_run(tier, reason)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Why a test was run again: what pytest shows of failures leaves that out."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"run again: {report.nodeid}", sep="_")
+        terminalreporter.line(report.longreprtext)
