@@ -142,8 +142,10 @@ def start_redis(full_redis: Path) -> Iterator[StartRedis]:
 @pytest.fixture(scope="session")
 def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess]]:
     def start(nodes: int = 3) -> list[RedisProcess]:
-        """Masters with equal shares of the slots, as soon as each knows the owner of every slot: only full coverage makes
-        a node wait for that, and the tests want a cluster that serves without it."""
+        """Masters with equal shares of the slots, as soon as each knows the owner of every slot.
+
+        Only full coverage makes a node wait for that; the tests want a cluster that serves without it.
+        """
         masters = [
             start_redis(
                 *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "5000"),

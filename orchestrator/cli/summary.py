@@ -13,7 +13,7 @@ from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
 from ..batch.report import BatchReport, RepositoryReport
-from ..trace_view import TraceView
+from ..session.fold import Session
 from .console import people, plain
 from .lines import verdict_text
 from .units import dollars, duration, tokens
@@ -52,7 +52,7 @@ def print_lines(lines: Iterable[Line]) -> None:
         people().print(f"  [dim]{about:<{max(width, ABOUT_CHARS)}}[/] {escape(plain(text))}", soft_wrap=True)
 
 
-def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
+def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
     structured: dict[str, Any] = result.output.structured or {}
     verified = structured.get("verified") is True
     reason = str(structured.get("reason") or "")
@@ -68,7 +68,7 @@ def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | N
 
 
 def summary_of_batch(
-    view: TraceView, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
+    view: Session, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
 ) -> Summary:
     """`published` are the names of the repositories whose branch was set."""
     lines: list[Line] = []
@@ -127,7 +127,7 @@ def _warnings(warnings: tuple[WarningRaised, ...]) -> Iterator[Line]:
     yield from (("warning", warning.message) for warning in warnings[:MAX_TROUBLES])
 
 
-def _spent(view: TraceView, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
+def _spent(view: Session, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
     cost = max(view.cost_microusd, result.metrics.cost_microusd)
     cap = f" of {dollars(cap_microusd)}" if cap_microusd is not None else ""
     used = view.usage.total_tokens
