@@ -22,7 +22,7 @@ from .errors import BadInput, near_miss
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
-RUN, BATCH = "run", "batch"  # its agents
+RUN, BATCH, FANOUT = "run", "batch", "fanout"  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 PLAN = "plan"  # what it plans, build carries out
 

@@ -8,7 +8,7 @@ with the task that it has.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from envelope.logs import get_logger
 from envelope.messages import MAX_DEADLINE_MS, TaskRequest, TaskResult
@@ -37,7 +37,7 @@ class Outbox:
             self._kept[handle.task_id] = (now_s + MAX_DEADLINE_MS / 1000, same)
         return handles
 
-    async def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+    async def results(self, task_ids: Iterable[str]) -> AsyncGenerator[TaskResult]:
         """As `Transport.results`, but tasks of ours that the server has forgotten are submitted again.
 
         `NotFound` for those that are not ours.
