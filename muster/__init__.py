@@ -22,7 +22,8 @@ from orchestrator.submit import batch_request, goal_request, task_request
 from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
 
 __all__ = [
-    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode",
-    "Gathered", "Handle", "Muster", "MusterError", "Policy", "Session", "Settings", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult",
-    "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request", "goal_request", "task_request",
+    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode", "Gathered",
+    "Handle", "Muster", "MusterError", "Policy", "Session", "Settings", "State", "TaskProgress", "TaskRecord",
+    "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request",
+    "goal_request", "task_request",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named
 from ..client import Muster
 from ..errors import BadInput
-from ..fanout.items import Item, items_of_json, items_of_lines, items_of_paths
+from ..fanout.items import Item, check_prompt, items_of_json, items_of_lines, items_of_paths
 from ..fanout.report import ANSWERS_NAME
 from ..fanout.spec import fanout_request
 from ..gathering import Policy, Want
@@ -37,7 +37,7 @@ from .follow import follow
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
 from .outcome import exit_code_after
 from .repository import starting_point
-from .summary import summary_of_run
+from .summary import summary_of_fanout
 
 
 class Form(StrEnum):
@@ -110,10 +110,12 @@ async def _run(asked: Ask) -> int:
     settings = load_settings()
     local = await starting_point(asked.repository, allow_dirty=asked.allow_dirty)
     items = await _items(asked.over, local)
+    check_prompt(asked.prompt, items)  # before anything is started
+    asked.want.checked(len(items))
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
     async with open_fleet(settings) as muster:
         project = await project_cards(local, trusted, wanted=asked.agent)
-        card = agent_named(asked.agent, await muster.workers(), commit=local.head, project=project)
+        card = agent_named(asked.agent, await muster.workers(), by_person=False, commit=local.head, project=project)
         cap = settings.budget_microusd if asked.budget_microusd is None else asked.budget_microusd
         request = await fanout_request(
             asked.prompt,
@@ -149,7 +151,7 @@ async def _conclude(muster: Muster, view: Session, result: TaskResult, asked: As
         data((await muster.attachment(result, ANSWERS_NAME)).decode().rstrip("\n"))
     elif result.output.text and not asked.as_json:
         answer(result.output.text)
-    summary_of_run(view, result, cap_microusd=cap_microusd).print()
+    summary_of_fanout(view, result, cap_microusd=cap_microusd).print()
 
 
 async def _items(over: str, local: LocalRepository) -> list[Item]:

@@ -80,6 +80,17 @@ def summary_of_batch(
     return _summary(result, report.verified, lines)
 
 
+def summary_of_fanout(view: Session, result: TaskResult, *, cap_microusd: int | None) -> Summary:
+    """Nothing is proved here: what the tasks change, each keeps for itself."""
+    counts: dict[str, Any] = result.output.structured or {}
+    told = [(counts.get(name), name.replace("_", " ")) for name in ("completed", "failed", "not_waited_for")]
+    answered = ", ".join(f"{count} {name}" for count, name in told if count)
+    lines = [("items", answered or "none"), *_troubles(result, []), *_spent(view, result, cap_microusd)]
+    headline = "✔ done" if _is_done(result) else _headline(result, verified=False)
+    hint = "" if _is_done(result) or not result.errors else result.errors[0].hint
+    return Summary(headline, hint, _is_done(result), tuple(lines), _next(result))
+
+
 def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:
     own = result.errors[0].hint if result.errors else ""
     hint = "" if _is_done(result) else own or f"see how it went: muster task logs {result.task_id}"

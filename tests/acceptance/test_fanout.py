@@ -24,6 +24,7 @@ def test_one_question_to_many_files(user: User):
 
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.strip() == re.findall(r"```markdown\n(.*?)\n```", PAGE, re.DOTALL)[0]
+    assert "items     2 completed" in asked.stderr
     assert again.returncode == 0, again.stderr
     assert "nothing is submitted again" in again.stderr
     lines = [json.loads(line) for line in again.stdout.splitlines()]
