@@ -148,6 +148,7 @@ class TaskRecord:
     checkpoint: str | None = None
     cancelled_by: str = ""
     cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
+    tenant: str = ""
     waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
 
 

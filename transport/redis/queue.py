@@ -16,10 +16,9 @@ from envelope.signature import Keyring
 from ..admission import check_bytes, flow_of, refusal, too_large
 from ..base import Claim, Handle, Lease
 from ..delivery import failed
-from ..errors import Fenced, TransportError
+from ..errors import Fenced, TransportError, no_task
 from ..limits import LANE_STRIDE, STRIDE
 from .cell import Cell
-from .records import no_task
 
 Operation = tuple[str, str, int, str, Any, Any]
 

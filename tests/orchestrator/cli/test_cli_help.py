@@ -44,6 +44,8 @@ Commands:
   pool      See the pools, and what tenants get of them.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
+  serve     Serve the HTTP API.
+  token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
   keys      See and change the keys that sign messages.
   config    See the settings, and where each comes from.
