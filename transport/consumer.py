@@ -126,6 +126,7 @@ class Consumer:
         slots = min(free, CLAIM_AT_ONCE)
         for claim in await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S):
             self._start(claim)
+        await asyncio.sleep(0)  # what was claimed goes before the next claim
 
     def _start(self, claim: Claim) -> None:
         run = _Run(claim, self._latest.get(claim.lease.task_id))
