@@ -12,15 +12,27 @@ from dataclasses import dataclass, field
 from envelope.codec import decode_request
 from envelope.errors import DecodeError, EnvelopeError, ErrorCode
 from envelope.logs import get_logger
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskRequest
 
 from .base import Claim, Lease, Renewal, Transport
-from .delivery import Again, ConsumerEvent, Delivery, Handler, Pause, StopReason, What, ending, failed
+from .delivery import (
+    Again,
+    ConsumerEvent,
+    Delivery,
+    Ending,
+    Handler,
+    Outcome,
+    Pause,
+    StopReason,
+    What,
+    ending,
+    failed,
+)
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
 from .settling import BACKOFF_S, Settling
 
-__all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Handler", "Pause", "StopReason", "What"]
+__all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
@@ -188,7 +200,7 @@ class Consumer:
             return None
         return asyncio.get_running_loop().call_later(left_ms / 1000, delivery.stop, StopReason.EXPIRED)
 
-    async def _outcome(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
+    async def _outcome(self, delivery: Delivery) -> Outcome | None:
         """What becomes of the task; None when it is no longer ours, or will not be."""
         delivery.task = asyncio.current_task()
         try:
@@ -200,7 +212,7 @@ class Consumer:
                 task.uncancel()
         return None if delivery.stop_reason is StopReason.LOST else outcome
 
-    async def _outcome_of(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
+    async def _outcome_of(self, delivery: Delivery) -> Outcome | None:
         lease = delivery.claim.lease
         try:
             return await self._handle(delivery)

@@ -21,8 +21,6 @@ from .queue import take
 MISSED_BELL_S = 5.0
 # A lease that ends in the very next moment must not become a busy loop (and 0 would block for ever).
 MIN_BLOCK_S = 0.002
-# Whoever is cut off while it waits takes with it what the next ring starts for it, until those leases end.
-AT_A_RING = 8
 
 _log = get_logger("redis")
 
@@ -51,13 +49,12 @@ class Claiming:
         look_at = self._look_at.pop((pool, worker), 0.0)
         while True:
             pause_s = min(look_at, until) - loop.time()
-            wanted = slots if pause_s <= 0 else min(slots, AT_A_RING)
-            wake_ms, claims = await self._take(pool, worker, wanted, max(MIN_BLOCK_S, pause_s) if pause_s > 0 else 0)
+            wake_ms, claims = await self._take(pool, worker, slots, max(MIN_BLOCK_S, pause_s) if pause_s > 0 else 0)
             # a millisecond on top: the moment itself must have passed
             due_s = (wake_ms + 1) / 1000 if wake_ms >= 0 else MAX_BLOCK_S
             look_at = loop.time() + min(due_s, MISSED_BELL_S)
             if claims or loop.time() >= until:
-                if len(claims) < wanted:
+                if len(claims) < slots:
                     self._look_at[pool, worker] = look_at
                 return claims
 

@@ -127,10 +127,8 @@ async def _bury(cell: Cell, worker: str, rows: Sequence[list[Any]], pool: str) -
         return
     leases = [Lease(_text(row[0]), _text(row[1]), pool, worker, row[2]) for row in rows]
     result = "its record in Redis cannot be read"
-    letters = [
-        operation("bury", lease, encode(failed(lease, ErrorCode.BAD_INPUT, result)), [ErrorCode.BAD_INPUT, result])
-        for lease in leases
-    ]
+    more = ["error", b"", 0, ErrorCode.BAD_INPUT, result]
+    letters = [operation("finish", lease, encode(failed(lease, ErrorCode.BAD_INPUT, result)), more) for lease in leases]
     await write(cell, letters, once=(worker, next(_serials)))
 
 
