@@ -136,9 +136,11 @@ class Consumer:
             await self._freed.wait()
             return
         slots = min(free, CLAIM_AT_ONCE)
-        for claim in await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S):
+        claims = await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
+        for claim in claims:
             self._start(claim)
-        await asyncio.sleep(0)  # what was claimed goes before the next claim
+        if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
+            await asyncio.sleep(0)
 
     def _start(self, claim: Claim) -> None:
         run = _Run(claim, self._latest.get(claim.lease.task_id))

@@ -91,10 +91,10 @@ async def take(cell: Cell, pool: str, worker: str, slots: int, *, bell_s: float 
 
 
 async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, list[Claim]]]) -> None:
+    nudge = cell.keys.name("nudge", worker)
+    with suppress(TransportError):  # one try: the wait for the bell ends by itself, too
+        await cell.client.hasty(()).read_many([("LPUSH", nudge, 1), ("EXPIRE", nudge, NUDGE_S)])
     with suppress(TransportError):  # a server that is away: the leases end by themselves
-        if not taking.done():
-            nudge = cell.keys.name("nudge", worker)
-            await cell.client.read_many([("LPUSH", nudge, 1), ("EXPIRE", nudge, NUDGE_S)])
         _, claims = await taking
         if claims:
             given = (operation("give_back", claim.lease) for claim in claims)
