@@ -17,24 +17,29 @@ from envelope.lifecycle import State
 from envelope.messages import Metrics, Output, TaskProgress, TaskResult
 from transport import keyring
 from transport.base import Transport
-from transport.consumer import Consumer, ConsumerEvent, Delivery, What
+from transport.consumer import Consumer, ConsumerEvent, Delivery, Ending, What
 from transport.redis import connect_redis
 from workers import process
 
 POOL = "general"
 
 
-async def noop(delivery: Delivery, transport: Transport, work_s: float) -> TaskResult:
-    """Three events: the queue's `running`, one progress, the result."""
+async def noop(delivery: Delivery, transport: Transport, work_s: float) -> TaskResult | Ending:
+    """Three events: the queue's `running`, one progress, the result.
+
+    As in a worker's own reports, what happens right before the end is told with it.
+    """
     started_ns = time.monotonic_ns()
     lease = delivery.claim.lease
     ids: dict[str, Any] = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
     progress = TaskProgress(**ids, seq=0, at_ms=0, status=State.RUNNING, events=(TurnStarted(turn=1, model="none"),))
-    await transport.emit(lease, progress)
-    if work_s:
-        await asyncio.sleep(work_s)
     output = Output(text="done", structured={"started_ns": started_ns})
-    return TaskResult(**ids, status=State.COMPLETED, output=output, metrics=Metrics(turns=1))
+    result = TaskResult(**ids, status=State.COMPLETED, output=output, metrics=Metrics(turns=1))
+    if not work_s:
+        return Ending(result, progress)
+    await transport.emit(lease, progress)
+    await asyncio.sleep(work_s)
+    return result
 
 
 async def serve(url: str, fleet: str, keys: Path, slots: int, count: int, work_s: float, worker: str) -> None:

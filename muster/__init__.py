@@ -14,13 +14,16 @@ from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
 from orchestrator.client import Muster
+from orchestrator.gathering import Gathered, Policy, Want
+from orchestrator.session.fold import Session, apply, apply_all
+from orchestrator.session.task import TaskView
 from orchestrator.settings import Settings
 from orchestrator.submit import batch_request, goal_request, task_request
-from orchestrator.trace_view import TraceView, fold, new_view
 from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
 
 __all__ = [
-    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode", "Handle",
-    "Muster", "MusterError", "Settings", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult",
-    "TraceView", "Workspace", "batch_request", "fold", "goal_request", "new_view", "task_request",
+    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode", "Gathered",
+    "Handle", "Muster", "MusterError", "Policy", "Session", "Settings", "State", "TaskProgress", "TaskRecord",
+    "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request",
+    "goal_request", "task_request",
 ]  # fmt: skip

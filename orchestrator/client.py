@@ -7,7 +7,7 @@ import mimetypes
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Unpack, overload
 
@@ -28,6 +28,7 @@ from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .catalogue import agent_named
 from .errors import BadInput
+from .gathering import Gathered, Want
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
 from .settings import Settings, load_settings
@@ -125,13 +126,34 @@ class Muster:
         """What the trace's stream holds now."""
         return [entry async for entry in self.follow(trace_id, wait=False)]
 
-    async def gather(self, handles: Iterable[Handle]) -> list[TaskResult]:
-        """Wait for all; the results are in the order of the handles. A failed task is a result, not an exception."""
-        task_ids = [handle.task_id for handle in handles]
-        results = {result.task_id: result async for result in self.results(task_ids)}
-        return [results[task_id] for task_id in task_ids]
+    async def gather(
+        self,
+        handles: Iterable[Handle],
+        want: Want = Want(),
+        *,
+        timeout_s: float | None = None,
+        cancel_missing: bool = False,
+    ) -> Gathered:
+        """Wait until there is what is wanted (by default: all), or for `timeout_s`.
 
-    def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+        The results are in the order of the handles. A failed task is a result, not an exception. Who has none is in
+        `missing`, and goes on unless `cancel_missing`.
+        """
+        asked = list(handles)
+        want.checked(len(asked))
+        ended: list[TaskResult] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), aclosing(self.results(one.task_id for one in asked)) as results:
+                async for result in results:
+                    ended.append(result)
+                    if want.is_met(ended):
+                        break
+        gathered = Gathered(asked, ended, want)
+        for handle in gathered.missing if cancel_missing else ():
+            await self.cancel(handle.task_id, "enough others were there")
+        return gathered
+
+    def results(self, task_ids: Iterable[str]) -> AsyncGenerator[TaskResult]:
         """The results as they come, each once."""
         return self._outbox.results(dict.fromkeys(task_ids))
 

@@ -28,15 +28,20 @@ from transport.settings import connect
 from .batch.run import drive_batch
 from .driver import Driver, DriverContext, ended_with, open_driver
 from .errors import BadInput, TaskFailed, code_of, exit_code_of
+from .fanout.drive import drive_fanout
 from .goal import drive_goal
 from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
 from .settings import Settings, load_settings
-from .submit import BATCH, DRIVERS, RUN
+from .submit import BATCH, DRIVERS, FANOUT, RUN
 
 log = logs.get_logger("orchestrator")
 
-DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {RUN: drive_goal, BATCH: drive_batch}
+DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {
+    RUN: drive_goal,
+    BATCH: drive_batch,
+    FANOUT: drive_fanout,
+}
 
 # Forgotten after two missed announcements, so that a dead process is not shown for long.
 ANNOUNCE_EVERY_S, ANNOUNCE_TTL_S = 10.0, 25.0

@@ -22,7 +22,7 @@ from .errors import BadInput, near_miss
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
-RUN, BATCH = "run", "batch"  # its agents
+RUN, BATCH, FANOUT = "run", "batch", "fanout"  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 PLAN = "plan"  # what it plans, build carries out
 
@@ -224,6 +224,7 @@ def goal_request(
     sender: str = "cli",
     asks: AskTerms | None = AskTerms(),
     then: AgentCard | None = None,
+    tenant: str = "",
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
@@ -254,7 +255,7 @@ def goal_request(
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
         model=model,
         idempotency_key=idempotency_key,
-        tenant=settings.tenant,
+        tenant=tenant or settings.tenant,
         sender=sender,
         asks=asks,
     )

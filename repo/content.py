@@ -1,4 +1,4 @@
-"""One file out of a commit or a tree, as git keeps it: no work tree, no filters, no links followed."""
+"""The files of a commit or a tree, as git keeps it: no work tree, no filters, no links followed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import posixpath
 from pathlib import Path
 
 from .git import git
-from .mirror import REGULAR_FILES
+from .wording import is_utf8
+
+REGULAR_FILES = (b"100644", b"100755")
+
+
+async def files_of(git_dir: Path, commit: str) -> list[str]:
+    """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8."""
+    listed = await git("ls-tree", "-r", "-z", "--full-tree", commit, git_dir=git_dir)
+    entries = [entry.split(b"\t", 1) for entry in listed.fields]
+    paths = [path for attributes, path in entries if attributes.split(b" ", 1)[0] in REGULAR_FILES]
+    return [path.decode() for path in paths if is_utf8(path)]
 
 
 async def file_at(git_dir: Path, tree: str, path: str, *, max_bytes: int) -> bytes | None:

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .bundle import unbundle
+from .content import files_of
 from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
 from .lock import file_lock, stamp_use
 from .scratch import make_git_dir
-from .wording import is_utf8
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
-REGULAR_FILES = (b"100644", b"100755")
 FULL_ID = re.compile(r"[0-9a-f]{40}")
 
 
@@ -50,10 +49,7 @@ class Mirror:
 
     async def files(self, commit: str) -> list[str]:
         """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8."""
-        listed = await git("ls-tree", "-r", "-z", "--full-tree", await self.resolve(commit), git_dir=self.git_dir)
-        entries = [entry.split(b"\t", 1) for entry in listed.fields]
-        paths = [path for attributes, path in entries if attributes.split(b" ", 1)[0] in REGULAR_FILES]
-        return [path.decode() for path in paths if is_utf8(path)]
+        return await files_of(self.git_dir, await self.resolve(commit))
 
     async def _id_of(self, ref: str, kind: str) -> str:
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")

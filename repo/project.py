@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .content import REGULAR_FILES
 from .git import git
-from .mirror import REGULAR_FILES
 from .wording import is_utf8
 
 # Whoever trusts a repository trusts all that is in here, and nothing else.

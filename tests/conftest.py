@@ -142,8 +142,10 @@ def start_redis(full_redis: Path) -> Iterator[StartRedis]:
 @pytest.fixture(scope="session")
 def start_own_cluster(start_redis: StartRedis) -> Callable[[], list[RedisProcess]]:
     def start(nodes: int = 3) -> list[RedisProcess]:
-        """Masters with equal shares of the slots, as soon as each knows the owner of every slot: only full coverage makes
-        a node wait for that, and the tests want a cluster that serves without it."""
+        """Masters with equal shares of the slots, as soon as each knows the owner of every slot.
+
+        Only full coverage makes a node wait for that; the tests want a cluster that serves without it.
+        """
         masters = [
             start_redis(
                 *("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "5000"),
@@ -191,7 +193,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# what proves a promise counts at the first run: docs/decisions/0014
+PROVEN_AT_ONCE = ("chaos", "sandbox/abuse", "sandbox/leaks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if STRICT:
+        here = Path(__file__).parent
+        for item in items:
+            if not any(item.path.is_relative_to(here / folder) for folder in PROVEN_AT_ONCE):
+                item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for tier in ("docker", "redis"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
             cannot_run(tier, reason)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Why a test was run again: what pytest shows of failures leaves that out."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"run again: {report.nodeid}", sep="_")
+        terminalreporter.line(report.longreprtext)

@@ -61,6 +61,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "litellm": ("workers/llm/litellm.py",),
     "obstore": ("transport/blobs/s3.py",),
     "arq": ("orchestrator/jobs.py",),
+    "fastapi": ("orchestrator/api/",),
+    "starlette": ("orchestrator/api/",),
+    "uvicorn": ("orchestrator/api/serve.py",),
     "typer": (
         "orchestrator/cli/",
         "workers/cli.py",

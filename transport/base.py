@@ -148,6 +148,7 @@ class TaskRecord:
     checkpoint: str | None = None
     cancelled_by: str = ""
     cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
+    tenant: str = ""
     waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
 
 
@@ -338,9 +339,18 @@ class Transport(Protocol):
         """
         ...
 
-    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
+    async def finish(
+        self,
+        lease: Lease,
+        result: TaskResult,
+        *,
+        dead: str = "",
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+    ) -> bool:
         """The one terminal event: state, result, stream, budget, parent and slot in one step.
 
+        `progress`, what was not told before, is emitted and charged in the same step, right before the end.
         Safe to repeat: finishing again under the same lease with the task ended by it is not an error.
         False: a prompt came in that no checkpoint holds. A completed task is then queued again instead, and goes on.
         `dead` lists the task as a dead letter, with this reason.

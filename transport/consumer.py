@@ -12,15 +12,27 @@ from dataclasses import dataclass, field
 from envelope.codec import decode_request
 from envelope.errors import DecodeError, EnvelopeError, ErrorCode
 from envelope.logs import get_logger
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskRequest
 
 from .base import Claim, Lease, Renewal, Transport
-from .delivery import Again, ConsumerEvent, Delivery, Handler, Pause, StopReason, What, ending, failed
+from .delivery import (
+    Again,
+    ConsumerEvent,
+    Delivery,
+    Ending,
+    Handler,
+    Outcome,
+    Pause,
+    StopReason,
+    What,
+    ending,
+    failed,
+)
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
 from .settling import BACKOFF_S, Settling
 
-__all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Handler", "Pause", "StopReason", "What"]
+__all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
@@ -124,8 +136,11 @@ class Consumer:
             await self._freed.wait()
             return
         slots = min(free, CLAIM_AT_ONCE)
-        for claim in await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S):
+        claims = await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
+        for claim in claims:
             self._start(claim)
+        if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
+            await asyncio.sleep(0)
 
     def _start(self, claim: Claim) -> None:
         run = _Run(claim, self._latest.get(claim.lease.task_id))
@@ -187,7 +202,7 @@ class Consumer:
             return None
         return asyncio.get_running_loop().call_later(left_ms / 1000, delivery.stop, StopReason.EXPIRED)
 
-    async def _outcome(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
+    async def _outcome(self, delivery: Delivery) -> Outcome | None:
         """What becomes of the task; None when it is no longer ours, or will not be."""
         delivery.task = asyncio.current_task()
         try:
@@ -199,7 +214,7 @@ class Consumer:
                 task.uncancel()
         return None if delivery.stop_reason is StopReason.LOST else outcome
 
-    async def _outcome_of(self, delivery: Delivery) -> TaskResult | Pause | Again | None:
+    async def _outcome_of(self, delivery: Delivery) -> Outcome | None:
         lease = delivery.claim.lease
         try:
             return await self._handle(delivery)

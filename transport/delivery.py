@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from envelope.errors import CODES, ErrorCode
-from envelope.messages import ErrorInfo, TaskRequest, TaskResult
+from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
 
 from .base import Claim, Lease, Wait
 
@@ -53,6 +53,15 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """The result, and what was not told before it: both are stored in one step, and what it cost is charged."""
+
+    result: TaskResult
+    progress: TaskProgress | None
+    charge_microusd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """What the task needs is not there now (an engine, a provider): another attempt, after a while, may find it.
 
@@ -63,7 +72,8 @@ class Again:
     reason: str
 
 
-Handler = Callable[[Delivery], Awaitable[TaskResult | Pause | Again]]
+Outcome = TaskResult | Ending | Pause | Again
+Handler = Callable[[Delivery], Awaitable[Outcome]]
 
 # Together a minute at most, half of that in the mean: what is not back by then is not back soon, and somebody should
 # hear of it.

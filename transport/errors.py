@@ -56,3 +56,7 @@ class NotFound(TransportError): ...
 
 
 class Fenced(TransportError): ...
+
+
+def no_task(task_id: str) -> NotFound:
+    return NotFound(f"there is no task {task_id}", hint="tasks are kept for 7 days after their end, by default")

@@ -64,6 +64,7 @@ CONTROL = (
     Key("flight", "hash", "claim, write", "while it has members", "tenant → how many of its tasks run"),
     Key("tenants", "hash", "allot", "always", "tenant → its weight beside others, and its cap"),
     Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),
+    Key("nudge:{worker}", "list", "claim", "minutes", "a token for a worker's own claim: do not wait for the bell"),
     Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),
     Key("deadlines", "zset", "submit", "while it has members", "live tasks by the moment at which they expire"),
     Key("timers", "zset", "retry, park", "while it has members", "put-off and waiting tasks by the moment they go on"),

@@ -8,13 +8,13 @@ with the task that it has.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from envelope.logs import get_logger
 from envelope.messages import MAX_DEADLINE_MS, TaskRequest, TaskResult
 
 from .base import Handle, Lease, Transport
-from .errors import NotFound
+from .errors import NotFound, no_task
 
 _log = get_logger("outbox")
 
@@ -37,7 +37,7 @@ class Outbox:
             self._kept[handle.task_id] = (now_s + MAX_DEADLINE_MS / 1000, same)
         return handles
 
-    async def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+    async def results(self, task_ids: Iterable[str]) -> AsyncGenerator[TaskResult]:
         """As `Transport.results`, but tasks of ours that the server has forgotten are submitted again.
 
         `NotFound` for those that are not ours.
@@ -58,7 +58,7 @@ class Outbox:
         now_ms = await self._transport.now_ms()
         for task_id in forgotten:
             if task_id not in self._kept:
-                raise NotFound(f"there is no task {task_id}", hint="tasks are kept for 7 days after their end")
+                raise no_task(task_id)
             _, request = self._kept[task_id]
             _log.warning("task_forgotten", task_id=task_id, trace_id=request.trace_id)
             await self._transport.submit([request.model_copy(update={"created_at_ms": now_ms})])

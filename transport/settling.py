@@ -8,14 +8,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from envelope.errors import EnvelopeError, ErrorCode
 from envelope.logs import get_logger
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
 from .base import Claim, Transport, Wait
-from .delivery import MAX_RETRIES, Again, ConsumerEvent, Delivery, Pause, StopReason, What, failed, retry_delay_ms
+from .delivery import (
+    MAX_RETRIES,
+    Again,
+    ConsumerEvent,
+    Delivery,
+    Ending,
+    Outcome,
+    Pause,
+    StopReason,
+    What,
+    failed,
+    retry_delay_ms,
+)
 from .errors import Fenced, QueueFull, Unreachable
 
 # First pause, and the longest, between tries to reach a lost server.
@@ -26,6 +38,11 @@ T = TypeVar("T")
 _log = get_logger("consumer")
 
 
+class _Last(TypedDict):
+    progress: TaskProgress | None
+    charge_microusd: int
+
+
 @dataclass(frozen=True, slots=True)
 class Settling:
     """Each delivery is settled once, and told once."""
@@ -33,10 +50,12 @@ class Settling:
     transport: Transport
     on_event: Callable[[ConsumerEvent], None]
 
-    async def settle(self, delivery: Delivery, outcome: TaskResult | Pause | Again | None) -> None:
+    async def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
         claim, request = delivery.claim, delivery.request
         match outcome:
             case TaskResult():
+                await self._finish(claim, request, Ending(outcome, None))
+            case Ending():
                 await self._finish(claim, request, outcome)
             case Pause(wait):
                 await self._park(claim, request, wait)
@@ -50,15 +69,17 @@ class Settling:
     async def refuse(self, claim: Claim, error: EnvelopeError) -> None:
         """Bytes that are no request of this fleet: an operator should hear of them."""
         result = failed(claim.lease, ErrorCode.BAD_INPUT, error.message, hint=error.hint)
-        await self._finish(claim, None, result, dead=error.message)
+        await self._finish(claim, None, Ending(result, None), dead=error.message)
 
-    async def _finish(self, claim: Claim, request: TaskRequest | None, result: TaskResult, *, dead: str = "") -> None:
+    async def _finish(self, claim: Claim, request: TaskRequest | None, end: Ending, *, dead: str = "") -> None:
+        finish, result = self.transport.finish, end.result
+        last: _Last = {"progress": end.progress, "charge_microusd": end.charge_microusd}
         try:
-            ended = await _until_stored(lambda: self.transport.finish(claim.lease, result, dead=dead))
+            ended = await _until_stored(lambda: finish(claim.lease, result, dead=dead, **last))
         except EnvelopeError as error:
             # the task has run, its result cannot travel
             result = failed(claim.lease, ErrorCode.INTERNAL, error.message, hint=error.hint)
-            ended = await _until_stored(lambda: self.transport.finish(claim.lease, result))
+            ended = await _until_stored(lambda: finish(claim.lease, result, **last))
         if ended is True:
             self.on_event(ConsumerEvent(What.FINISHED, claim, request, result))
         else:  # not ended: a prompt came in, and the next attempt hears it
@@ -74,7 +95,7 @@ class Settling:
 
     async def _try_again(self, claim: Claim, request: TaskRequest, again: Again) -> None:
         if claim.retries >= MAX_RETRIES:
-            await self._finish(claim, request, failed(claim.lease, again.code, again.reason))
+            await self._finish(claim, request, Ending(failed(claim.lease, again.code, again.reason), None))
             return
         delay_ms = retry_delay_ms(claim.retries, chance=random.random())  # noqa: S311  jitter is no secret
         retry = partial(self.transport.retry, claim.lease, delay_ms=delay_ms, reason=again.reason)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, cast
 
+from envelope.codec import encode
 from envelope.errors import DecodeError
 from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress
+from envelope.messages import TaskProgress, TaskResult
 from envelope.redaction import redact, redact_value, settled_chars
 from transport.base import Lease, Ledger, Prompt, Saved, Transport
+from transport.consumer import Ending
 
 from .clock import now_ms
 from .event_size import smaller
@@ -136,6 +138,23 @@ class Reporter:
         self.ledger, self.last_checkpoint = saved.ledger, blob
         return saved.prompts
 
+    async def ending(self, result: TaskResult) -> Ending:
+        """The result with all that was not sent yet, for the two to be stored together. Raises as `flush` does."""
+        if self._failure is not None:
+            raise self._failure
+        async with self._sending:
+            taken = self._take(whole=True)
+            if not taken.events and not taken.charge_microusd:
+                return Ending(result, None)
+            seq = self._seq
+            progress = self._progress(taken.events)
+            if _travels(progress):
+                return Ending(result, progress, taken.charge_microusd)
+            self._seq = seq
+            with self._noting_failure():
+                self.ledger = await self._emit(taken)
+        return Ending(result, None)
+
     async def _send_as_it_comes(self) -> None:
         while True:
             await self._wake.wait()
@@ -244,6 +263,14 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+def _travels(progress: TaskProgress) -> bool:
+    try:
+        encode(progress)
+    except DecodeError:
+        return False
+    return True
 
 
 def _continues(last: Delta, event: Delta) -> bool:

@@ -15,7 +15,7 @@ from envelope.messages import Attachment, ErrorInfo, Output, Provenance, TaskReq
 from envelope.scope import allows, narrow, offers
 from sandbox.base import Limits, Sandbox, SandboxDriver
 from transport.base import Claim, Transport
-from transport.consumer import Again, Delivery, Pause, StopReason
+from transport.consumer import Again, Delivery, Ending, Pause, StopReason
 from transport.errors import Fenced, Unreachable
 
 from .agent_task import AgentTasks
@@ -60,13 +60,15 @@ class Runner:
     agent_tasks: AgentTasks
     metrics: WorkerMetrics
 
-    async def handle(self, delivery: Delivery) -> TaskResult | Pause | Again:
+    async def handle(self, delivery: Delivery) -> Ending | Pause | Again:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
         observers = (self.metrics.observer(),)
         async with Reporter(self.transport, delivery.claim.lease, observers=observers) as reporter:
             outcome = await self._handle(delivery, reporter)
+            if isinstance(outcome, TaskResult):
+                return await reporter.ending(await that_travels(outcome, self.transport.blobs))
             await reporter.flush()
-        return await that_travels(outcome, self.transport.blobs) if isinstance(outcome, TaskResult) else outcome
+        return outcome
 
     async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause | Again:
         started_s = time.monotonic()

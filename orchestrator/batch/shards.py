@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from envelope.budget import Budget
 from envelope.ids import content_key
@@ -17,6 +15,7 @@ from envelope.recipe import RecipeParams
 from envelope.scope import Scope
 
 from ..errors import BadInput
+from ..globs import matching
 from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
 from .spec import BatchSpec, Shards, Step
 
@@ -41,9 +40,7 @@ def shards_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: st
     """The shards of one repository, sorted by key. `BadInput` when there are none, or too many."""
     if shards.whole:
         return [Shard(WHOLE, WHOLE)]
-    wanted = _glob(shards.glob or "")
-    unwanted = [_glob(pattern) for pattern in shards.exclude]
-    found = sorted(path for path in files if wanted.fullmatch(path) and not any(p.fullmatch(path) for p in unwanted))
+    found = matching(shards.glob or "", files, exclude=shards.exclude)
     if not found:
         raise BadInput(
             f"the glob {shards.glob!r} matches no file of {name} at its base commit",
@@ -102,22 +99,3 @@ def _recipe_params(steps: Sequence[Step], shard: Shard) -> RecipeParams:
 def _scope_of(step: Step, shards: Shards, shard: Shard) -> Scope:
     beside = (f"edit:{pattern}" for pattern in shards.also_edit)
     return (*RECIPE_SCOPE, *(("task:**", "skill:**") if step.agent else ()), shard.edits, *beside)
-
-
-@lru_cache(maxsize=256)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """As in a shell: `*` and `?` stay within a folder, `**/` is any number of folders, `[…]` is a set."""
-    table = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts: list[str] = []
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", pattern.removeprefix("./"), re.DOTALL):
-        if token in table:
-            parts.append(table[token])
-        elif len(token) > 2:
-            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append(f"[{'^' + body[1:] if body.startswith('!') else body.replace('^', chr(92) + '^', 1)}]")
-        else:
-            parts.append(re.escape(token))
-    try:
-        return re.compile("".join(parts), re.DOTALL)
-    except re.error as e:
-        raise BadInput(f"{pattern!r} is not a glob: {e}") from e

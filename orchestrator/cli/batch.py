@@ -18,9 +18,9 @@ from ..batch.report import REPORT_NAME, BatchReport
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..errors import BadInput
+from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput, batch_request
-from ..trace_view import TraceView, new_view
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -125,7 +125,7 @@ async def _follow(
     owner: bool,
 ) -> int:
     """To the end: the live tree, then the branches, then the summary."""
-    view = new_view(handle.task_id, handle.trace_id, agent=BATCH, title=spec.name)
+    view = Session.of(handle.task_id, handle.trace_id, agent=BATCH, title=spec.name)
     followed = await follow(muster, view, as_json=as_json, may_ask=may_ask, owner=owner)
     if followed.result is not None:
         await _conclude(muster, followed.view, followed.result, spec, folders)
@@ -133,7 +133,7 @@ async def _follow(
 
 
 async def _conclude(
-    muster: Muster, view: TraceView, result: TaskResult, spec: BatchSpec, folders: Mapping[str, Path]
+    muster: Muster, view: Session, result: TaskResult, spec: BatchSpec, folders: Mapping[str, Path]
 ) -> None:
     cap = spec.limits.budget_microusd(muster.settings.budget_microusd)
     report = report_of(result)

@@ -32,6 +32,7 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
+    "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
     "task": Command(".task:app", "See, stop and use tasks."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
@@ -41,6 +42,8 @@ COMMANDS: Mapping[str, Command] = {
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
     "up": Command(".up:up", "Start the fleet of this machine."),
     "down": Command(".up:down", "Stop the fleet of this machine."),
+    "serve": Command(".serve:serve", "Serve the HTTP API."),
+    "token": Command(".token:app", "Say who may call the HTTP API."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
     "keys": Command(".keys:app", "See and change the keys that sign messages."),
     "config": Command(".config:app", "See the settings, and where each comes from."),

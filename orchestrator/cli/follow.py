@@ -14,7 +14,7 @@ from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..client import Muster
-from ..trace_view import TraceView
+from ..session.fold import Session
 from .asking import ask_at_keyboard, show_ask
 from .console import interactive, note
 from .interrupt import Choice, Interrupts, ask_choice, interrupts
@@ -34,13 +34,13 @@ class Followed:
     `asks`: it waits for an answer that nobody here can give.
     """
 
-    view: TraceView
+    view: Session
     result: TaskResult | None
     interrupted: bool = False
     asks: bool = False
 
 
-async def follow(muster: Muster, view: TraceView, *, as_json: bool, may_ask: bool, owner: bool = True) -> Followed:
+async def follow(muster: Muster, view: Session, *, as_json: bool, may_ask: bool, owner: bool = True) -> Followed:
     """Show the view to its end. A first Ctrl-C detaches (always, when this is not the task's `owner`) or cancels.
 
     What its tasks ask is answered at the keyboard. Where there is none, the owner is told how, and leaves.
@@ -74,7 +74,7 @@ class _Stop(Enum):
 class _Showing:
     """A view that is shown while it changes, and taken off the screen while a person answers."""
 
-    def __init__(self, muster: Muster, view: TraceView, *, as_json: bool, skew_ms: int) -> None:
+    def __init__(self, muster: Muster, view: Session, *, as_json: bool, skew_ms: int) -> None:
         self.view = view
         self._muster = muster
         self._as_json = as_json
@@ -123,7 +123,7 @@ class _Showing:
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
 
-    def _remember(self, view: TraceView, entry: Entry) -> None:
+    def _remember(self, view: Session, entry: Entry) -> None:
         self.view = view
         if self._show:
             self._show(view, entry)

@@ -28,7 +28,8 @@ from envelope.events import (
 from envelope.messages import TaskResult
 from transport.base import Entry
 
-from ..trace_view import TaskView, TraceView
+from ..session.fold import Session
+from ..session.task import TaskView
 from .asking import subject
 from .console import plain
 from .plan_lines import how_far, plan_lines, todo_lines
@@ -38,21 +39,21 @@ from .words import state_text
 
 TITLE_CHARS = 60  # so that a line of a log stays one on most screens
 
-Format = Callable[[TraceView, Any], str]
+Format = Callable[[Session, Any], str]
 
 
-def milestones(view: TraceView, entry: Entry) -> Iterator[str]:
+def milestones(view: Session, entry: Entry) -> Iterator[str]:
     """The few lines of an entry that somebody who waits wants to read. Of a child's end its parent tells."""
     if not isinstance(entry.message, TaskResult) or entry.message.task_id == view.root:
         yield from _lines(view, entry, MILESTONES)
 
 
-def details(view: TraceView, entry: Entry) -> Iterator[str]:
+def details(view: Session, entry: Entry) -> Iterator[str]:
     """All that is worth a line afterwards, text of the model and output of the tools included."""
     yield from _lines(view, entry, DETAILS)
 
 
-def _lines(view: TraceView, entry: Entry, formats: dict[type[Any], Format]) -> Iterator[str]:
+def _lines(view: Session, entry: Entry, formats: dict[type[Any], Format]) -> Iterator[str]:
     message = entry.message
     task = view.tasks.get(message.task_id) or TaskView(message.task_id)
     if isinstance(message, TaskResult):
@@ -65,7 +66,7 @@ def _lines(view: TraceView, entry: Entry, formats: dict[type[Any], Format]) -> I
                 yield f"{_name(view, task)}: {plain(line.expandtabs())}"
 
 
-def _name(view: TraceView, task: TaskView) -> str:
+def _name(view: Session, task: TaskView) -> str:
     """The agent, with its title unless that only repeats the goal."""
     agent, title = task.agent or "task", plain(task.title)
     if not title or task.task_id == view.root or plain(view.root_task.title).startswith(title):
@@ -81,14 +82,14 @@ def _ending(result: TaskResult) -> str:
     return f"{glyph} {result.status} after {duration(metrics.latency_ms)}{spent}{why}"
 
 
-def _child_ended(view: TraceView, event: ChildEnded) -> str:
+def _child_ended(view: Session, event: ChildEnded) -> str:
     child = view.tasks[event.child_task_id]
     glyph, _ = GLYPHS[event.state]
     why = f": {event.error.splitlines()[0]}" if event.error else " (as before)" if event.reused else ""
     return f"{glyph} {_name(view, child)} {event.state}{why}"
 
 
-def _gate(_: TraceView, event: GateVerdict) -> str:
+def _gate(_: Session, event: GateVerdict) -> str:
     return f"gate {event.phase}: {verdict_text(event)}"
 
 
@@ -101,14 +102,14 @@ def verdict_text(event: GateVerdict) -> str:
     return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
 
 
-def _merge(_: TraceView, event: MergeStep) -> str:
+def _merge(_: Session, event: MergeStep) -> str:
     if event.outcome != "collision":
         return ""
     others = ", ".join(event.with_keys) or "the base"
     return f"merge: {event.key} collides with {others} in {', '.join(event.paths)}"
 
 
-def _call(_: TraceView, event: ToolCallChanged) -> str:
+def _call(_: Session, event: ToolCallChanged) -> str:
     if event.state not in (CallState.COMPLETED, CallState.ERROR):
         return ""
     took = f" ({duration(event.ended_at_ms - event.started_at_ms)})" if event.ended_at_ms else ""
@@ -117,7 +118,7 @@ def _call(_: TraceView, event: ToolCallChanged) -> str:
     return "\n".join([head, *(f"  {line}" for line in event.output.splitlines()), *whole])
 
 
-def _answered(_: TraceView, event: AskAnswered) -> str:
+def _answered(_: Session, event: AskAnswered) -> str:
     said = f": {event.comment}" if event.comment else ""
     word = "" if event.answer == "once" and said else f" {event.answer}"  # what was said to a question is its answer
     return f"answered{word}{f' by {event.by}' if event.by else ''}{said}"

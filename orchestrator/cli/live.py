@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Generator
@@ -14,7 +15,7 @@ from rich.text import Text
 from transport.base import Entry
 
 from ..client import Muster
-from ..trace_view import TraceView
+from ..session.fold import Session
 from .console import data, people
 from .lines import milestones
 from .tree import tree
@@ -26,14 +27,18 @@ MARGIN_ROWS = 3
 
 
 @contextmanager
-def shown(view: TraceView, *, as_json: bool, skew_ms: int) -> Generator[Show]:
+def shown(view: Session, *, as_json: bool, skew_ms: int) -> Generator[Show]:
     """How to show a view here. `skew_ms` is the queue's clock less this machine's, for the times of what runs."""
     if as_json:
         yield _show_json
     elif people().is_terminal:
         picture = _Picture(view, skew_ms)
-        with Live(picture, console=people(), refresh_per_second=REFRESH_PER_S, transient=False):
-            yield picture.show
+        with Live(picture, console=people(), auto_refresh=False, transient=False) as live:
+            refreshing = asyncio.create_task(_refresh(live))
+            try:
+                yield picture.show
+            finally:
+                refreshing.cancel()
     else:
         yield _show_lines
 
@@ -42,14 +47,19 @@ async def skew_of(muster: Muster) -> int:
     return await muster.transport.now_ms() - _now_ms()
 
 
-class _Picture:
-    """Drawn by the display's own thread; a view is a value, so that half a change is never seen."""
+async def _refresh(live: Live) -> None:
+    """On the loop, as the fold is: a thread would see half a change. Times go on where nothing happens."""
+    while True:
+        live.refresh()
+        await asyncio.sleep(1 / REFRESH_PER_S)
 
-    def __init__(self, view: TraceView, skew_ms: int) -> None:
+
+class _Picture:
+    def __init__(self, view: Session, skew_ms: int) -> None:
         self._view = view
         self._skew_ms = skew_ms
 
-    def show(self, view: TraceView, entry: Entry) -> None:
+    def show(self, view: Session, entry: Entry) -> None:
         self._view = view
 
     def __rich__(self) -> Table:
@@ -57,12 +67,12 @@ class _Picture:
         return tree(self._view, now_ms=_now_ms() + self._skew_ms, max_rows=height)
 
 
-def _show_lines(view: TraceView, entry: Entry) -> None:
+def _show_lines(view: Session, entry: Entry) -> None:
     for line in milestones(view, entry):
         people().print(Text(line), soft_wrap=True)
 
 
-def _show_json(view: TraceView, entry: Entry) -> None:
+def _show_json(view: Session, entry: Entry) -> None:
     data(json_line(entry))
 
 

@@ -10,8 +10,8 @@ from envelope.messages import TaskRequest, TaskResult
 from transport.base import Handle
 
 from ..client import Muster
+from ..session.fold import Session
 from ..submit import RUN
-from ..trace_view import TraceView, new_view
 from .console import answer
 from .follow import follow
 from .outcome import exit_code_after
@@ -34,14 +34,14 @@ class Shown:
 
 async def follow_run(muster: Muster, request: TaskRequest, handle: Handle, shown: Shown) -> int:
     """To the end of the goal, or for as long as the person stays; the exit code."""
-    view = new_view(handle.task_id, handle.trace_id, agent=RUN, title=shown.goal)
+    view = Session.of(handle.task_id, handle.trace_id, agent=RUN, title=shown.goal)
     followed = await follow(muster, view, as_json=shown.as_json, may_ask=shown.may_ask)
     if followed.result is not None:
         await _conclude(muster, shown, request, followed.view, followed.result)
     return exit_code_after(followed)
 
 
-async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: TraceView, result: TaskResult) -> None:
+async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: Session, result: TaskResult) -> None:
     structured: dict[str, Any] = result.output.structured or {}
     commit = structured.get("commit") if not result.errors else None
     if shown.branch and commit:

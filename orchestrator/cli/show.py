@@ -7,14 +7,14 @@ from transport.base import TaskRecord
 
 from ..batch.report import BatchReport
 from ..client import Muster
-from ..submit import BATCH
-from ..trace_view import TraceView, fold_all, new_view
+from ..session.fold import Session, apply_all
+from ..submit import BATCH, FANOUT
 from .console import answer
 from .life import Told, life_lines, life_of
 from .listing import print_tasks
 from .plan_lines import plan_lines
 from .request import readable_request, request_lines
-from .summary import print_lines, summary_of_batch, summary_of_run
+from .summary import print_lines, summary_of_batch, summary_of_fanout, summary_of_run
 
 
 async def show_task(muster: Muster, record: TaskRecord) -> None:
@@ -30,7 +30,7 @@ async def show_task(muster: Muster, record: TaskRecord) -> None:
         await show_result(muster, view, told.life.result)
 
 
-async def show_result(muster: Muster, view: TraceView, result: TaskResult) -> None:
+async def show_result(muster: Muster, view: Session, result: TaskResult) -> None:
     """The answer on stdout, the summary for people."""
     if result.output.text:
         answer(await muster.answer(result))
@@ -39,6 +39,8 @@ async def show_result(muster: Muster, view: TraceView, result: TaskResult) -> No
     report = report_of(result) if request.agent == BATCH else None
     if report is not None:
         summary_of_batch(view, result, report, cap_microusd=cap, published=()).print()
+    elif request.agent == FANOUT:
+        summary_of_fanout(view, result, cap_microusd=cap).print()
     else:
         summary_of_run(view, result, cap_microusd=cap).print()
 
@@ -48,7 +50,7 @@ def report_of(result: TaskResult) -> BatchReport | None:
     return BatchReport.model_validate(result.output.structured) if result.output.structured else None
 
 
-def _view_of(told: Told) -> TraceView:
+def _view_of(told: Told) -> Session:
     """What the trace's stream tells of a task and of those below it."""
     record = told.record
-    return fold_all(new_view(record.task_id, record.trace_id, agent=record.agent), told.entries)
+    return apply_all(Session.of(record.task_id, record.trace_id, agent=record.agent), told.entries)

@@ -13,7 +13,7 @@ from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
 from ..batch.report import BatchReport, RepositoryReport
-from ..trace_view import TraceView
+from ..session.fold import Session
 from .console import people, plain
 from .lines import verdict_text
 from .units import dollars, duration, tokens
@@ -52,7 +52,7 @@ def print_lines(lines: Iterable[Line]) -> None:
         people().print(f"  [dim]{about:<{max(width, ABOUT_CHARS)}}[/] {escape(plain(text))}", soft_wrap=True)
 
 
-def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
+def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
     structured: dict[str, Any] = result.output.structured or {}
     verified = structured.get("verified") is True
     reason = str(structured.get("reason") or "")
@@ -68,7 +68,7 @@ def summary_of_run(view: TraceView, result: TaskResult, *, cap_microusd: int | N
 
 
 def summary_of_batch(
-    view: TraceView, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
+    view: Session, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
 ) -> Summary:
     """`published` are the names of the repositories whose branch was set."""
     lines: list[Line] = []
@@ -78,6 +78,17 @@ def summary_of_batch(
             lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
     lines += [*_troubles(result, []), *_warnings(view.warnings), *_spent(view, result, cap_microusd)]
     return _summary(result, report.verified, lines)
+
+
+def summary_of_fanout(view: Session, result: TaskResult, *, cap_microusd: int | None) -> Summary:
+    """Nothing is proved here: what the tasks change, each keeps for itself."""
+    counts: dict[str, Any] = result.output.structured or {}
+    told = [(counts.get(name), name.replace("_", " ")) for name in ("completed", "failed", "not_waited_for")]
+    answered = ", ".join(f"{count} {name}" for count, name in told if count)
+    lines = [("items", answered or "none"), *_troubles(result, []), *_spent(view, result, cap_microusd)]
+    headline = "✔ done" if _is_done(result) else _headline(result, verified=False)
+    hint = "" if _is_done(result) or not result.errors else result.errors[0].hint
+    return Summary(headline, hint, _is_done(result), tuple(lines), _next(result))
 
 
 def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:
@@ -127,7 +138,7 @@ def _warnings(warnings: tuple[WarningRaised, ...]) -> Iterator[Line]:
     yield from (("warning", warning.message) for warning in warnings[:MAX_TROUBLES])
 
 
-def _spent(view: TraceView, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
+def _spent(view: Session, result: TaskResult, cap_microusd: int | None) -> Iterator[Line]:
     cost = max(view.cost_microusd, result.metrics.cost_microusd)
     cap = f" of {dollars(cap_microusd)}" if cap_microusd is not None else ""
     used = view.usage.total_tokens

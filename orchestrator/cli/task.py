@@ -17,9 +17,9 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..errors import BadInput
+from ..session.fold import Session, apply_all
 from ..settings import load_settings
 from ..submit import DRIVERS, RUN
-from ..trace_view import fold, new_view
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -128,7 +128,7 @@ async def _watch(words: str, as_json: bool) -> int:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
         title = (await muster.request(record.task_id)).input.prompt
-        view = new_view(record.task_id, record.trace_id, agent=record.agent, title=title)
+        view = Session.of(record.task_id, record.trace_id, agent=record.agent, title=title)
         followed = await follow(muster, view, as_json=as_json, may_ask=False, owner=False)
         if followed.result is not None and not as_json:
             await show_result(muster, followed.view, followed.result)
@@ -180,9 +180,9 @@ async def _logs(words: str, to_the_end: bool, as_json: bool) -> None:
     async with (open_fleet if to_the_end else open_records)(load_settings()) as muster:
         record = await find_task(muster, words)
         is_goal = record.pool == DRIVERS and record.agent == RUN
-        view = new_view(record.task_id, record.trace_id, agent=record.agent, title=record.intent if is_goal else "")
+        view = Session.of(record.task_id, record.trace_id, agent=record.agent, title=record.intent if is_goal else "")
         async for entry in muster.follow(record.trace_id, wait=to_the_end):
-            view = fold(view, entry)
+            apply_all(view, [entry])
             is_own = entry.message.task_id == record.task_id
             if is_own or is_goal:
                 for line in [json_line(entry)] if as_json else details(view, entry):

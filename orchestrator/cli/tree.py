@@ -11,7 +11,8 @@ from rich.text import Text
 
 from envelope.lifecycle import State
 
-from ..trace_view import TaskView, TraceView
+from ..session.fold import Session
+from ..session.task import TaskView
 from .console import plain
 from .plan_lines import how_far
 from .units import dollars, duration, tokens
@@ -40,13 +41,13 @@ class Row:
     hidden: str = ""
 
 
-def rows(view: TraceView, *, max_rows: int) -> list[Row]:
+def rows(view: Session, *, max_rows: int) -> list[Row]:
     """The tree from its root in at most `max_rows` lines. Siblings stand in the order in which they were started; where
     some must be left out, the most interesting ones stay and a line counts the others."""
     return list(_rows(view, view.root_task, 0, max(1, max_rows)))
 
 
-def _rows(view: TraceView, task: TaskView, depth: int, room: int) -> Iterator[Row]:
+def _rows(view: Session, task: TaskView, depth: int, room: int) -> Iterator[Row]:
     """At least one row, at most `room`; what the first children leave over is the next ones' room."""
     yield Row(depth, task)
     children = [view.tasks[child] for child in task.children]
@@ -72,7 +73,7 @@ def _chosen(children: list[TaskView], room: int) -> tuple[list[TaskView], list[T
     return ordered[: room - 1], ordered[room - 1 :]
 
 
-def tree(view: TraceView, *, now_ms: int, max_rows: int) -> Table:
+def tree(view: Session, *, now_ms: int, max_rows: int) -> Table:
     """Columns: state, agent and title; what it does now; turns, tokens, cost and time."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
@@ -92,7 +93,7 @@ def _name(task: TaskView, depth: int) -> Text:
     return Text.assemble(INDENT * depth, (glyph, style), " ", (task.agent or "task", "bold"), " ", plain(task.title))
 
 
-def doing_with(view: TraceView, task: TaskView) -> str:
+def doing_with(view: Session, task: TaskView) -> str:
     """What a task is at; of an agent with subagents at work also how many of them have ended. Each has its own row."""
     ended = [view.tasks[child].ended for child in task.children]
     if task.ended or not task.turn or all(ended):

@@ -13,15 +13,16 @@ from transport.base import Entry
 from transport.errors import NotFound
 
 from ..client import Muster
-from ..trace_view import TaskView, TraceView, fold
+from ..session.fold import Session, apply
+from ..session.task import TaskView
 
 # A shard is a trace of its own; following one costs a blocked connection, and a screen shows no more rows than this.
 MAX_SHARDS = 32
 
-Show = Callable[[TraceView, Entry], None]
+Show = Callable[[Session, Entry], None]
 
 
-async def watch(muster: Muster, view: TraceView, show: Show) -> TraceView:
+async def watch(muster: Muster, view: Session, show: Show) -> Session:
     """Follow the view's root task to its end; `show` sees each step on the way."""
     async with aclosing(_Followers(muster, view).entries()) as steps:
         async for view, entry in steps:
@@ -40,14 +41,14 @@ class _End:
 class _Followers:
     """One reader per trace that is being looked at; what they read meets in one queue."""
 
-    def __init__(self, muster: Muster, view: TraceView) -> None:
+    def __init__(self, muster: Muster, view: Session) -> None:
         self._muster = muster
         self._view = view
         self._read: asyncio.Queue[Entry | _End] = asyncio.Queue(maxsize=1000)
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._seen: set[str] = set()
 
-    async def entries(self) -> AsyncGenerator[tuple[TraceView, Entry]]:
+    async def entries(self) -> AsyncGenerator[tuple[Session, Entry]]:
         root = self._view.root_task
         self._follow(root)
         waiting = asyncio.create_task(self._wait_for(root.task_id))
@@ -57,7 +58,7 @@ class _Followers:
                     self._stop_reading(item)
                 elif item.message.task_id in self._view.tasks:
                     # The others belong to somebody else: a shard or a gate may be shared with another batch.
-                    self._view = fold(self._view, item)
+                    apply(self._view, item)
                     yield self._view, item
                 self._follow_shards()
         finally:

@@ -12,7 +12,7 @@ import pytest
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import MAX_DEADLINE_MS, Output
-from transport.consumer import Consumer, ConsumerEvent, Delivery, StopReason, What
+from transport.consumer import Consumer, ConsumerEvent, Delivery, Ending, StopReason, What
 from transport.limits import Limits
 
 
@@ -251,6 +251,23 @@ async def test_a_result_that_cannot_travel_ends_the_task_with_the_reason(fleet):
 
     assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.INTERNAL)
     assert "limit" in result.errors[0].message
+
+
+@pytest.mark.parametrize("size", [1, 2_000_000], ids=["as it is", "too large to travel"])
+async def test_what_a_handler_had_still_to_tell_stands_before_its_result(fleet, size: int):
+    async def handle(delivery: Delivery):
+        output = Output(text="x" * size)
+        result = fleet.result(delivery.claim).model_copy(update={"output": output})
+        return Ending(result, fleet.progress(delivery.claim, "last words"), charge_microusd=7)
+
+    async with serving(fleet, handle):
+        request = await fleet.submit(budget={"max_cost_microusd": 100})
+        entries = [entry async for entry in fleet.transport.follow(request.trace_id)]
+
+    *_, before, end = [entry.message for entry in entries]
+    ledger = await fleet.transport.raise_cap(request.trace_id, 100, by="test")
+    assert [event.text for event in before.events] == ["last words"]
+    assert (end.status, ledger.spent_microusd) == (State.COMPLETED if size == 1 else State.ERROR, 7)
 
 
 async def test_two_workers_never_run_the_same_task(fleet):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from envelope.ids import new_trace_id
+from transport.base import Lease
 from transport.redis import claiming
 
 NEVER_S = 3_600.0
@@ -52,6 +54,36 @@ async def test_every_waiting_worker_is_woken_when_there_is_work_for_all(fleet, m
     async with asyncio.timeout(60):
         claims = await asyncio.gather(*waiting)
     assert len({claim.lease.task_id for claim in claims}) == 5
+
+
+async def test_a_claim_that_waits_ends_at_once_when_it_is_cancelled(fleet, monkeypatch):
+    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)
+    for _ in range(2):  # the second does not look before it waits
+        waiting = asyncio.create_task(fleet.transport.claim("explore", "w", slots=1, wait_s=NEVER_S))
+        await asyncio.wait({waiting}, timeout=0.05)
+
+        waiting.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.wait({waiting})
+
+        assert waiting.cancelled()
+    request = await fleet.submit()
+    assert (await fleet.claim_one(wait_s=0)).lease == Lease(request.task_id, request.trace_id, "explore", "w1", 1)
+
+
+async def test_a_ring_starts_as_many_as_there_are_slots(fleet, monkeypatch):
+    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)
+    waiting = asyncio.create_task(fleet.transport.claim("explore", "w", slots=20, wait_s=NEVER_S))
+    await asyncio.wait({waiting}, timeout=0.05)
+
+    trace = new_trace_id()  # in one cell
+    requests = [fleet.request(trace_id=trace) for _ in range(25)]
+    await fleet.transport.submit(requests)
+
+    async with asyncio.timeout(60):
+        claims = await waiting
+        claims += await fleet.transport.claim("explore", "w", slots=20, wait_s=NEVER_S)
+    assert [claim.lease.task_id for claim in claims] == [request.task_id for request in requests]
 
 
 async def test_a_cancelled_claim_loses_no_task(fleet):

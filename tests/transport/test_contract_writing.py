@@ -39,6 +39,38 @@ async def test_finishing_again_is_safe_and_makes_no_second_result(fleet):
     assert [result.output.text for result in results] == ["first"]
 
 
+async def test_what_is_told_with_the_end_stands_right_before_it_and_is_charged_once(fleet):
+    request = await fleet.submit(budget={"max_cost_microusd": 100})
+    claim, other = await fleet.claim_one(), await fleet.submit(trace_id=request.trace_id)
+    await fleet.transport.reserve(claim.lease, 20)
+    told = {"progress": fleet.progress(claim, "last words"), "charge_microusd": 7}
+
+    for _ in range(2):  # the second is a repetition
+        assert await fleet.transport.finish(claim.lease, fleet.result(claim), **told)
+
+    *_, before, end = await collect(fleet.transport.follow(request.trace_id))
+    ledger = await fleet.transport.reserve((await fleet.claim_one()).lease, 1)
+    assert [event.text for event in before.message.events] == ["last words"]
+    assert isinstance(end.message, TaskResult)
+    assert end.message.task_id != other.task_id
+    assert (ledger.spent_microusd, ledger.reserved_microusd) == (7, 1)
+
+
+async def test_what_a_zombie_tells_with_its_end_is_not_told(hasty_fleet):
+    fleet = hasty_fleet
+    request = await fleet.submit()
+    zombie = await fleet.claim_one("zombie")
+    heir = await fleet.claim_one("heir")  # comes when the zombie's lease is over
+
+    with pytest.raises(Fenced):
+        await fleet.transport.finish(zombie.lease, fleet.result(zombie), progress=fleet.progress(zombie, "too late"))
+    await fleet.transport.finish(heir.lease, fleet.result(heir), progress=fleet.progress(heir, "in time"))
+
+    entries = await collect(fleet.transport.follow(request.trace_id))
+    events = [event for entry in entries[:-1] for event in entry.message.events]
+    assert [event.text for event in events if event.kind == "text"] == ["in time"]
+
+
 async def test_a_zombie_can_write_nothing(hasty_fleet):
     fleet = hasty_fleet
     request = await fleet.submit()

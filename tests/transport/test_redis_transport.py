@@ -14,6 +14,7 @@ from envelope.lifecycle import State
 from transport.errors import NotFound, TransportError
 from transport.keys import CellKeys
 from transport.limits import Limits
+from transport.redis import claiming
 
 pytestmark = pytest.mark.redis
 
@@ -148,6 +149,21 @@ async def test_an_idle_worker_costs_at_most_one_command_a_second(redis_fleet, ra
     assert await redis_fleet.transport.claim("explore", "w", slots=1, wait_s=3) == []
 
     assert await commands() - before <= 3
+
+
+async def test_a_claim_whose_connection_is_cut_while_it_waits_goes_on(redis_fleet, raw, monkeypatch):
+    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself
+    waiting = asyncio.create_task(redis_fleet.claim_one(wait_s=3_600))
+    while not (blocked := [client for client in await raw.client_list() if client["cmd"] == "blpop"]):
+        await asyncio.sleep(0.01)
+    for client in blocked:
+        await raw.client_kill_filter(_id=client["id"])
+
+    request = await redis_fleet.submit()
+
+    async with asyncio.timeout(60):
+        claim = await waiting
+    assert (claim.lease.task_id, claim.lease.attempt, claim.lost_leases) == (request.task_id, 1, 0)
 
 
 async def test_workers_are_listed_until_they_are_forgotten(redis_fleet):

@@ -232,11 +232,8 @@ class ScriptsAndModel(RuleBasedStateMachine):
     def claim(self, pool: str, worker: str, slots: int) -> None:
         self.claims += self.both(lambda transport: transport.claim(pool, worker, slots=slots, wait_s=0))
 
-    @precondition(lambda self: self.claims)
-    @rule(back=some_of(5), charge=st.sampled_from([0, 0, 10, 50]), release=st.sampled_from([0, 0, 20, 1_000]))
-    def emit(self, back: int, charge: int, release: int) -> None:
-        lease = self.lease_at(back)
-        progress = TaskProgress(
+    def progress(self, lease: Lease) -> TaskProgress:
+        return TaskProgress(
             trace_id=lease.trace_id,
             task_id=lease.task_id,
             attempt=lease.attempt,
@@ -245,6 +242,12 @@ class ScriptsAndModel(RuleBasedStateMachine):
             status=State.RUNNING,
             events=(TextDelta(text="…"),),
         )
+
+    @precondition(lambda self: self.claims)
+    @rule(back=some_of(5), charge=st.sampled_from([0, 0, 10, 50]), release=st.sampled_from([0, 0, 20, 1_000]))
+    def emit(self, back: int, charge: int, release: int) -> None:
+        lease = self.lease_at(back)
+        progress = self.progress(lease)
         self.both(lambda t: t.emit(lease, progress, charge_microusd=charge, release_microusd=release))
 
     @precondition(lambda self: self.claims)
@@ -269,8 +272,10 @@ class ScriptsAndModel(RuleBasedStateMachine):
         status=st.sampled_from([State.COMPLETED] * 4 + [State.ERROR, State.CANCELLED, State.EXPIRED]),
         dead=st.booleans(),
         again=st.booleans(),
+        last=st.sampled_from([None, None, 0, 30]),
     )
-    def finish(self, back: int, status: State, dead: bool, again: bool) -> None:
+    def finish(self, back: int, status: State, dead: bool, again: bool, last: int | None) -> None:
+        """`last`: what is charged with a progress that is told right before the end; None: there is none."""
         lease = self.lease_at(back)
         result = TaskResult(
             trace_id=lease.trace_id,
@@ -281,8 +286,9 @@ class ScriptsAndModel(RuleBasedStateMachine):
             errors=(ErrorInfo.of(ErrorCode.BAD_INPUT, "no"),) if status is State.ERROR else (),
         )
         why = "it cannot be read" if dead and status is State.ERROR else ""
+        told = {} if last is None else {"progress": self.progress(lease), "charge_microusd": last}
         for _ in range(1 + again):
-            self.both(lambda transport: transport.finish(lease, result, dead=why))
+            self.both(lambda transport: transport.finish(lease, result, dead=why, **told))
 
     @precondition(lambda self: self.claims)
     @rule(back=some_of(5))

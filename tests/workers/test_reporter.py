@@ -18,8 +18,10 @@ from envelope.events import (
     TurnStarted,
 )
 from envelope.ids import new_task_id, new_trace_id
-from envelope.messages import TaskProgress, TaskRequest
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.redaction import register_secret
+from transport.consumer import Ending
 from transport.errors import Fenced
 from transport.keyring import fresh
 from transport.limits import Limits
@@ -180,6 +182,41 @@ async def test_a_checkpoint_is_stored_after_what_was_reported(claimed):
 
     assert reporter.ledger.spent_microusd == 7
     assert reporter.last_checkpoint.startswith("sha256:")
+
+
+async def test_what_was_not_sent_goes_with_the_result(claimed):
+    transport, claim = claimed
+    done = TaskResult(
+        trace_id=claim.lease.trace_id, task_id=claim.lease.task_id, attempt=claim.lease.attempt, status=State.COMPLETED
+    )
+    async with Reporter(transport, claim.lease) as reporter:
+        reporter.report(TurnStarted(turn=1, model="m"))
+        await reporter.flush()
+        nothing_left = await reporter.ending(done)
+        reporter.report(TextDelta(text="the end"))
+        reporter.report(TurnFinished(turn=1, finish_reason="stop", cost_microusd=7))
+        end = await reporter.ending(done)
+
+    assert nothing_left == Ending(done, None)
+    assert (end.result, end.charge_microusd, end.progress.seq) == (done, 7, 1)
+    assert [event.kind for event in end.progress.events] == ["text", "turn_finished"]
+    assert len(own(await sent(transport, claim, "turn_started"))) == 1
+
+
+async def test_what_is_too_large_to_go_with_the_result_goes_before_it(claimed):
+    transport, claim = claimed
+    done = TaskResult(
+        trace_id=claim.lease.trace_id, task_id=claim.lease.task_id, attempt=claim.lease.attempt, status=State.COMPLETED
+    )
+    async with Reporter(transport, claim.lease) as reporter:
+        reporter.report(TextDelta(text="word " * 600_000))
+        reporter.report(TurnFinished(turn=1, finish_reason="stop", cost_microusd=7))
+        end = await reporter.ending(done)
+
+    messages = own(await sent(transport, claim, "turn_finished"))
+    assert end == Ending(done, None)
+    assert [message.seq for message in messages] == [*range(len(messages))]
+    assert reporter.ledger.spent_microusd == 7
 
 
 async def test_what_is_too_large_for_one_message_goes_in_several_and_is_charged_once(claimed):

@@ -13,7 +13,7 @@ from envelope.lifecycle import State, check_move
 from envelope.messages import TaskProgress, TaskResult
 
 from ..base import Allotment, DeadLetter, Handle, Lease
-from ..errors import Fenced, NotFound
+from ..errors import Fenced, no_task
 from ..limits import Limits
 from .line import Line
 from .tasks import Session, Task, Trace
@@ -44,7 +44,7 @@ class Fleet:
 
     def task(self, task_id: str) -> Task:
         if task_id not in self.tasks:
-            raise NotFound(f"there is no task {task_id}")
+            raise no_task(task_id)
         return self.tasks[task_id]
 
     def held(self, lease: Lease) -> Task:

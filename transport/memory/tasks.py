@@ -98,6 +98,7 @@ class Task:
             checkpoint=self.checkpoint,
             cancelled_by=self.cancelled_by,
             cancel_reason=self.cancel_reason or "",
+            tenant=self.request.tenant,
             waits_for=tuple(sorted(self.waits_for)),
         )
 

@@ -177,12 +177,22 @@ class MemoryTransport:
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return pauses.park(self._fleet, self._fleet.held(lease), bounds.wait(wait))
 
-    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
+    async def finish(
+        self,
+        lease: Lease,
+        result: TaskResult,
+        *,
+        dead: str = "",
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+    ) -> bool:
         admission.check_result(lease, result)
         message = encode(result)
         task = self._fleet.tasks.get(lease.task_id)
         if task and task.ended_by == lease:
             return True
+        if progress:
+            await self.emit(lease, progress, charge_microusd=charge_microusd)
         return ends.finish(self._fleet, self._fleet.held(lease), result, message, dead=bounds.reason(dead))
 
     async def give_back(self, lease: Lease) -> None:

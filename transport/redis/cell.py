@@ -12,6 +12,7 @@ from envelope.codec import pack_plain
 from ..keys import CellKeys
 from ..limits import TICK, Limits
 from .client import Client
+from .connections import Command
 from .script import script
 
 
@@ -31,6 +32,10 @@ class Cell:
 
     async def run(self, name: str, *, repeatable: bool = False, **values: Any) -> Any:
         return await self.client.run(script(name), self.keys.prefix, self.arguments(**values), repeatable=repeatable)
+
+    async def run_after(self, name: str, wait: Command, for_s: float, **values: Any) -> Any:
+        """A repeatable script, as soon as a blocking read has ended."""
+        return await self.client.run_after(wait, for_s, script(name), self.keys.prefix, self.arguments(**values))
 
 
 @cache

@@ -10,11 +10,10 @@ from envelope.ids import shares_home
 from envelope.messages import TaskRequest
 
 from ..admission import refusal
-from ..errors import NotFound
+from ..errors import NotFound, no_task
 from ..keys import CellKeys, cell_of
 from ..limits import Limits
 from .cell import Cell
-from .records import no_task
 from .servers import Servers
 
 # About 1 MB of ids; who forgets one asks the servers again.

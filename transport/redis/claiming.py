@@ -35,26 +35,48 @@ class Claiming:
         self._hasty = [replace(cell, client=cell.client.hasty()) for cell in cells.all]
         self._away: dict[Cell, asyncio.Task[None]] = {}
         self._turn = 0
+        # when somebody who found all there was should look again, unless the bell rings before
+        self._look_at: dict[tuple[str, str], float] = {}
         self._listeners: dict[str, Listener] = {}
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
-        """Blocks on the doorbell, and wakes when a lease, a deadline or a timer ends: there is work in that, too."""
+        """Waits for the doorbell, and wakes when a lease, a deadline or a timer ends: there is work in that, too.
+
+        Who took less than it could has left nothing behind: the next claim waits before it looks.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
+        look_at = self._look_at.pop((pool, worker), 0.0)
         while True:
-            wake_ms, claims = await self._take(pool, worker, slots)
-            left_s = until - loop.time()
-            if claims or left_s <= 0:
-                return claims
+            pause_s = min(look_at, until) - loop.time()
+            wake_ms, claims = await self._take(pool, worker, slots, max(MIN_BLOCK_S, pause_s) if pause_s > 0 else 0)
             # a millisecond on top: the moment itself must have passed
             due_s = (wake_ms + 1) / 1000 if wake_ms >= 0 else MAX_BLOCK_S
-            await self._listen(pool, max(MIN_BLOCK_S, min(left_s, due_s, MISSED_BELL_S)))
+            look_at = loop.time() + min(due_s, MISSED_BELL_S)
+            if claims or loop.time() >= until:
+                if len(claims) < slots:
+                    self._look_at[pool, worker] = look_at
+                return claims
 
     def close(self) -> None:
         for listener in self._listeners.values():
             listener.close()
         for waiting in self._away.values():
             waiting.cancel()
+
+    async def _take(self, pool: str, worker: str, slots: int, pause_s: float) -> tuple[int, list[Claim]]:
+        if len(self._cells.all) == 1:
+            return await take(self._cells.first, pool, worker, slots, bell_s=pause_s)
+        if pause_s:
+            await self._listen(pool, pause_s)
+        claims: list[Claim] = []
+        try:
+            return await self._take_in_turn(pool, worker, slots, claims), claims
+        except BaseException:  # whatever stopped it: what one cell has started must not wait for its lease to end
+            with suppress(TransportError):
+                for claim in claims:
+                    await self._give_back(claim.lease)
+            raise
 
     async def _listen(self, pool: str, pause_s: float) -> None:
         bells = by_client(self._cells.all, "bell", pool)
@@ -65,18 +87,6 @@ class Claiming:
         if pool not in self._listeners:
             self._listeners[pool] = Listener(bells, shared=True)
         await self._listeners[pool].wait(pause_s)
-
-    async def _take(self, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
-        if len(self._cells.all) == 1:
-            return await take(self._cells.first, pool, worker, slots)
-        claims: list[Claim] = []
-        try:
-            return await self._take_in_turn(pool, worker, slots, claims), claims
-        except BaseException:  # whatever stopped it: what one cell has started must not wait for its lease to end
-            with suppress(TransportError):
-                for claim in claims:
-                    await self._give_back(claim.lease)
-            raise
 
     async def _take_in_turn(self, pool: str, worker: str, slots: int, claims: list[Claim]) -> int:
         """Adds to `claims`; milliseconds until one of the cells has something to do without a ring (-1: none)."""

@@ -72,6 +72,17 @@ class Client:
 
         return (await self._patiently(once, repeatable=repeatable))[0]
 
+    async def run_after(self, wait: Command, for_s: float, script: Script, prefix: str, arguments: bytes) -> Any:
+        """A repeatable script right behind a read that blocks for `for_s` at most, and whose reply nobody needs.
+
+        The server runs it in the moment in which the read ends: nobody pays for a round trip in between.
+        """
+        try:
+            commands = [wait, ("EVALSHA", script.sha, 1, prefix, arguments)]
+            return (await self._send(commands, for_s + BLOCK_MARGIN_S))[1]
+        except (NoScriptError, Unreachable):
+            return await self.run(script, prefix, arguments, repeatable=True)
+
     async def block(
         self, *command: str | bytes | int | float, for_s: float = MAX_BLOCK_S, repeatable: bool = False
     ) -> Any:

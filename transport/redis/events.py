@@ -13,7 +13,7 @@ from envelope.messages import TaskProgress, TaskResult
 
 from ..base import Entry, Lease
 from ..delivery import failed
-from ..errors import NotFound
+from ..errors import NotFound, no_task
 from ..snapshot import snapshot
 from . import records
 from .cell import Cell
@@ -138,7 +138,7 @@ async def _ended(cell: Cell, task_ids: Sequence[str]) -> list[TaskResult]:
     ended: list[tuple[int, str, bytes]] = []
     for task_id, (state, finished, result) in zip(task_ids, rows, strict=True):
         if state is None:
-            raise records.no_task(task_id)
+            raise no_task(task_id)
         if finished and result:
             ended.append((int(finished), task_id, result))
     ended.sort(key=lambda row: row[0])

@@ -16,12 +16,14 @@ from envelope.signature import Keyring
 from ..admission import check_bytes, flow_of, refusal, too_large
 from ..base import Claim, Handle, Lease
 from ..delivery import failed
-from ..errors import Fenced, TransportError
+from ..errors import Fenced, TransportError, no_task
 from ..limits import LANE_STRIDE, STRIDE
 from .cell import Cell
-from .records import no_task
 
 Operation = tuple[str, str, int, str, Any, Any]
+
+# A nudge that came too late is of no use to anybody.
+NUDGE_S = 60
 
 # Of calls that change something: a repeated one carries the same number, and is not done twice.
 _serials = count(1)
@@ -72,12 +74,13 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
     }
 
 
-async def take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
+async def take(cell: Cell, pool: str, worker: str, slots: int, *, bell_s: float = 0.0) -> tuple[int, list[Claim]]:
     """Start up to `slots` tasks; milliseconds until there may be something without a ring of the bell (-1: none).
 
+    With `bell_s` not before the pool's bell has rung, or that time is over.
     Started tasks belong to somebody: when the caller is cancelled meanwhile, they are given back.
     """
-    taking = asyncio.ensure_future(_take(cell, pool, worker, slots))
+    taking = asyncio.ensure_future(_take(cell, pool, worker, slots, bell_s))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
@@ -87,6 +90,9 @@ async def take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, lis
 
 
 async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, list[Claim]]]) -> None:
+    nudge = cell.keys.name("nudge", worker)
+    with suppress(TransportError):  # one try: the wait for the bell ends by itself, too
+        await cell.client.hasty(()).read_many([("LPUSH", nudge, 1), ("EXPIRE", nudge, NUDGE_S)])
     with suppress(TransportError):  # a server that is away: the leases end by themselves
         _, claims = await taking
         if claims:
@@ -94,17 +100,14 @@ async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, 
             await write(cell, given, once=(worker, next(_serials)))
 
 
-async def _take(cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]]:
-    wake_ms, rows = await cell.run(
-        "claim",
-        repeatable=True,
-        pool=pool,
-        worker=worker,
-        slots=slots,
-        strides=STRIDE,
-        lane_stride=LANE_STRIDE,
-        once=(worker, next(_serials)),
-    )
+async def _take(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -> tuple[int, list[Claim]]:
+    call: dict[str, Any] = {"pool": pool, "worker": worker, "slots": slots, "once": (worker, next(_serials))}
+    call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE}
+    if bell_s:
+        bells = ("BLPOP", cell.keys.name("bell", pool), cell.keys.name("nudge", worker), bell_s)
+        wake_ms, rows = await cell.run_after("claim", bells, bell_s, **call)
+    else:
+        wake_ms, rows = await cell.run("claim", repeatable=True, **call)
     claims = [(row, _readable(row, pool, worker)) for row in rows]
     await _bury(cell, worker, [row for row, claim in claims if claim is None], pool)
     return wake_ms, [claim for _, claim in claims if claim]
@@ -123,10 +126,8 @@ async def _bury(cell: Cell, worker: str, rows: Sequence[list[Any]], pool: str) -
         return
     leases = [Lease(_text(row[0]), _text(row[1]), pool, worker, row[2]) for row in rows]
     result = "its record in Redis cannot be read"
-    letters = [
-        operation("bury", lease, encode(failed(lease, ErrorCode.BAD_INPUT, result)), [ErrorCode.BAD_INPUT, result])
-        for lease in leases
-    ]
+    more = ["error", b"", 0, ErrorCode.BAD_INPUT, result]
+    letters = [operation("finish", lease, encode(failed(lease, ErrorCode.BAD_INPUT, result)), more) for lease in leases]
     await write(cell, letters, once=(worker, next(_serials)))
 
 

@@ -14,7 +14,7 @@ from envelope.messages import TaskRequest, TaskResult
 from envelope.signature import Keyring
 
 from ..base import PoolStats, TaskRecord
-from ..errors import NotFound
+from ..errors import no_task
 from .cell import Cell
 
 _log = get_logger("records")
@@ -23,12 +23,8 @@ _log = get_logger("records")
 FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
-    "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel",
+    "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow",
 )  # fmt: skip
-
-
-def no_task(task_id: str) -> NotFound:
-    return NotFound(f"there is no task {task_id}", hint="tasks are kept for 7 days after their end, by default")
 
 
 async def request(cell: Cell, keyring: Keyring, task_id: str) -> TaskRequest:
@@ -103,6 +99,7 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         checkpoint=text.get("checkpoint"),
         cancelled_by=text.get("cancelled_by", ""),
         cancel_reason=text.get("cancel", ""),
+        tenant=text["flow"].partition(":")[0],
     )
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from envelope.messages import MAX_DEADLINE_MS
 
 from ..base import Answer, Handle
-from ..errors import NotFound
+from ..errors import NotFound, no_task
 from .cell import Cell
-from .records import no_task
 
 
 async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:

@@ -183,12 +183,19 @@ class RedisTransport:
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return await self._writer(lease).park(lease, bounds.wait(wait))
 
-    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
+    async def finish(
+        self,
+        lease: Lease,
+        result: TaskResult,
+        *,
+        dead: str = "",
+        progress: TaskProgress | None = None,
+        charge_microusd: int = 0,
+    ) -> bool:
         admission.check_result(lease, result)
-        if dead:
-            await self._writer(lease).bury(lease, encode(result), code=_code(result), why=bounds.reason(dead))
-            return True
-        return await self._writer(lease).finish(lease, result.status, encode(result))
+        letter = (_code(result), bounds.reason(dead)) if dead else None
+        last = _last(progress, bounds.amount("charge_microusd", charge_microusd))
+        return await self._writer(lease).finish(lease, result.status, encode(result), letter, last)
 
     async def give_back(self, lease: Lease) -> None:
         await self._writer(lease).give_back(lease)
@@ -242,6 +249,10 @@ class RedisTransport:
         for writer in self._writers.values():
             await writer.close()
         await self._cells.servers.close()
+
+
+def _last(progress: TaskProgress | None, charge_microusd: int) -> tuple[bytes, int] | None:
+    return (encode(progress), charge_microusd) if progress else None
 
 
 def _code(result: TaskResult) -> str:

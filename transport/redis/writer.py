@@ -28,6 +28,8 @@ FENCED, FAILED = 0, -1
 # How many values a trace's money takes, with the outcome's own first one.
 LEDGER = 4
 
+Letter = tuple[str, str]  # code and reason
+Last = tuple[bytes, int]  # a message, and micro-dollars
 Waiting = tuple[Operation, int, "asyncio.Future[list[Any]]"]  # with its size in bytes
 
 
@@ -68,11 +70,12 @@ class Writer:
         until = {} if wait.until_ms is None else {"until": wait.until_ms}
         return bool((await self._write("park", lease, b"", {**names, **until}))[1])
 
-    async def finish(self, lease: Lease, status: State, message: bytes) -> bool:
-        return bool((await self._write("finish", lease, message, status))[1])
-
-    async def bury(self, lease: Lease, message: bytes, *, code: str, why: str) -> None:
-        await self._write("bury", lease, message, [code, why])
+    async def finish(
+        self, lease: Lease, status: State, message: bytes, letter: Letter | None = None, last: Last | None = None
+    ) -> bool:
+        """`letter`: it is listed as dead. `last`: what is told before the result, and its charge."""
+        more = [status, *(last or (b"", 0)), *(letter or ())] if letter or last else status
+        return bool((await self._write("finish", lease, message, more))[1])
 
     async def give_back(self, lease: Lease) -> None:
         await self._write("give_back", lease)

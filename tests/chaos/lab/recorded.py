@@ -73,8 +73,8 @@ class Recorded:
         call = self._transport.park(lease, wait)
         return await self._record(call, _named("parked"), "park", **_ids(lease), children=sorted(wait.children))
 
-    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "") -> bool:
-        call = self._transport.finish(lease, result, dead=dead)
+    async def finish(self, lease: Lease, result: TaskResult, *, dead: str = "", **last: Any) -> bool:
+        call = self._transport.finish(lease, result, dead=dead, **last)
         return await self._record(call, _named("ended"), "finish", **_ids(lease), status=result.status)
 
     async def give_back(self, lease: Lease) -> None:

@@ -11,8 +11,8 @@ from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep
 from envelope.lifecycle import State
 from envelope.messages import TaskRequest
 from orchestrator.batch.report import BatchReport
+from orchestrator.session.fold import Session, apply
 from orchestrator.submit import VERIFY
-from orchestrator.trace_view import fold, new_view
 from repo.mirror import mirror_of
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "src/c.py": "fine c\n", "tests/t.py": "assert\nassert\n"}
@@ -68,9 +68,9 @@ async def test_the_stream_tells_of_shards_merges_and_both_verdicts(stage):
     result, _ = await stage.batch(given)
 
     events = []
-    view = new_view(result.task_id, result.trace_id)
+    view = Session.of(result.task_id, result.trace_id)
     async for entry in stage.muster.follow(result.trace_id):
-        view = fold(view, entry)
+        apply(view, entry)
         events += getattr(entry.message, "events", ())
 
     spawned = {event.child_task_id for event in events if isinstance(event, ChildSpawned)}

@@ -34,6 +34,7 @@ Options:
 Commands:
   run       Give an agent a goal in a repository, and prove its change.
   batch     Change many files or repositories at once.
+  fanout    Ask one thing of many items, each a task of its own.
   task      See, stop and use tasks.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
@@ -43,6 +44,8 @@ Commands:
   pool      See the pools, and what tenants get of them.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
+  serve     Serve the HTTP API.
+  token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
   keys      See and change the keys that sign messages.
   config    See the settings, and where each comes from.

@@ -34,7 +34,7 @@ from orchestrator.cli.outcome import exit_code_of
 from orchestrator.cli.summary import summary_of_run
 from orchestrator.cli.units import dollars, duration, parse_duration_s, tokens
 from orchestrator.errors import BadInput
-from orchestrator.trace_view import fold, new_view
+from orchestrator.session.fold import Session, apply_all
 from repo.errors import BranchRefused
 from transport.base import Entry
 from transport.errors import Misconfigured, NotFound, Unreachable
@@ -101,7 +101,7 @@ def _entry(*events) -> Entry:
 
 def _told(tell, *events) -> list[str]:
     entry = _entry(*events)
-    return list(tell(fold(new_view(ROOT, TRACE, agent="run", title="it"), entry), entry))
+    return list(tell(apply_all(Session.of(ROOT, TRACE, agent="run", title="it"), [entry]), entry))
 
 
 def test_milestones_leave_tools_out_and_details_have_their_output():
@@ -142,14 +142,14 @@ def test_gates_collisions_and_budgets_are_told_as_they_happen():
 
 
 def test_a_child_is_told_by_its_agent_and_a_title_that_is_not_the_goals():
-    view = new_view(ROOT, TRACE, agent="run", title="tidy up everything that is here")
+    view = Session.of(ROOT, TRACE, agent="run", title="tidy up everything that is here")
     build, explore = (
         ChildSpawned(child_task_id=new_task_id(), agent=agent, title=title)
         for agent, title in (("build", "tidy up everything"), ("explore", "find " + "callers " * 20))
     )
     entry = _entry(build, explore)
 
-    told = list(milestones(fold(view, entry), entry))
+    told = list(milestones(apply_all(view, [entry]), entry))
 
     assert told[0] == "run: started build"
     assert told[1] == f"run: started explore {('find ' + 'callers ' * 20)[:59]}…"
@@ -163,7 +163,7 @@ def test_the_summary_names_what_changed_and_the_commands_to_see_it():
     files = tuple(FileStat(path=f"{number}.py", status="M", added=1, removed=2) for number in range(20))
     patch = PatchRef(base="b", diff=blob_ref(b""), files=files, added=20, removed=40, tree="t")
     summary = summary_of_run(
-        new_view(ROOT, TRACE), _result(patch=patch, output=Output(structured={"verified": True})), cap_microusd=1
+        Session.of(ROOT, TRACE), _result(patch=patch, output=Output(structured={"verified": True})), cap_microusd=1
     )
     assert (summary.headline, summary.good, summary.hint) == ("✔ done and verified", True, "")
     assert summary.lines[0] == ("changed", "20 files, +20 −40")
@@ -172,14 +172,14 @@ def test_the_summary_names_what_changed_and_the_commands_to_see_it():
 
 
 def test_done_is_not_verified():
-    assert summary_of_run(new_view(ROOT, TRACE), _result(), cap_microusd=None).headline == "✔ done, not verified"
+    assert summary_of_run(Session.of(ROOT, TRACE), _result(), cap_microusd=None).headline == "✔ done, not verified"
 
 
 def test_a_failure_is_a_sentence_and_a_hint():
     errors = (ErrorInfo.of(ErrorCode.MODEL_AUTH, "the key is refused\nwith a long reason", "set another key"),)
-    summary = summary_of_run(new_view(ROOT, TRACE), _result(status=State.ERROR, errors=errors), cap_microusd=None)
+    summary = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.ERROR, errors=errors), cap_microusd=None)
     assert (summary.headline, summary.hint, summary.good) == ("error: the key is refused", "set another key", False)
-    silent = summary_of_run(new_view(ROOT, TRACE), _result(status=State.EXPIRED), cap_microusd=None)
+    silent = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.EXPIRED), cap_microusd=None)
     assert (silent.headline, silent.hint) == ("error: expired", f"see how it went: muster task logs {ROOT}")
 
 

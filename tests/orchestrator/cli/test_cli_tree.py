@@ -16,7 +16,7 @@ from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
 from envelope.plan import Plan, PlanStep
 from orchestrator.cli.tree import INTEREST, rows, tree
-from orchestrator.trace_view import TraceView, fold, new_view
+from orchestrator.session.fold import Session, apply
 from transport.base import Entry
 
 TRACE = new_trace_id()
@@ -27,7 +27,7 @@ class Story:
     """Entries in the order in which they are told; each second one."""
 
     def __init__(self, agent: str, title: str) -> None:
-        self.view = new_view(ROOT, TRACE, agent=agent, title=title)
+        self.view = Session.of(ROOT, TRACE, agent=agent, title=title)
         self.told = 0
 
     def progress(self, task_id: str, *events, **fields) -> None:
@@ -41,7 +41,7 @@ class Story:
             events=events,
             **{"status": State.RUNNING, **fields},
         )
-        self.view = fold(self.view, Entry(f"{self.told}-0", message))
+        apply(self.view, Entry(f"{self.told}-0", message))
 
     def child(self, agent: str, title: str, *, of: str = ROOT) -> str:
         child = new_task_id()
@@ -51,10 +51,10 @@ class Story:
     def end(self, task_id: str, status: State, *errors: ErrorInfo) -> None:
         self.told += 1
         message = TaskResult(trace_id=TRACE, task_id=task_id, attempt=1, status=status, errors=errors)
-        self.view = fold(self.view, Entry(f"{self.told}-0", message))
+        apply(self.view, Entry(f"{self.told}-0", message))
 
 
-def drawn(view: TraceView, *, now_ms: int, max_rows: int = 20) -> str:
+def drawn(view: Session, *, now_ms: int, max_rows: int = 20) -> str:
     console = Console(file=io.StringIO(), width=90, color_system=None)
     console.print(tree(view, now_ms=now_ms, max_rows=max_rows))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
@@ -113,7 +113,7 @@ def test_a_title_cannot_move_the_cursor():
 
 
 @st.composite
-def _stories(draw: st.DrawFn) -> TraceView:
+def _stories(draw: st.DrawFn) -> Session:
     story = Story("batch", "any")
     tasks = [ROOT]
     for _ in range(draw(st.integers(0, 25))):
@@ -128,7 +128,7 @@ def _stories(draw: st.DrawFn) -> TraceView:
 
 
 @given(_stories(), st.integers(3, 30))
-def test_the_tree_never_outgrows_its_rows_and_hides_nothing_that_fits(view: TraceView, max_rows: int):
+def test_the_tree_never_outgrows_its_rows_and_hides_nothing_that_fits(view: Session, max_rows: int):
     shown = rows(view, max_rows=max_rows)
     assert len(shown) <= max_rows
     if len(view.tasks) <= max_rows:

@@ -11,9 +11,9 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
 from orchestrator.cli.watch import MAX_SHARDS, watch
 from orchestrator.client import Muster
+from orchestrator.session.fold import Session
 from orchestrator.settings import Settings
 from orchestrator.submit import task_request
-from orchestrator.trace_view import new_view
 from transport.base import Claim, Handle
 from transport.errors import Unreachable
 from transport.keyring import fresh
@@ -59,7 +59,7 @@ async def test_more_shards_than_can_be_followed_at_once_are_all_seen_to_their_en
         if len(seen) >= MAX_SHARDS:
             all_seen.set()
 
-    watching = asyncio.create_task(watch(stage.muster, new_view(root.task_id, root.trace_id), show))
+    watching = asyncio.create_task(watch(stage.muster, Session.of(root.task_id, root.trace_id), show))
     spawned = (ChildSpawned(child_task_id=h.task_id, agent="recipe", trace_id=h.trace_id) for h, _ in shards)
     await stage.tell(driver, *spawned)
     for _, shard in shards:
@@ -87,7 +87,7 @@ async def test_a_shared_shard_brings_nothing_of_its_other_owner():
     await stage.tell(driver, shared.model_copy(update={"child_task_id": _gate_of(other)}))
     await stage.finish(driver)
 
-    view = await watch(stage.muster, new_view(root.task_id, root.trace_id), lambda *_: None)
+    view = await watch(stage.muster, Session.of(root.task_id, root.trace_id), lambda *_: None)
 
     assert other.task_id not in view.tasks
 
@@ -106,4 +106,4 @@ async def test_a_stream_that_cannot_be_read_is_an_error_and_not_an_end():
 
     stage.transport.follow = broken
     with pytest.raises(Unreachable):
-        await watch(stage.muster, new_view(root.task_id, root.trace_id), lambda *_: None)
+        await watch(stage.muster, Session.of(root.task_id, root.trace_id), lambda *_: None)

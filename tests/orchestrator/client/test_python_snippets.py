@@ -1,4 +1,4 @@
-"""The Python in the README and in the package's own docstring does what it says, against a real fleet."""
+"""The Python in the README, the pages and in the package's own docstring does what it says, against a real fleet."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from transport.consumer import Delivery
 pytestmark = pytest.mark.redis
 
 ROOT = Path(__file__).parent.parent.parent.parent
-README = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PAGES = [
+    snippet
+    for page in ("README.md", "docs/fanout.md")
+    for snippet in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+]
 DOCSTRING = [textwrap.dedent((muster.__doc__ or "").split("\n\n", 1)[1])]
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
 
-@pytest.mark.parametrize("snippet", [*README, *DOCSTRING])
+@pytest.mark.parametrize("snippet", [*PAGES, *DOCSTRING])
 async def test_a_snippet_runs_as_it_stands(snippet: str, served_stage, monkeypatch):
     stage, settings = served_stage, served_stage.muster.settings
     for name in ("redis_url", "fleet", "state_dir"):

@@ -9,6 +9,7 @@ local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'l
 -- After every name.
 local LAST = '\255'
 
+local LEASE_ENDS = text_of(now + A.lease_ms)
 local slots = math.min(A.slots, MAX_STARTS)
 local claims, started, leases, visits, pool = {}, {}, {}, 0, pool_of(A.pool)
 
@@ -22,8 +23,8 @@ end
 local function start(task)
   task.attempt = task.attempt + 1
   call('HSET', key('task', task.id), 'state', 'running', 'attempt', task.attempt, 'worker', A.worker,
-       'started', task.started or now)
-  leases[#leases + 1] = now + A.lease_ms
+       'started', task.started or NOW)
+  leases[#leases + 1] = LEASE_ENDS
   leases[#leases + 1] = task.id
   started[#started + 1] = task.id
   enter_flight(task)
@@ -186,7 +187,7 @@ local function hand_over_again(ids)
     local task = load_task(id, START)
     if task and task.state == 'running' and task.worker == A.worker then
       hand_over(task)
-      leases[#leases + 1] = now + A.lease_ms
+      leases[#leases + 1] = LEASE_ENDS
       leases[#leases + 1] = id
     end
   end

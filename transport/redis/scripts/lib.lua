@@ -12,6 +12,10 @@ if not now then
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 
+-- As the texts that commands want: each number that a script hands over is printed by the server, with 17 digits.
+local function text_of(number) return string.format('%.0f', number) end
+local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), text_of(A.retention_ms)
+
 local LIVE = {pending = true, running = true, waiting = true}
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'parent', 'root', 'cancel',
@@ -53,7 +57,7 @@ local function framed(bytes) return '\1\147\198' .. struct.pack('>I4', #bytes) .
 local function message(body) return framed(cmsgpack.pack(body)) end
 
 local function append(trace, bytes)
-  return call('XADD', key('events', trace), 'MAXLEN', '~', A.max_entries, '*', 'm', bytes)
+  return call('XADD', key('events', trace), 'MAXLEN', '~', MAX_ENTRIES, '*', 'm', bytes)
 end
 
 -- The queue's own progress stands outside the worker's count: its seq is -1. A claim tells the same to each task, so

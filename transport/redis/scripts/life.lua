@@ -82,8 +82,8 @@ local function close(task, status, result, by)
   if ended[task.id] then return end
   ended[task.id] = true
   ended[#ended + 1] = task.id
-  call('HSET', key('task', task.id), 'state', status, 'finished', now, 'result', result, 'ended_by', by or '')
-  call('PEXPIRE', key('task', task.id), A.retention_ms)
+  call('HSET', key('task', task.id), 'state', status, 'finished', NOW, 'result', result, 'ended_by', by or '')
+  call('PEXPIRE', key('task', task.id), RETENTION_MS)
   LEAVE[task.state](task)
   append(task.trace, result)
   if task.session or task.checkpoint then let_go(task) end
@@ -93,7 +93,7 @@ local function close(task, status, result, by)
     arrived(task.parent, task.id)
   else
     over[task.trace] = true
-    if task.root then call('HSET', key('trace', task.trace), 'ended', now) end
+    if task.root then call('HSET', key('trace', task.trace), 'ended', NOW) end
   end
 end
 
@@ -250,8 +250,8 @@ end
 local function set_term(trace)
   local set = tonumber(call('HGET', key('trace', trace), 'term_set') or 0)
   if now - set < A.retention_ms / 100 then return end
-  call('HSET', key('trace', trace), 'term_set', now)
-  for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), A.retention_ms) end
+  call('HSET', key('trace', trace), 'term_set', NOW)
+  for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), RETENTION_MS) end
 end
 
 -- What is cheaper once for a script than once for a task.

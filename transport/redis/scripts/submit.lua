@@ -93,6 +93,7 @@ end
 
 local function accept(request, expires)
   local record = request.more
+  expires = text_of(expires)
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
     also('parent', request.parent)
@@ -105,7 +106,7 @@ local function accept(request, expires)
   end
   if begin(request) then also('root', 1) end
   call('HSET', key('task', request.task), 'trace', request.trace, 'pool', request.pool, 'flow', request.flow,
-       'state', 'pending', 'attempt', 0, 'accepted', now, 'expires', expires, 'agent', request.agent,
+       'state', 'pending', 'attempt', '0', 'accepted', NOW, 'expires', expires, 'agent', request.agent,
        'envelope', request.envelope, unpack(record))
   if request.once then
     call('SET', key('once', request.once), request.task .. request.trace, 'PX', A.idempotency_ms)

@@ -3,7 +3,7 @@
 -- must not suffer for it), else {1, ...} with, by kind,
 --   emit, reserve: the trace's money {1, spent, cap (-1: none), reserved}; reserve: {1} alone when the cap forbids it
 --   checkpoint: the trace's money, then the prompts that no checkpoint holds · inbox: those alone
---   park: {1, 1} parked, {1, 0} nothing to wait for · finish, bury: {1, 1} ended, {1, 0} queued again
+--   park: {1, 1} parked, {1, 0} nothing to wait for · finish: {1, 1} ended, {1, 0} queued again
 --   give_back, retry: {1}
 
 -- What an operation must know of its task; all there is when it does not say.
@@ -11,7 +11,7 @@ local HELD = {'trace', 'state', 'attempt', 'worker'}
 local END = {'trace', 'state', 'attempt', 'worker', 'pool', 'flow', 'parent', 'root', 'reserved', 'session',
              'checkpoint', 'mail', 'has_children', 'cancel', 'expires'}
 local NEEDS = {emit = HELD, reserve = HELD, checkpoint = {'trace', 'state', 'attempt', 'worker', 'session', 'flow'}, inbox = {'trace', 'state',
-               'attempt', 'worker', 'session'}, finish = END, bury = END}
+               'attempt', 'worker', 'session'}, finish = END}
 
 local function held(kind, id, attempt, worker)
   local task = load_task(id, NEEDS[kind])
@@ -57,14 +57,15 @@ end
 
 local DO = {}
 
-function DO.emit(task, message, amounts)
+local function emit(task, message, charge, released)
   append(task.trace, message)
-  if amounts ~= 0 then
-    local charge, released = amounts[1], amounts[2]
-    if charge > 0 then book(task, 'spent', charge) end
-    local reserved = released > 0 and tonumber(call('HGET', key('task', task.id), 'reserved') or 0) or 0
-    if reserved > 0 then book(task, 'reserved', -math.min(released, reserved)) end
-  end
+  if charge > 0 then book(task, 'spent', charge) end
+  local reserved = released > 0 and tonumber(call('HGET', key('task', task.id), 'reserved') or 0) or 0
+  if reserved > 0 then book(task, 'reserved', -math.min(released, reserved)) end
+end
+
+function DO.emit(task, message, amounts)
+  if amounts == 0 then append(task.trace, message) else emit(task, message, amounts[1], amounts[2]) end
   return ledger(task.trace)
 end
 
@@ -81,7 +82,7 @@ end
 
 function DO.checkpoint(task, message, more)
   local blob, heard, charge, released = unpack(more)
-  if message ~= '' then DO.emit(task, message, {charge, released}) end
+  if message ~= '' then emit(task, message, charge, released) end
   call('HSET', key('task', task.id), 'checkpoint', blob)
   call('HSET', key('session', session_of(task)), 'checkpoint', blob, 'holder', task.id, 'tenant', tenant_of(task.flow))
   if heard > 0 then call('LTRIM', key('inbox', session_of(task)), heard, -1) end
@@ -129,22 +130,20 @@ local function has_mail(task)
   return call('EXISTS', key('inbox', session_of(task))) == 1
 end
 
-function DO.finish(task, message, status)
+-- `more`: the status, or with it what was not told before and its charge ('': nothing), and the code and the reason of a
+-- dead letter. What is reserved is free again with the end.
+function DO.finish(task, message, more)
+  local status, last, charge, code, why = more, '', 0, nil, nil
+  if type(more) == 'table' then status, last, charge, code, why = unpack(more) end
+  if last ~= '' then emit(task, last, charge, 0) end
   moneys[task.trace] = nil
   if status == 'completed' and has_mail(task) then
     requeue(task, 'a prompt came in')
     return {1, 0}
   end
+  if code then bury(task, code, why) end
   stop_children(task)
   close(task, status, message, task.worker)
-  return {1, 1}
-end
-
-function DO.bury(task, message, letter)
-  moneys[task.trace] = nil
-  bury(task, letter[1], letter[2])
-  stop_children(task)
-  close(task, 'error', message, task.worker)
   return {1, 1}
 end
 
@@ -166,7 +165,7 @@ end
 
 -- A finish may come again, from a worker that could not know of the first one: it is no other's.
 local function repeated(kind, id, attempt, worker)
-  if kind ~= 'finish' and kind ~= 'bury' then return false end
+  if kind ~= 'finish' then return false end
   local last = call('HMGET', key('task', id), 'attempt', 'ended_by')
   return last[2] == worker and tonumber(last[1]) == attempt
 end

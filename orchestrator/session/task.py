@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field, fields
+from typing import Any, NoReturn
 
 from envelope.budget import Usage
-from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, WarningRaised
+from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, Todo, WarningRaised
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
 from envelope.plan import Plan
@@ -19,11 +20,12 @@ class ToolView:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskView:
     """Times are the queue's, in ms; None: not yet, or not known. Cost, usage and counts are the task's own only.
 
-    The two accounts are kept apart, so that it does not matter which one comes first.
+    The two accounts are kept apart, so that it does not matter which one comes first. Only the fold changes one, and
+    puts a new collection in the place of an old one, so that a copy of the fields stays what it is.
     """
 
     task_id: str
@@ -45,6 +47,8 @@ class TaskView:
     gates: tuple[GateVerdict, ...] = ()
     warnings: tuple[WarningRaised, ...] = ()
     asks: dict[str, str] = field(default_factory=dict[str, str])  # open questions by their ids
+    files: dict[str, str] = field(default_factory=dict[str, str])  # A, M or D by path
+    todos: tuple[Todo, ...] = ()
     plan: Plan | None = None  # that its agent keeps up to date
     partial_output: str = ""
     result: TaskResult | None = None
@@ -108,3 +112,21 @@ class TaskView:
     @property
     def hint(self) -> str:
         return self.result.errors[0].hint if self.result is not None and self.result.errors else ""
+
+
+class _Frozen(TaskView):
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot change {name!r} of a snapshot")
+
+
+NAMES = tuple(each.name for each in fields(TaskView))
+
+
+def frozen(task: TaskView) -> TaskView:
+    """The task as it is now, and stays."""
+    copy = object.__new__(_Frozen)
+    for name in NAMES:
+        object.__setattr__(copy, name, getattr(task, name))
+    return copy

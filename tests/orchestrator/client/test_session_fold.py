@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +14,14 @@ from envelope.events import (
     CallState,
     ChildEnded,
     ChildSpawned,
+    FileChanged,
     GateVerdict,
     MergeStep,
     Resynced,
     StateChanged,
     TitleSet,
+    Todo,
+    TodoUpdated,
     ToolCallChanged,
     TurnFinished,
     TurnStarted,
@@ -27,7 +31,7 @@ from envelope.events import (
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
-from orchestrator.trace_view import TraceView, fold, fold_all, new_view
+from orchestrator.session.fold import Session, apply, apply_all
 from transport.base import Entry
 
 TRACE, SHARD_TRACE = new_trace_id(), new_trace_id()
@@ -96,20 +100,20 @@ def interleaved(order: random.Random) -> list[Entry]:
     return entries
 
 
-def without_cursors(view: TraceView) -> TraceView:
-    return replace(view, cursors={})
+def without_places(session: Session) -> Session:
+    return replace(session, places={})
 
 
-def start() -> TraceView:
-    return new_view(ROOT, TRACE, agent="batch", title="modernise")
+def start() -> Session:
+    return Session.of(ROOT, TRACE, agent="batch", title="modernise")
 
 
-PLAIN = fold_all(start(), interleaved(random.Random(1)))
+PLAIN = apply_all(start(), interleaved(random.Random(1)))
 
 
 @given(st.randoms(use_true_random=False))
 def test_however_tasks_are_interleaved_the_session_is_the_same(order):
-    assert without_cursors(fold_all(start(), interleaved(order))) == without_cursors(PLAIN)
+    assert without_places(apply_all(start(), interleaved(order))) == without_places(PLAIN)
 
 
 @given(st.randoms(use_true_random=False), st.data())
@@ -117,21 +121,22 @@ def test_entries_that_come_again_change_nothing(order, data):
     entries = interleaved(order)
     view = start()
     for place, entry in enumerate(entries):
-        view = fold(view, entry)
-        again = data.draw(st.integers(0, place))
-        assert fold(view, entries[again]) is view
+        assert apply(view, entry)
+        before = view.snapshot()
+        assert not apply(view, entries[data.draw(st.integers(0, place))])
+        assert view.snapshot() == before
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 17))
 def test_a_reader_that_was_cut_off_resumes_after_its_cursor(order, cut):
     entries = interleaved(order)
-    before = fold_all(start(), entries[:cut])
+    before = apply_all(start(), entries[:cut])
 
     def unread(entry: Entry) -> bool:
         seen = before.cursor(entry.message.trace_id)
         return int(entry.id.split("-")[1]) > (int(seen.split("-")[1]) if seen != "0" else 0)
 
-    assert fold_all(before, [entry for entry in entries if unread(entry)]) == fold_all(start(), entries)
+    assert apply_all(before, [entry for entry in entries if unread(entry)]) == apply_all(start(), entries)
 
 
 def test_the_tree_shows_who_did_what():
@@ -154,7 +159,7 @@ def test_a_call_is_current_from_its_start_to_its_end():
     view = start()
     seen = []
     for number, message in enumerate(STORIES[CHILD], 1):
-        view = fold(view, Entry(f"1-{number}", message))
+        apply(view, Entry(f"1-{number}", message))
         seen.append(view.tasks[CHILD].current_tool is not None)
 
     assert seen == [False, True, False, False, False]
@@ -163,19 +168,19 @@ def test_a_call_is_current_from_its_start_to_its_end():
 def test_what_is_spent_shows_before_the_task_ends():
     entries = [Entry(f"1-{number}", message) for number, message in enumerate(STORIES[CHILD][:-1], 1)]
 
-    assert fold_all(start(), entries).cost_microusd == 7
+    assert apply_all(start(), entries).cost_microusd == 7
 
 
 def test_ids_sort_as_numbers():
     late = Entry("1700000000000-10", progress(ROOT, TitleSet(title="tenth")))
-    view = fold_all(start(), [Entry("1700000000000-9", progress(ROOT, TitleSet(title="ninth"))), late])
+    view = apply_all(start(), [Entry("1700000000000-9", progress(ROOT, TitleSet(title="ninth"))), late])
 
     assert view.root_task.title == "tenth"
 
 
 def test_an_error_shows_its_sentence_and_its_hint():
     error = ErrorInfo.of("gate_failed", "the gate fails", "see the logs")
-    view = fold(start(), Entry("1-1", result(ROOT, status=State.ERROR, errors=(error,))))
+    view = apply_all(start(), [Entry("1-1", result(ROOT, status=State.ERROR, errors=(error,)))])
 
     assert (view.root_task.error, view.root_task.hint) == ("the gate fails", "see the logs")
 
@@ -195,7 +200,7 @@ def test_a_task_shows_what_it_waits_for_and_why_it_is_pending_again():
     seen = []
     view = start()
     for number, message in enumerate(said, 1):
-        view = fold(view, Entry(f"1-{number}", message))
+        apply(view, Entry(f"1-{number}", message))
         seen.append((view.root_task.state, view.root_task.reason))
 
     assert seen == [
@@ -216,11 +221,11 @@ def test_a_snapshot_takes_the_place_of_what_the_view_knew():
         progress(ROOT, ChildSpawned(child_task_id=CHILD, agent="explore", title="look around")),
         progress(CHILD, call(CallState.RUNNING)),
     ]
-    view = fold_all(start(), [Entry(f"5-{number}", message) for number, message in enumerate(heard, 1)])
+    view = apply_all(start(), [Entry(f"5-{number}", message) for number, message in enumerate(heard, 1)])
 
     # as the transport makes one: all but the last stand at the reader's own place
     snapshot = [resync(ROOT, State.RUNNING, CHILD, attempt=2), resync(CHILD, State.COMPLETED), result(CHILD)]
-    view = fold_all(view, [Entry(entry_id, m) for entry_id, m in zip(("5-2", "5-2", "8-0"), snapshot, strict=True)])
+    view = apply_all(view, [Entry(entry_id, m) for entry_id, m in zip(("5-2", "5-2", "8-0"), snapshot, strict=True)])
 
     assert (view.root_task.attempt, view.root_task.started_at_ms) == (2, 0)
     assert (view.tasks[CHILD].state, view.tasks[CHILD].title) == (State.COMPLETED, "look around")
@@ -232,7 +237,7 @@ def test_a_reader_that_comes_late_gets_the_tree_from_the_snapshot_alone():
     snapshot = [resync(ROOT, State.WAITING, CHILD), resync(CHILD, State.ERROR), result(CHILD, status=State.ERROR)]
     entries = [Entry("0", message) for message in snapshot]
 
-    view = fold_all(start(), [*entries, Entry("7-9", resync(ROOT, State.WAITING, CHILD))])
+    view = apply_all(start(), [*entries, Entry("7-9", resync(ROOT, State.WAITING, CHILD))])
 
     assert view.root_task.children == (CHILD,)
     assert (view.tasks[CHILD].agent, view.tasks[CHILD].state) == ("explore", State.ERROR)
@@ -241,17 +246,45 @@ def test_a_reader_that_comes_late_gets_the_tree_from_the_snapshot_alone():
 
 def test_a_snapshot_that_was_cut_off_comes_again_and_changes_nothing():
     snapshot = [Entry("0", resync(ROOT, State.RUNNING, CHILD)), Entry("0", result(CHILD)), Entry("9-0", result(ROOT))]
-    once = fold_all(start(), snapshot)
+    once = apply_all(start(), snapshot)
 
-    assert fold_all(start(), [*snapshot[:2], *snapshot]) == once
-    assert fold_all(once, snapshot) == once
+    assert apply_all(start(), [*snapshot[:2], *snapshot]) == once
+    assert apply_all(once, snapshot) == once
 
 
 def test_after_a_failover_that_forgot_the_task_its_new_attempts_are_shown():
     forgotten = ChildSpawned(child_task_id=SHARD, agent="recipe", title="src/a.py", trace_id=SHARD_TRACE)
     before = [queue_says(ROOT, State.RUNNING, "", forgotten, attempt=3)]
     after = [resync(ROOT, State.RUNNING, attempt=1), progress(ROOT, TurnStarted(turn=1)), result(ROOT)]
-    view = fold_all(start(), [Entry(f"{number}-0", message) for number, message in enumerate([*before, *after], 1)])
+    view = apply_all(start(), [Entry(f"{number}-0", message) for number, message in enumerate([*before, *after], 1)])
 
     assert (view.root_task.attempt, view.root_task.turn, view.root_task.state) == (1, 1, State.COMPLETED)
     assert view.root_task.children == ()
+
+
+def test_files_and_todos_show():
+    said = progress(ROOT, FileChanged(path="a.py", status="A"), TodoUpdated(todos=(Todo(content="look"),)))
+    view = apply_all(start(), [Entry("1-1", said), Entry("1-2", progress(ROOT, FileChanged(path="b.py")))])
+
+    assert view.root_task.files == {"a.py": "A", "b.py": "M"}
+    assert [todo.content for todo in view.root_task.todos] == ["look"]
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 17))
+def test_a_snapshot_stays_what_it_was(order, cut):
+    entries = interleaved(order)
+    view = apply_all(start(), entries[:cut])
+    snapshot = view.snapshot()
+    apply_all(view, entries[cut:])
+
+    assert snapshot == apply_all(start(), entries[:cut]).snapshot()
+    assert view.snapshot() == apply_all(start(), entries).snapshot()
+
+
+def test_a_snapshot_cannot_be_changed():
+    snapshot = start().snapshot()
+    with pytest.raises(FrozenInstanceError):
+        snapshot.root_task.turn = 2
+    with pytest.raises(TypeError):
+        apply(snapshot, Entry("1-1", result(ROOT)))
+    assert snapshot == start().snapshot()

@@ -1,0 +1,80 @@
+"""What tasks ask people, and the answers."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from transport.errors import NotFound
+
+from ..asks import OpenAsk, reply_to
+from .access import Approver, Caller, Viewer
+from .problems import Problem
+from .tasks import Body
+
+router = APIRouter(prefix="/v1/asks", tags=["asks"])
+
+
+class Open(BaseModel):
+    """`ask` has the exact command or diff in `detail`."""
+
+    task_id: str
+    trace_id: str
+    agent: str
+    ask: dict[str, Any]
+
+
+class NewAnswer(Body):
+    """`choice`: once, always or reject (`message` says why); `says`: one text for each question."""
+
+    choice: str = ""
+    message: str = ""
+    says: tuple[str, ...] = ()
+
+
+class Standing(BaseModel):
+    """The answer that stands."""
+
+    by: str
+    at_ms: int
+
+
+def _told(one: OpenAsk) -> Open:
+    task = one.task
+    return Open(task_id=task.task_id, trace_id=task.trace_id, agent=task.agent, ask=one.ask.model_dump(mode="json"))
+
+
+@router.get("")
+async def list_asks(caller: Viewer) -> list[Open]:
+    """What the caller's tasks wait for."""
+    return [_told(one) for one in await _open(caller)]
+
+
+@router.get("/{ask_id}")
+async def show_ask(ask_id: str, caller: Viewer) -> Open:
+    return _told(await _find(ask_id, caller))
+
+
+@router.post("/{ask_id}/answer")
+async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standing:
+    """Answer. 409 when somebody else was first: what they said stands."""
+    one = await _find(ask_id, caller)
+    reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
+    standing = await caller.muster.reply(one, reply, by=caller.name)
+    if standing.by != caller.name or standing.text != reply.text():
+        raise Problem(HTTPStatus.CONFLICT, f"{standing.by} has answered this already", hint="their answer stands")
+    return Standing(by=standing.by, at_ms=standing.at_ms)
+
+
+async def _open(caller: Caller) -> list[OpenAsk]:
+    return [one for one in await caller.muster.asks() if caller.sees(one.task)]
+
+
+async def _find(ask_id: str, caller: Caller) -> OpenAsk:
+    for one in await _open(caller):
+        if one.ask.ask_id == ask_id:
+            return one
+    raise NotFound(f"no open ask has the id {ask_id}", hint="see those that are open with: GET /v1/asks")

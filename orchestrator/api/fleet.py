@@ -1,0 +1,62 @@
+"""The fleet itself: agents, pools, workers, dead letters; and whether this server is well."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from envelope.agents import AgentCard, WorkerCard
+from transport.errors import TransportError
+
+from ..catalogue import agents_of
+from ..client import Muster
+from .access import Operator, Viewer
+from .problems import Problem
+
+router = APIRouter(tags=["fleet"])
+
+READY_S = 2.0
+
+
+@router.get("/v1/agents")
+async def list_agents(caller: Viewer) -> list[AgentCard]:
+    """Who can be asked for, as live workers offer them."""
+    return list(agents_of(await caller.muster.workers()).values())
+
+
+@router.get("/v1/workers")
+async def list_workers(caller: Viewer) -> list[WorkerCard]:
+    return await caller.muster.workers()
+
+
+@router.get("/v1/pools")
+async def list_pools(caller: Viewer) -> list[dict[str, Any]]:
+    """What waits and runs in each."""
+    return [asdict(pool) for pool in await caller.muster.pools()]
+
+
+@router.get("/v1/dead-letters")
+async def list_dead_letters(caller: Operator) -> list[dict[str, Any]]:
+    """Tasks that ended because nobody could do them."""
+    return [asdict(letter) for letter in await caller.muster.dead_letters()]
+
+
+@router.get("/healthz", include_in_schema=False)
+async def healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@router.get("/readyz", include_in_schema=False)
+async def readyz(request: Request) -> dict[str, str]:
+    """503 while the fleet's Redis does not answer."""
+    muster: Muster = request.app.state.muster
+    try:
+        async with asyncio.timeout(READY_S):
+            await muster.transport.now_ms()
+    except (TransportError, TimeoutError) as e:
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "the fleet's Redis does not answer") from e
+    return {"status": "ready"}

@@ -1,0 +1,90 @@
+"""Errors as problem details (RFC 9457): `title` says what, `hint` what to do next, `code` is the word for programs."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from envelope.errors import MusterError
+from envelope.logs import get_logger
+from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
+
+from ..errors import BadInput, code_of
+
+_log = get_logger("api")
+
+
+class Problem(MusterError):
+    """What has no class of its own: missing rights, bodies that are too large."""
+
+    def __init__(self, status: HTTPStatus, message: str, *, hint: str = "", retry_after_s: float = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+# The first that fits.
+STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Busy, HTTPStatus.CONFLICT),
+    (QueueFull, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+
+
+def add_problems(app: FastAPI) -> None:
+    app.add_exception_handler(MusterError, _of_ours)
+    app.add_exception_handler(RequestValidationError, _of_body)
+    app.add_exception_handler(HTTPException, _of_route)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def problem(
+    status: HTTPStatus, title: str, *, hint: str = "", code: str = "", retry_after_s: float = 0
+) -> JSONResponse:
+    content = {"type": "about:blank", "status": int(status), "title": title, "hint": hint, "code": code}
+    headers = {"Retry-After": str(math.ceil(retry_after_s))} if retry_after_s else {}
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    kept = {name: value for name, value in content.items() if value != ""}
+    return JSONResponse(kept, status, headers, media_type="application/problem+json")
+
+
+def _status_of(error: Exception) -> HTTPStatus:
+    if isinstance(error, Problem):
+        return error.status
+    known = (status for kind, status in STATUS if isinstance(error, kind))
+    return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def _of_ours(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MusterError)
+    code = "" if isinstance(error, Problem) else code_of(error) or ""
+    wait_s = getattr(error, "retry_after_s", 0)
+    return problem(_status_of(error), error.message, hint=error.hint, code=code, retry_after_s=wait_s)
+
+
+async def _of_body(_: Request, error: Exception) -> JSONResponse:
+    """The first fault, by its place; never what was sent, which may be a secret in the wrong field."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"]))
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {said}", hint="the fields are in /openapi.json")
+
+
+async def _of_route(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return problem(HTTPStatus(error.status_code), str(error.detail))
+
+
+async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    _log.error("api_failed", path=request.url.path, error=type(error).__name__)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "something unforeseen happened", hint="it is in the server's log")

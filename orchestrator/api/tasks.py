@@ -1,0 +1,215 @@
+"""Tasks: hand over, look at, stop, talk to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from envelope.asks import AskTerms
+from envelope.budget import Budget
+from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
+from envelope.scope import Scope
+from transport.base import Handle, TaskRecord
+
+from ..catalogue import agent_named
+from ..errors import BadInput
+from ..submit import TaskFields, goal_request
+from .access import Caller, Submitter, Viewer
+from .problems import Problem
+
+router = APIRouter(prefix="/v1", tags=["tasks"])
+
+MAX_LISTED = 1000
+IdempotencyKey = Annotated[
+    str, Header(alias="Idempotency-Key", max_length=150, description="The same key gives the first task back.")
+]
+
+
+class Body(BaseModel):
+    """What people and programs send: a key that is not known was meant for something."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewTask(Body):
+    """One task for an agent. What is left out comes from the agent's card."""
+
+    agent: Name
+    prompt: Annotated[str, Field(min_length=1)]
+    deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
+    pool: Name | None = None
+    params: dict[str, Any] = {}
+    workspace: Workspace | None = None
+    auth_scope: Scope | None = None
+    budget: Budget = Budget()
+    model: str = ""
+    output_schema: dict[str, Any] | None = None
+    context_refs: tuple[ContextRef, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    priority: Priority = Priority.NORMAL
+    resume_token: str = ""
+
+
+class NewGoal(Body):
+    """A goal for an agent that people start, with the commands that prove its change."""
+
+    goal: Annotated[str, Field(min_length=1)]
+    agent: Name = "build"
+    workspace: Workspace | None = None
+    gate: tuple[str, ...] = ()
+    min_tests: Annotated[int, Field(ge=0)] = 1
+    budget: Budget | None = None
+    deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
+    model: str = ""
+
+
+class Accepted(BaseModel):
+    """`existing`: the key was known, and this is the task that it stands for."""
+
+    task_id: str
+    trace_id: str
+    existing: bool
+
+
+class Task(BaseModel):
+    """A task's record; times are the queue's, in ms."""
+
+    record: dict[str, Any]
+    result: TaskResult | None = None
+
+
+class Stop(Body):
+    reason: str = "asked for"
+
+
+class Stopped(BaseModel):
+    stopped: int
+
+
+class Words(Body):
+    text: Annotated[str, Field(min_length=1)]
+
+
+def told(record: TaskRecord) -> dict[str, Any]:
+    return asdict(record)
+
+
+def _accepted(handle: Handle, response: Response) -> Accepted:
+    response.status_code = HTTPStatus.OK if handle.existing else HTTPStatus.CREATED
+    response.headers["Location"] = f"/v1/tasks/{handle.task_id}"
+    return Accepted(task_id=handle.task_id, trace_id=handle.trace_id, existing=handle.existing)
+
+
+@router.post("/tasks", status_code=201)
+async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
+    """Hand over one task. When this answers, it will have exactly one result."""
+    _require_reachable(task.workspace)
+    if task.resume_token:
+        await caller.record(task.resume_token)
+    fields: TaskFields = {
+        **task.model_dump(exclude_none=True, include={"agent", "prompt", "deadline_ms", "pool", "params", "model"}),  # pyright: ignore[reportAssignmentType]
+        "workspace": task.workspace,
+        "budget": task.budget,
+        "output_schema": task.output_schema,
+        "context_refs": task.context_refs,
+        "attachments": task.attachments,
+        "priority": task.priority,
+        "resume_token": task.resume_token,
+        "idempotency_key": key,
+        "tenant": caller.tenant,
+        "asks": AskTerms(),
+    }
+    if task.auth_scope is not None:
+        fields["auth_scope"] = task.auth_scope
+    return _accepted(await caller.muster.submit(**fields), response)
+
+
+@router.post("/goals", status_code=201)
+async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
+    """Give an agent a goal, and prove its change by the gate, if one is named."""
+    _require_reachable(goal.workspace)
+    card = agent_named(goal.agent, await caller.muster.workers(), commit=goal.workspace.base if goal.workspace else "")
+    request = goal_request(
+        goal.goal,
+        agent=card,
+        settings=caller.muster.settings,
+        workspace=goal.workspace,
+        gate=goal.gate,
+        min_tests=goal.min_tests,
+        budget=goal.budget,
+        deadline_ms=goal.deadline_ms,
+        model=goal.model,
+        idempotency_key=key,
+        sender=caller.name,
+        tenant=caller.tenant,
+    )
+    return _accepted(await caller.muster.submit(request), response)
+
+
+def _require_reachable(workspace: Workspace | None) -> None:
+    """A caller over the network says nothing of folders of the server, and is trusted with no repository's settings."""
+    if workspace is not None and workspace.path is not None:
+        raise BadInput("workspace.path names a folder of the workers' host", hint="send a bundle, or name a URL")
+    if workspace is not None and workspace.trusted:
+        raise BadInput("workspace.trusted is set by `muster trust` alone", hint="leave it out")
+
+
+@router.get("/tasks")
+async def list_tasks(
+    caller: Viewer,
+    trace: Annotated[str, Query(description="Of this trace; else the latest roots.")] = "",
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+) -> list[dict[str, Any]]:
+    """The caller's tasks: a trace's in order of submission, else the latest roots first."""
+    if trace:
+        return [told(task) for task in (await caller.trace(trace))[:limit]]
+    return [told(task) for task in await caller.muster.tasks(limit=MAX_LISTED) if caller.sees(task)][:limit]
+
+
+@router.get("/tasks/{task_id}")
+async def show_task(task_id: str, caller: Viewer) -> Task:
+    """A task as it is now; with its result once it has ended."""
+    record = await caller.record(task_id)
+    return Task(record=told(record), result=await caller.muster.result(task_id))
+
+
+@router.get("/tasks/{task_id}/diff", response_class=Response)
+async def show_diff(task_id: str, caller: Viewer) -> Response:
+    """The change as git reads it; empty when there is none. 409 while the task is under way."""
+    result = await _ended(task_id, caller)
+    return Response(await caller.muster.diff(result.task_id), media_type="text/x-diff")
+
+
+@router.get("/tasks/{task_id}/attachments/{name}", response_class=Response)
+async def show_attachment(task_id: str, name: str, caller: Viewer) -> Response:
+    """An artefact of a result. Always as a download: what an agent made is shown by nobody's browser."""
+    result = await _ended(task_id, caller)
+    content = await caller.muster.attachment(result, name)
+    headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+async def _ended(task_id: str, caller: Caller) -> TaskResult:
+    await caller.record(task_id)
+    result = await caller.muster.result(task_id)
+    if result is None:
+        raise Problem(HTTPStatus.CONFLICT, f"the task {task_id} has not ended yet", hint="follow its trace's events")
+    return result
+
+
+@router.post("/tasks/{task_id}/cancel")
+async def cancel_task(task_id: str, stop: Stop, caller: Submitter) -> Stopped:
+    """Stop a task and everything below it."""
+    await caller.record(task_id)
+    return Stopped(stopped=await caller.muster.cancel(task_id, stop.reason, by=caller.name))
+
+
+@router.post("/tasks/{task_id}/prompt", status_code=201)
+async def prompt_task(task_id: str, words: Words, caller: Submitter, response: Response) -> Accepted:
+    """Say something to the task's session; the task that answers."""
+    await caller.record(task_id)
+    return _accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), response)

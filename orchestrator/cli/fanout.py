@@ -1,0 +1,174 @@
+"""`muster fanout`: one prompt for each of many items."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envelope.budget import Budget as TaskBudget
+from envelope.errors import ExitCode
+from envelope.messages import TaskResult
+from repo.content import files_of
+from repo.local import LocalRepository
+
+from ..agent_files import project_cards
+from ..catalogue import agent_named
+from ..client import Muster
+from ..errors import BadInput
+from ..fanout.items import Item, check_prompt, items_of_json, items_of_lines, items_of_paths
+from ..fanout.report import ANSWERS_NAME
+from ..fanout.spec import fanout_request
+from ..gathering import Policy, Want
+from ..globs import matching
+from ..session.fold import Session
+from ..settings import load_settings
+from ..submit import FANOUT
+from ..trust import TrustStore, trusted_digest
+from .console import answer, data, note
+from .fleet import open_fleet
+from .follow import follow
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .outcome import exit_code_after
+from .repository import starting_point
+from .summary import summary_of_fanout
+
+
+class Form(StrEnum):
+    """What stands on stdout at the end."""
+
+    REPORT = "report"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The command line, as it was meant."""
+
+    agent: str
+    prompt: str
+    over: str
+    repository: Path
+    want: Want
+    max_running: int | None
+    form: Form
+    budget_microusd: int | None
+    deadline_s: int | None
+    model: str
+    detach: bool
+    as_json: bool
+    no_input: bool
+    allow_dirty: bool
+
+
+def fanout(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who does each: explore, general, build, or your own.")],
+    prompt: Annotated[
+        str,
+        typer.Argument(metavar="PROMPT", help="What each is to do; {item} stands for its item, {name} for a field."),
+    ],
+    over: Annotated[
+        str,
+        typer.Option(
+            metavar="ITEMS",
+            help="A glob of committed files, a file with a line for each, a .jsonl file, or - for stdin.",
+        ),
+    ],
+    repo: Repo = Path(),
+    gather: Annotated[
+        Policy, typer.Option(help="Wait for all, for the first, for the best, or for --quorum equal answers.")
+    ] = Policy.ALL,
+    quorum: Annotated[int, typer.Option(metavar="N", help="So many equal answers, for --gather quorum.")] = 0,
+    max_running: Annotated[int | None, typer.Option(metavar="N", help="At most so many at once.")] = None,
+    form: Annotated[Form, typer.Option("--format", help="The answers as one text, or as JSON Lines.")] = Form.REPORT,
+    budget: Budget = None,
+    deadline: Deadline = None,
+    model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
+    detach: Detach = False,
+    as_json: Json = False,
+    no_input: NoInput = False,
+    allow_dirty: AllowDirty = False,
+) -> None:
+    """Ask one thing of many items: each is a task of its own, and the answers meet in one report.
+
+    The budget is shared in equal parts. Running the same command again does only what did not complete.
+    """
+    asked = Ask(
+        agent, prompt, over, repo, Want(gather, quorum), max_running, form, microusd(budget), deadline, model, detach,
+        as_json, no_input, allow_dirty,
+    )  # fmt: skip
+    raise typer.Exit(asyncio.run(_run(asked)))
+
+
+async def _run(asked: Ask) -> int:
+    settings = load_settings()
+    local = await starting_point(asked.repository, allow_dirty=asked.allow_dirty)
+    items = await _items(asked.over, local)
+    check_prompt(asked.prompt, items)  # before anything is started
+    asked.want.checked(len(items))
+    trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    async with open_fleet(settings) as muster:
+        project = await project_cards(local, trusted, wanted=asked.agent)
+        card = agent_named(asked.agent, await muster.workers(), by_person=False, commit=local.head, project=project)
+        cap = settings.budget_microusd if asked.budget_microusd is None else asked.budget_microusd
+        request = await fanout_request(
+            asked.prompt,
+            items,
+            agent=card,
+            blobs=muster.transport.blobs,
+            settings=settings,
+            want=asked.want,
+            max_running=asked.max_running,
+            workspace=await muster.pack(local.root, commit=local.head),
+            budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not asked.no_input),
+            deadline_ms=asked.deadline_s and asked.deadline_s * 1000,
+            model=asked.model,
+            asks=ask_terms(settings, (local.root,), no_input=asked.no_input),
+        )
+        handle = await muster.submit_repeatable(request)
+        if handle.existing:
+            state = "already done" if await muster.result(handle.task_id) else "already under way"
+            note(f"it is {state} as {handle.task_id}; nothing is submitted again")
+        if asked.detach:
+            note(f"it runs; see it with: muster task watch {handle.task_id}")
+            data(handle.task_id)
+            return ExitCode.OK
+        view = Session.of(handle.task_id, handle.trace_id, agent=FANOUT, title=asked.prompt)
+        followed = await follow(muster, view, as_json=asked.as_json, may_ask=not asked.no_input)
+        if followed.result is not None:
+            await _conclude(muster, followed.view, followed.result, asked, cap)
+        return exit_code_after(followed)
+
+
+async def _conclude(muster: Muster, view: Session, result: TaskResult, asked: Ask, cap_microusd: int | None) -> None:
+    if asked.form is Form.JSONL and result.attachments:
+        data((await muster.attachment(result, ANSWERS_NAME)).decode().rstrip("\n"))
+    elif result.output.text and not asked.as_json:
+        answer(result.output.text)
+    summary_of_fanout(view, result, cap_microusd=cap_microusd).print()
+
+
+async def _items(over: str, local: LocalRepository) -> list[Item]:
+    """What `--over` names: stdin, a file that is there, else a glob of the repository's committed files."""
+    lines = sys.stdin if over == "-" else _lines_of(Path(over))
+    if lines is None:
+        return items_of_paths(matching(over, await files_of(local.git_dir, local.head)), name=f"the glob {over!r}")
+    return (items_of_json if over.endswith(".jsonl") else items_of_lines)(lines, name="stdin" if over == "-" else over)
+
+
+def _lines_of(path: Path) -> Iterable[str] | None:
+    """None where there is no such file."""
+    if not path.is_file():
+        return None
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as e:
+        raise BadInput(f"{path} cannot be read: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise BadInput(f"{path} is not UTF-8 text") from e

@@ -1,0 +1,47 @@
+"""`muster serve`: the HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Annotated
+
+import typer
+
+from ..errors import BadInput
+from ..settings import load_settings
+from .console import note
+from .fleet import open_fleet
+from .token import token_file
+
+
+def serve(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The port; 0 for a free one.")] = 8420,
+) -> None:
+    """Serve the HTTP API until you stop it. Make tokens for it with `muster token create`.
+
+    It speaks plain HTTP: put a proxy with TLS before it for anything but this machine.
+    """
+    asyncio.run(_serve(host, port))
+
+
+async def _serve(host: str, port: int) -> None:
+    from ..api.serve import serve as run  # FastAPI and what it brings take longer to load than a command may
+
+    settings = load_settings()
+    tokens = token_file(settings)
+    if not tokens.all():
+        note("nobody has a token yet; make one with: muster token create NAME")
+    with _listening(host, port) as listening:
+        async with open_fleet(settings) as muster:
+            bound = listening.getsockname()[1]
+            note(f"listening on http://{host}:{bound} (the description is at /openapi.json)")
+            await run(muster, tokens, listening)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except OSError as e:
+        raise BadInput(f"{host}:{port} cannot be listened on: {e.strerror}", hint="name another --port") from e

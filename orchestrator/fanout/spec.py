@@ -1,0 +1,90 @@
+"""A fan-out as a task of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from envelope.agents import AgentCard
+from envelope.asks import AskTerms
+from envelope.budget import Budget
+from envelope.ids import BlobRef, content_key
+from envelope.messages import TaskRequest, Workspace
+from transport.base import Blobs
+
+from ..errors import BadInput
+from ..gathering import Policy, Want
+from ..settings import Settings
+from ..submit import DRIVERS, FANOUT, GoalStep, scope_of, task_request
+from .items import Item, check_prompt
+
+
+class FanoutParams(GoalStep):
+    """`input.params` of a fan-out's driver; `input.prompt` is the prompt with its places.
+
+    `items`: a blob of JSON, a list of objects of texts. `max_running`: how many tasks at once; None: all.
+    """
+
+    items: BlobRef
+    count: int
+    policy: Policy = Policy.ALL
+    quorum: int = 0
+    max_running: int | None = Field(default=None, ge=1)
+
+    @property
+    def want(self) -> Want:
+        return Want(self.policy, self.quorum)
+
+
+async def fanout_request(
+    prompt: str,
+    items: Sequence[Item],
+    *,
+    agent: AgentCard,
+    blobs: Blobs,
+    settings: Settings,
+    want: Want = Want(),
+    max_running: int | None = None,
+    workspace: Workspace | None = None,
+    budget: Budget | None = None,
+    deadline_ms: int | None = None,
+    model: str = "",
+    asks: AskTerms | None = None,
+    sender: str = "cli",
+) -> TaskRequest:
+    """One task that makes one for each item. The same prompt, items and commit have the same key."""
+    check_prompt(prompt, items)
+    want.checked(len(items))
+    if max_running is not None and max_running < 1:
+        raise BadInput("at least one task must be able to run", hint="--max-running 8")
+    content = json.dumps(items, sort_keys=True).encode()
+    params = FanoutParams(
+        agent=agent.name,
+        pool=agent.pool,
+        auth_scope=scope_of(agent),
+        items=await blobs.put(content),
+        count=len(items),
+        policy=want.policy,
+        quorum=want.quorum,
+        max_running=max_running,
+    )
+    told: dict[str, Any] = params.model_dump(mode="json")
+    base = workspace.base if workspace else ""
+    return task_request(
+        agent=FANOUT,
+        pool=DRIVERS,
+        prompt=prompt,
+        params=told,
+        workspace=workspace,
+        auth_scope=params.auth_scope,
+        budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
+        deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
+        idempotency_key=content_key("fanout", prompt, json.dumps(told, sort_keys=True), base, model),
+        model=model,
+        tenant=settings.tenant,
+        sender=sender,
+        asks=asks,
+    )

@@ -1,0 +1,174 @@
+"""What the live tree, the summary and the console show: a fold over the event stream.
+
+Deterministic and without I/O: the same entries give the same session, however the streams of several tasks are
+interleaved, repeated, or cut and resumed. A reader resumes a trace after `session.cursor(trace_id)`; where entries
+after that are no longer kept, a snapshot of each task takes the place of what the session knew of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import cast
+
+from envelope.budget import Usage
+from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, Resynced, WarningRaised
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress, TaskResult
+from transport.base import Entry
+
+from .changes import change
+from .task import TaskView, frozen
+
+# An entry's id as numbers, which sort; as texts they would not.
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One goal or batch as it is now: its tasks by id, in the order in which they were first heard of.
+
+    `apply` changes it in place; who needs it to stay as it is, takes a `snapshot`.
+    """
+
+    root: str
+    tasks: Mapping[str, TaskView]
+    places: Mapping[str, Place] = field(default_factory=dict[str, Place])  # trace id → the last entry that was folded
+
+    @classmethod
+    def of(cls, root_task_id: str, trace_id: str, *, agent: str = "", title: str = "") -> Session:
+        """A session that has heard nothing yet; `agent` and `title` are the root's, whom no parent introduces."""
+        spawned = ChildSpawned(child_task_id=root_task_id, agent=agent, title=title, trace_id=trace_id)
+        return cls(root_task_id, {root_task_id: TaskView(root_task_id, spawned=spawned)})
+
+    def snapshot(self) -> Session:
+        """As it is now, read-only to its leaves: `apply` to one raises `TypeError`."""
+        tasks = {task_id: frozen(task) for task_id, task in self.tasks.items()}
+        return replace(self, tasks=MappingProxyType(tasks), places=MappingProxyType(dict(self.places)))
+
+    def cursor(self, trace_id: str) -> str:
+        """The id of the last entry of a trace that was folded; `0` when none was."""
+        return "-".join(map(str, self.places.get(trace_id, (0,))))
+
+    @property
+    def root_task(self) -> TaskView:
+        return self.tasks[self.root]
+
+    @property
+    def cost_microusd(self) -> int:
+        return sum(task.cost_microusd for task in self.tasks.values())
+
+    @property
+    def usage(self) -> Usage:
+        return sum((task.usage for task in self.tasks.values()), Usage())
+
+    @property
+    def merges(self) -> tuple[MergeStep, ...]:
+        return tuple(step for task in self.tasks.values() for step in task.merges)
+
+    @property
+    def gates(self) -> tuple[GateVerdict, ...]:
+        return tuple(verdict for task in self.tasks.values() for verdict in task.gates)
+
+    @property
+    def warnings(self) -> tuple[WarningRaised, ...]:
+        return tuple(warning for task in self.tasks.values() for warning in task.warnings)
+
+
+def apply_all(session: Session, entries: Iterable[Entry]) -> Session:
+    """The same session, after all of them."""
+    for entry in entries:
+        apply(session, entry)
+    return session
+
+
+def apply(session: Session, entry: Entry) -> bool:
+    """Take in one more entry; False when it was taken in before, and nothing has changed."""
+    message = entry.message
+    is_snapshot = isinstance(message, TaskProgress) and _is_snapshot(message)
+    place = tuple(map(int, entry.id.split("-")))
+    if not _is_news(session, message, place, is_snapshot=is_snapshot):
+        return False
+    cast("dict[str, Place]", session.places)[message.trace_id] = place
+    task = _task(session, message.task_id)
+    is_last_word = is_snapshot or isinstance(message, TaskResult)
+    # after a failover that forgot a task its attempts are counted anew
+    if task.result is not None or (message.attempt < task.attempt and not is_last_word):
+        return True
+    _go_to_attempt(task, message.attempt)
+    task.own_trace_id = message.trace_id
+    if isinstance(message, TaskResult):
+        _end(task, message)
+    else:
+        _take(session, task, message, is_snapshot=is_snapshot)
+    return True
+
+
+def _is_news(session: Session, message: TaskProgress | TaskResult, place: Place, *, is_snapshot: bool) -> bool:
+    """Entries after the trace's cursor, and those of a snapshot, which stand at the cursor itself."""
+    cursor = session.places.get(message.trace_id, (0,))
+    if place != cursor:
+        return place > cursor
+    if isinstance(message, TaskResult):
+        known = session.tasks.get(message.task_id)
+        return known is None or known.result is None
+    return is_snapshot
+
+
+def _is_snapshot(progress: TaskProgress) -> bool:
+    return any(type(event) is Resynced for event in progress.events)
+
+
+def _task(session: Session, task_id: str) -> TaskView:
+    task = session.tasks.get(task_id)
+    if task is None:
+        task = cast("dict[str, TaskView]", session.tasks)[task_id] = TaskView(task_id)
+    return task
+
+
+def _go_to_attempt(task: TaskView, attempt: int) -> None:
+    """A later attempt goes on from a checkpoint: what was under way is not, and a driver merges and judges anew. An
+    earlier one has none of the children, either: they were forgotten with it."""
+    if attempt == task.attempt:
+        return
+    if attempt < task.attempt:
+        task.children = ()
+    task.attempt = attempt
+    task.running_tools, task.asks = {}, {}
+    task.merges, task.gates, task.warnings = (), (), ()
+
+
+def _take(session: Session, task: TaskView, progress: TaskProgress, *, is_snapshot: bool) -> None:
+    for event in progress.events:
+        if isinstance(event, ChildSpawned | ChildEnded):
+            _take_child(session, task, progress, event, is_snapshot=is_snapshot)
+        else:
+            change(task, event)
+    if progress.metrics is not None:  # sums, which are exact; the events' own are for the time between them
+        task.live_usage, task.live_cost_microusd = progress.metrics.usage, progress.metrics.cost_microusd
+    if progress.status is State.RUNNING and task.started_at_ms is None and not is_snapshot:
+        task.started_at_ms = progress.at_ms
+    if progress.partial_output is not None:
+        task.partial_output = progress.partial_output
+    task.live_state = progress.status
+
+
+def _end(task: TaskView, result: TaskResult) -> None:
+    task.result = result
+    task.running_tools, task.asks = {}, {}
+    task.turn = result.metrics.turns or task.turn
+    task.tool_calls = result.metrics.tool_calls or task.tool_calls
+
+
+def _take_child(
+    session: Session, parent: TaskView, progress: TaskProgress, event: ChildSpawned | ChildEnded, *, is_snapshot: bool
+) -> None:
+    child = _task(session, event.child_task_id)
+    child.parent = parent.task_id
+    if isinstance(event, ChildEnded):
+        child.parent_saw, child.parent_saw_at_ms = event, progress.at_ms
+    elif not (is_snapshot and child.spawned):  # a snapshot knows less of a child than its parent said of it
+        child.spawned = event.model_copy(update={"trace_id": event.trace_id or progress.trace_id})
+    if child.task_id not in parent.children:
+        parent.children = (*parent.children, child.task_id)

@@ -1,0 +1,309 @@
+"""What the API does, who may call it, and how it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from envelope.events import AskOpened, TurnStarted
+from envelope.lifecycle import State
+from envelope.messages import Output, TaskProgress, TaskResult
+from orchestrator.api.bodies import MAX_BLOB_BYTES, MAX_JSON_BYTES
+from orchestrator.api.rates import Rates
+from orchestrator.api.tokens import PERMITS, Right, Role
+from transport.base import Claim, Wait
+
+pytestmark = pytest.mark.redis
+
+NEW = {"agent": "build", "prompt": "do it", "deadline_ms": 60_000}
+PUSH = AskOpened(ask_id="ask_1", permission="bash", patterns=("git push",), detail="git push origin main")
+NOBODY = "01900000-0000-7000-8000-000000000000"
+# Each route, and the right that it takes. A route that is missing here fails a test.
+ROUTES = {
+    ("POST", "/v1/tasks"): Right.SUBMIT,
+    ("POST", "/v1/goals"): Right.SUBMIT,
+    ("GET", "/v1/tasks"): Right.SEE,
+    ("GET", "/v1/tasks/{task_id}"): Right.SEE,
+    ("GET", "/v1/tasks/{task_id}/diff"): Right.SEE,
+    ("GET", "/v1/tasks/{task_id}/attachments/{name}"): Right.SEE,
+    ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
+    ("POST", "/v1/tasks/{task_id}/prompt"): Right.SUBMIT,
+    ("POST", "/v1/blobs"): Right.SUBMIT,
+    ("GET", "/v1/traces/{trace_id}"): Right.SEE,
+    ("GET", "/v1/traces/{trace_id}/events"): Right.SEE,
+    ("POST", "/v1/traces/{trace_id}/budget"): Right.APPROVE,
+    ("GET", "/v1/asks"): Right.SEE,
+    ("GET", "/v1/asks/{ask_id}"): Right.SEE,
+    ("POST", "/v1/asks/{ask_id}/answer"): Right.APPROVE,
+    ("GET", "/v1/agents"): Right.SEE,
+    ("GET", "/v1/workers"): Right.SEE,
+    ("GET", "/v1/pools"): Right.SEE,
+    ("GET", "/v1/dead-letters"): Right.OPERATE,
+}
+BODIES = {
+    "/v1/tasks": {"json": NEW},
+    "/v1/goals": {"json": {"goal": "do it"}},
+    "/v1/blobs": {"data": b"bytes"},
+    "/v1/tasks/{task_id}/cancel": {"json": {}},
+    "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
+    "/v1/traces/{trace_id}/budget": {"json": {"cap_microusd": 5}},
+    "/v1/asks/{ask_id}/answer": {"json": {"choice": "once"}},
+}
+FILLED = {"task_id": NOBODY, "trace_id": "0" * 32, "ask_id": "ask_none", "name": "x"}
+
+
+async def claimed(api) -> Claim:
+    [claim] = await api.stage.transport.claim("build", "w", slots=1, wait_s=5)
+    return claim
+
+
+def said(claim: Claim) -> dict:
+    lease = claim.lease
+    return {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
+
+
+async def finish(api, claim: Claim, text: str = "done") -> None:
+    result = TaskResult(**said(claim), status=State.COMPLETED, output=Output(text=text))
+    await api.stage.transport.finish(claim.lease, result)
+
+
+async def asking(api) -> str:
+    """A task that waits for an answer; its id."""
+    task_id = await api.submit()
+    claim = await claimed(api)
+    progress = TaskProgress(**said(claim), seq=0, at_ms=1, status=State.RUNNING, events=(PUSH,))
+    await api.stage.transport.emit(claim.lease, progress)
+    assert await api.stage.transport.park(claim.lease, Wait(asks=frozenset({PUSH.ask_id})))
+    return task_id
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_each_role_may_call_what_its_rights_say_and_nothing_else(api, role):
+    allowed, expected = {}, {}
+    for (method, path), right in ROUTES.items():
+        status, _ = await api.call(method, path.format(**FILLED), who=role.value, **BODIES.get(path, {}))
+        allowed[method, path] = status not in (401, 403)
+        expected[method, path] = right in PERMITS[role]
+
+    assert allowed == expected
+
+
+async def test_the_matrix_has_every_route_and_none_works_without_a_token(api):
+    status, description = await api.call("GET", "/openapi.json", who="nobody")
+    routes = {(method.upper(), path) for path, methods in description["paths"].items() for method in methods}
+
+    assert status == 200
+    assert routes == set(ROUTES)
+    for method, path in ROUTES:
+        status, problem = await api.call(method, path.format(**FILLED), who="nobody", **BODIES.get(path, {}))
+        assert (status, problem["title"]) == (401, "a token is needed")
+
+
+async def test_a_task_is_handed_over_once_for_one_key_and_its_result_read(api):
+    headers = {"Idempotency-Key": "nightly-1"}
+    first = await api.call("POST", "/v1/tasks", json=NEW, headers=headers)
+    again = await api.call("POST", "/v1/tasks", json=NEW, headers=headers)
+    task_id = first[1]["task_id"]
+    waiting = await api.call("GET", f"/v1/tasks/{task_id}")
+    early = await api.call("GET", f"/v1/tasks/{task_id}/diff")
+    await finish(api, await claimed(api))
+    ended = await api.call("GET", f"/v1/tasks/{task_id}")
+
+    assert (first[0], first[1]["existing"]) == (201, False)
+    assert (again[0], again[1]) == (200, {**first[1], "existing": True})
+    assert (waiting[1]["record"]["state"], waiting[1]["result"]) == ("pending", None)
+    assert early[0] == 409
+    assert (ended[1]["record"]["state"], ended[1]["result"]["output"]["text"]) == ("completed", "done")
+    assert (await api.call("GET", f"/v1/tasks/{task_id}/diff")) == (200, "")
+    assert [task["task_id"] for task in (await api.call("GET", "/v1/tasks"))[1]] == [task_id]
+
+
+async def test_another_tenants_tasks_are_not_there(api):
+    task_id = await asking(api)
+    trace_id = (await api.stage.muster.record(task_id)).trace_id
+
+    for method, path, body in (
+        ("GET", f"/v1/tasks/{task_id}", {}),
+        ("POST", f"/v1/tasks/{task_id}/cancel", {"json": {}}),
+        ("POST", f"/v1/tasks/{task_id}/prompt", {"json": {"text": "hi"}}),
+        ("GET", f"/v1/traces/{trace_id}", {}),
+        ("GET", f"/v1/traces/{trace_id}/events", {}),
+        ("POST", f"/v1/traces/{trace_id}/budget", {"json": {"cap_microusd": 5}}),
+        ("GET", "/v1/asks/ask_1", {}),
+        ("POST", "/v1/asks/ask_1/answer", {"json": {"choice": "once"}}),
+        ("POST", "/v1/tasks", {"json": {**NEW, "resume_token": task_id}}),
+    ):
+        assert (await api.call(method, path, who="stranger", **body))[0] == 404, (method, path)
+    assert await api.call("GET", "/v1/asks", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/tasks", who="stranger") == (200, [])
+    _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
+    _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
+    assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
+
+
+async def test_who_submits_is_its_tenant(api):
+    task_id = await api.submit(who="stranger")
+    assert (await api.stage.muster.request(task_id)).tenant == "elsewhere"
+
+
+async def test_events_are_streamed_and_resumed_to_the_end(api):
+    await api.submit()
+    claim = await claimed(api)
+    turn = TaskProgress(**said(claim), seq=0, at_ms=1, status=State.RUNNING, events=(TurnStarted(turn=1),))
+    await api.stage.transport.emit(claim.lease, turn)
+    path = f"{api.url}/v1/traces/{claim.lease.trace_id}/events"
+    async with api.session.get(path, headers=api.auth("viewer")) as stream:
+        first = [await read_event(stream) for _ in range(2)]  # pending and running come of the queue
+        await finish(api, claim)
+        rest = await read_all(stream)
+    resumed = {"Last-Event-ID": first[-1]["id"], **api.auth("viewer")}
+    async with api.session.get(path, headers=resumed) as stream:
+        again = await read_all(stream)
+
+    assert rest == again
+    assert rest[-1]["event"] == "end"
+    assert rest[-2]["data"]["kind"] == "result"
+    told = [event for one in [*first, *rest] for event in one["data"].get("events", ())]
+    assert {"kind": "turn_started", "turn": 1, "model": ""} in told
+
+
+async def read_event(stream) -> dict:
+    event: dict = {}
+    async for line in stream.content:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if not name and event:
+            return event
+        if name in ("id", "event", "data"):
+            event[name] = json.loads(value) if name == "data" else value
+    return event
+
+
+async def read_all(stream) -> list[dict]:
+    events = []
+    while event := await read_event(stream):
+        events.append(event)
+    return events
+
+
+async def test_the_tree_is_the_fold_of_the_events(api):
+    task_id = await asking(api)
+    trace_id = (await api.stage.muster.record(task_id)).trace_id
+
+    status, tree = await api.call("GET", f"/v1/traces/{trace_id}")
+
+    assert (status, tree["root"]) == (200, task_id)
+    assert tree["tasks"][task_id]["state"] == "waiting"
+    assert "ask_1" in tree["tasks"][task_id]["asks"]
+
+
+async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
+    await asking(api)
+    shown = await api.call("GET", "/v1/asks/ask_1", who="viewer")
+    wrong = await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "perhaps"})
+    api.secrets["second"] = api.tokens.create("second", Role.APPROVER, "default")
+    first = await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "once"})
+    late = await api.call("POST", "/v1/asks/ask_1/answer", who="second", json={"choice": "reject"})
+
+    assert shown[1]["ask"]["detail"] == "git push origin main"
+    assert (wrong[0], wrong[1]["title"]) == (422, "'perhaps' is no answer")
+    assert (first[0], first[1]["by"]) == (200, "api:approver")
+    assert late[0] in (404, 409)  # it is no longer open, or was answered between the look and the answer
+
+
+async def test_a_budget_is_raised(api):
+    task_id = await api.submit(budget={"max_cost_microusd": 10})
+    trace_id = (await api.stage.muster.record(task_id)).trace_id
+
+    status, money = await api.call("POST", f"/v1/traces/{trace_id}/budget", json={"cap_microusd": 99})
+
+    assert (status, money["cap_microusd"]) == (200, 99)
+
+
+async def test_a_bundle_is_stored_and_named_by_its_hash(api):
+    status, stored = await api.call("POST", "/v1/blobs", data=b"a bundle")
+    assert status == 201
+    assert await api.stage.transport.blobs.get(stored["ref"]) == b"a bundle"
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ({**NEW, "promt": "x"}, "promt"),
+        ({**NEW, "deadline_ms": 0}, "deadline_ms"),
+        ({**NEW, "agent": "biuld"}, "there is no agent 'biuld'"),
+        ({**NEW, "workspace": {"path": "/etc", "base": "a" * 40}}, "workspace.path"),
+        ({**NEW, "workspace": {"url": "https://h/x", "base": "a" * 40, "trusted": "x"}}, "workspace.trusted"),
+        ({**NEW, "workspace": {"url": "https://user:word@h/x", "base": "a" * 40}}, "a password or a token"),
+        ({**NEW, "budget": {"max_cost_microusd": -1}}, "max_cost_microusd"),
+    ],
+)
+async def test_a_task_that_cannot_be_is_a_problem_with_the_field_and_submits_nothing(api, body, title):
+    status, problem = await api.call("POST", "/v1/tasks", json=body)
+
+    assert (status, problem["status"]) == (422, 422)
+    assert title in problem["title"]
+    assert "word@" not in str(problem)
+    assert await api.stage.muster.tasks() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "size"), [("/v1/tasks", MAX_JSON_BYTES + 1), ("/v1/blobs", MAX_BLOB_BYTES + 1), ("/v1/tasks", 100_000_000)]
+)
+async def test_a_body_without_an_end_is_refused_at_its_limit(api, path, size):
+    async def endless():
+        left = size
+        while left > 0:
+            yield b"x" * min(left, 1 << 20)
+            left -= 1 << 20
+
+    try:
+        status, _ = await api.call("POST", path, data=endless())
+    except OSError:  # the server hung up on what it does not want
+        return
+    assert status == 413
+
+
+async def test_a_body_that_says_that_it_is_too_large_is_not_read(api):
+    host, port = api.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    auth = api.auth("admin")["Authorization"]
+    writer.write(
+        f"POST /v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: {auth}\r\nContent-Length: 100000000\r\n\r\n".encode()
+    )
+    assert b" 413 " in await reader.readline()
+    writer.close()
+
+
+async def test_what_is_not_json_is_a_problem(api):
+    headers = {"Content-Type": "application/json"}
+    for junk in (b"{", b"\xff\xfe", b"[" * 100_000, b""):
+        status, problem = await api.call("POST", "/v1/tasks", data=junk, headers=headers)
+        assert (status, problem["status"]) in ((422, 422), (400, 400))
+    assert (await api.call("GET", "/nothing"))[0] == 404
+    assert (await api.call("PUT", "/v1/tasks"))[0] == 405
+
+
+async def test_a_revoked_token_is_refused_at_the_next_call(api):
+    assert (await api.call("GET", "/v1/pools", who="viewer"))[0] == 200
+    api.tokens.revoke("viewer")
+    assert (await api.call("GET", "/v1/pools", who="viewer"))[0] == 401
+
+
+async def test_health_needs_no_token(api):
+    assert await api.call("GET", "/healthz", who="nobody") == (200, {"status": "ok"})
+    assert await api.call("GET", "/readyz", who="nobody") == (200, {"status": "ready"})
+
+
+def test_a_bucket_empties_and_fills_again():
+    now = [0.0]
+    rates = Rates(per_s=2, burst=3, clock=lambda: now[0])
+
+    assert [rates.take("a") for _ in range(3)] == [0, 0, 0]
+    assert rates.take("a") == pytest.approx(0.5)
+    assert rates.take("b") == 0
+    now[0] = 0.5
+    assert rates.take("a") == 0
+    now[0] = 100
+    assert [rates.take("a") > 0 for _ in range(4)] == [False, False, False, True]

@@ -1,0 +1,79 @@
+"""`muster token` and `muster serve` as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from envelope.agents import WorkerCard
+from orchestrator.submit import DRIVERS
+
+pytestmark = pytest.mark.redis
+
+MUSTER = Path(sys.executable).parent / "muster"
+
+
+@pytest.fixture
+def home(served_stage):
+    """The environment of somebody whose fleet is the stage's."""
+    settings = served_stage.muster.settings
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    pools = {"MUSTER_POOLS": json.dumps({"build": 1})}
+    return {
+        **clean, **pools, "MUSTER_REDIS_URL": settings.redis_url, "MUSTER_FLEET": settings.fleet,
+        "MUSTER_STATE_DIR": str(settings.state_dir),
+    }  # fmt: skip
+
+
+def muster(home, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([MUSTER, *words], env=home, capture_output=True, text=True, timeout=120)
+
+
+def test_tokens_are_made_listed_and_revoked(home):
+    made = muster(home, "token", "create", "ci", "--role", "submitter", "--tenant", "team")
+    again = muster(home, "token", "create", "ci")
+    listed = muster(home, "token", "list")
+    revoked = muster(home, "token", "revoke", "ci")
+    missing = muster(home, "token", "revoke", "ci")
+    wrong = muster(home, "token", "create", "a b")
+
+    assert made.stdout.startswith("muster_")
+    kept = Path(home["MUSTER_STATE_DIR"]) / "api-tokens.json"
+    assert made.stdout.strip() not in kept.read_text()
+    assert kept.stat().st_mode & 0o77 == 0
+    assert (again.returncode, "there is a token 'ci' already" in again.stderr) == (2, True)
+    assert listed.stdout == "ci\tsubmitter\tteam\n"
+    assert (revoked.returncode, missing.returncode, wrong.returncode) == (0, 2, 2)
+
+
+async def test_a_server_answers_until_it_is_stopped(home, served_stage):
+    for pool in ("build", DRIVERS):
+        await served_stage.transport.announce(WorkerCard(worker=pool, pool=pool, slots=1, agents=()), ttl_s=600)
+    secret = muster(home, "token", "create", "me").stdout.strip()
+    server = subprocess.Popen([MUSTER, "serve", "--port", "0"], env=home, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        line = await asyncio.to_thread(server.stderr.readline)
+        [url] = re.findall(r"listening on (http://127\.0\.0\.1:\d+)", line)
+        taken = await asyncio.to_thread(muster, home, "serve", "--port", url.rpartition(":")[2])
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {secret}"}) as session,
+            session.get(f"{url}/v1/workers") as response,
+        ):
+            workers = await response.json()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(server.wait, 60)
+
+    assert {one["worker"] for one in workers} == {"build", DRIVERS}
+    assert code == 0
+    assert (taken.returncode, "cannot be listened on" in taken.stderr) == (2, True)
