@@ -13,6 +13,7 @@ from repo.git import git
 from repo.patch import Patch, apply_to_tree, extract_patch
 
 from .base import WORKSPACE, Command, SandboxSpec
+from .changed import touched_paths
 from .channel import Channel
 from .errors import SandboxError
 from .handed import note_labels
@@ -135,14 +136,17 @@ class OpenSandbox(ToolClient):
             raise PatchRefused(f"The patch does not apply to the workspace: {error}") from error
 
     async def _extract(self, allowed: Callable[[str], bool] | None) -> Patch:
-        seed = index_of(self._spec.checkout) if self._spec.checkout is not None else None
-        if seed is not None and not seed.exists():
-            seed = None
+        checkout = self._spec.checkout
+        seed = index_of(checkout) if checkout is not None and index_of(checkout).exists() else None
+        # The checkout is what the sandbox began with; what was made part of the base since then, it does not tell.
+        started_from = checkout if self._base == self._spec.base else None
+        touched = started_from and await asyncio.to_thread(touched_paths, self._upper, started_from)
         return await extract_patch(
             git_dir=self._git_dir(),
             base=self._base,
             work_tree=await self._keeper.work_tree(),
             index_seed=seed,
+            touched=touched,
             allowed=allowed,
         )
 
