@@ -47,6 +47,7 @@ CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
 KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that loops for ever answers nobody
+ENVIRONMENT = dict(os.environ)  # decoded once: that takes longer than all else of a spawn
 RELAY_PORT = 3128  # the customary port of a web proxy
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 LIMITS = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE)
@@ -174,7 +175,7 @@ def spawn(request: Fields, cookie: str, source: int, merged: bool) -> tuple[int,
     `merged`: standard error goes the same way; else nowhere.
     """
     name, _, value = cookie.partition("=")
-    environment = {**os.environ, "PWD": request["cwd"], **request["env"], name: value}
+    environment = {**ENVIRONMENT, "PWD": request["cwd"], **request["env"], name: value}
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     errors = os.dup(write_end) if merged else os.open(os.devnull, os.O_WRONLY)
@@ -442,7 +443,7 @@ class Server:
         signal.setitimer(signal.ITIMER_REAL, left_s)
 
     def on_input(self) -> None:
-        data = os.read(0, 1 << 20)
+        data = os.read(0, CHUNK_BYTES)  # room for much more would be mapped and unmapped each time
         if not data:
             os._exit(0)  # nobody is left to answer to; the kernel kills the rest of the container
         self.input += data

@@ -49,7 +49,7 @@ PLAIN = {
     "attributes": "printf 'y\\r\\n' > w.crlf; printf 'z\\r\\n' > v.crlf; echo '*.py filter=evil' >> .gitattributes",
     "odd names": "echo 1 > \"$(printf 'a\\nb')\"; echo 1 > \"$(printf 'caf\\351')\"; echo 1 > ':(glob)*'; : > -x",
     "binary": "head -c 3000 /dev/urandom > src/a.py; printf '\\0' > zero",
-    "its own git": "rm -rf .git/hooks; git status; echo 1 > src/a.py; git add -A; git commit -qm x",
+    "its own git": "rm -rf .git/hooks; git status; echo 9 > src/a.py; git add -A; git commit -qm x",
     "a submodule's folder removed": "rmdir vendor/sub",
     "a submodule's parent removed": "rm -r vendor",
     "back again": "mv src/a.py x; mv x src/a.py; rm docs/t.txt; printf 'a\\nb\\n' > docs/t.txt",
