@@ -25,11 +25,9 @@ import json
 import os
 import selectors
 import signal
-import socket
 import stat
 import struct
 import sys
-import threading
 import time
 
 # For the type checker alone: evaluated never, so that importing `typing` costs a sandbox nothing.
@@ -152,8 +150,8 @@ class Command:
         tail = self.output.finish()
         spent: Fields = {"timed_out": self.timed_out, "duration_s": time.monotonic() - self.started}
         verdict = {"exit_code": code if code >= 0 else 128 - code, "truncated_bytes": self.output.dropped_bytes}
-        result = {"id": self.id, "type": "end", **verdict, **spent}
-        send(*data_frames(self.id, tail), frame(result))  # one write: one message to wait for at the other end
+        last = frame({"id": self.id, "type": "end", **verdict, **spent})
+        send(*data_frames(self.id, tail), last)  # one write: one message to wait for at the other end
 
 
 @contextlib.contextmanager
@@ -350,6 +348,10 @@ def describe(path: str, status: os.stat_result) -> list[Any]:
 
 def do_relay(request: Fields, body: bytes) -> Fields:
     """Listen on loopback, and join every connection to the unix socket at `path`."""
+    global socket, threading  # a sandbox without a network starts sooner without them, and stays smaller
+    import socket
+    import threading
+
     listener = socket.create_server(("127.0.0.1", RELAY_PORT))
     threading.Thread(target=accept_for_ever, args=(listener, request["path"]), daemon=True).start()
     return {"port": RELAY_PORT}
@@ -430,7 +432,7 @@ class Server:
         os.set_blocking(wake_in, False)
         os.set_blocking(wake_out, False)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, no_action)  # a handler, so that the wake-up is written
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up is written
         signal.signal(signal.SIGALRM, self.on_alarm)
         self.on_alarm()
         return wake_in
@@ -592,9 +594,6 @@ def set_call_filter(program: bytes) -> None:
     whole = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps)))
     if ctypes.CDLL(None).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_void_p(ctypes.addressof(whole))) != 0:
         sys.exit("cannot filter system calls")
-
-
-def no_action(*_: object) -> None: ...
 
 
 if __name__ == "__main__":
