@@ -432,7 +432,7 @@ class Server:
         os.set_blocking(wake_in, False)
         os.set_blocking(wake_out, False)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up is written
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # a handler, so that the wake-up is written
         signal.signal(signal.SIGALRM, self.on_alarm)
         self.on_alarm()
         return wake_in
