@@ -14,7 +14,8 @@ import pytest
 from repo.bundle import bundle
 from repo.checkout import checkout, index_of
 from repo.mirror import Mirror, mirror_of
-from repo.patch import Patch, extract_patch
+from repo.patch import Patch, apply_to_tree, extract_patch
+from repo.seed import seed_of
 from sandbox import changed
 from sandbox.changed import touched_paths
 
@@ -155,6 +156,39 @@ async def test_they_agree_on_what_nobody_thought_of(overlay: Overlay, seed: int)
         told += touched is not None
         assert await overlay.whole_patch(touched=touched) == await overlay.patch(quick=False)
     assert told
+
+
+# After a base of which a.py is another, x is new, b.py is moved, kept.log is gone.
+ON_ANOTHER_BASE = {
+    "nothing": "true",
+    "written": "echo 9 > src/a.py; echo 9 > lib/one/f1",
+    "what came is gone without a trace": "rm new/x",
+    "what went is back, and ignored": "echo 9 > kept.log",
+    "what went is back": "echo 2 > src/deep/b.py; rm src/deep/z.py",
+    "what came is ignored": "echo new/ >> .gitignore; echo 9 > new/x; echo 9 > new/y",
+    "all as it was": "git checkout -q -- .; git clean -qfd",
+}
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=name) for name, line in ON_ANOTHER_BASE.items()])
+async def test_what_was_made_part_of_the_base_is_not_in_the_quick_patch_either(
+    overlay: Overlay, line: str, tmp_path: Path
+):
+    overlay.change("echo 8 > src/a.py; mkdir new; echo 8 > new/x; git mv src/deep/b.py src/deep/z.py; rm kept.log")
+    given = await overlay.whole_patch()
+    commit, index = overlay.lower.name, index_of(overlay.lower)
+    git_dir = overlay.mirror.git_dir
+    base = await apply_to_tree(git_dir, commit, given.diff)
+    seed = await seed_of(git_dir, base, checkout_base=commit, checkout_index=index, target=tmp_path / "index")
+    overlay.change(line)
+
+    touched = touched_paths(overlay.upper, overlay.lower)
+    assert touched is not None
+    options = {"git_dir": git_dir, "base": base, "work_tree": overlay.merged}
+    quick = await extract_patch(**options, index_seed=seed.index, touched=seed.seen_from_base(touched))
+
+    assert quick == await extract_patch(**options, index_seed=index)
+    assert quick.empty == (line in {"true", "echo 9 > kept.log"})
 
 
 async def test_a_folder_that_shows_another_is_not_believed(overlay: Overlay):
