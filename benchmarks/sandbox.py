@@ -153,14 +153,22 @@ async def search(sandbox: Sandbox, counts: Counts) -> dict[str, Row]:
 async def patch_of_changes(sandbox: Sandbox, counts: Counts) -> Row:
     """Other contents each time: a snapshot of what has not changed costs nothing."""
     times_s: list[float] = []
-    for number in range(max(3, counts.openings // 3)):
+    cpu_s: list[float] = []
+    for number in range(max(5, counts.openings // 2)):
         change = f"for n in $(seq 1 {CHANGED}); do echo {number} > /workspace/d$n/f${{n}}00.py; done"
         assert (await sandbox.exec(Command(change))).exit_code == 0
-        began = time.perf_counter()
+        began, cpu_began_s = time.perf_counter(), cpu_of_us_s()
         patch = await sandbox.patch(lambda _: True)
         times_s.append(time.perf_counter() - began)
+        cpu_s.append(cpu_of_us_s() - cpu_began_s)
         assert len(patch.files) == CHANGED
-    return spread(times_s)
+    return {**spread(times_s), "cpu_ms": spread(cpu_s)["p50_ms"]}
+
+
+def cpu_of_us_s() -> float:
+    """Of this process and of those that it has started and seen end."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 async def kill_of_a_tree(sandbox: Sandbox) -> Row:

@@ -6,12 +6,9 @@ of this Python is mounted there. Both must be of one minor version.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-os.environ["SWE_REX_LOG_STREAM_LEVEL"] = "CRITICAL"  # it would write between the figures
 
 import swerex
 from swerex.deployment.docker import DockerDeployment
