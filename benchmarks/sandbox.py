@@ -147,7 +147,7 @@ async def search(sandbox: Sandbox, counts: Counts) -> dict[str, Row]:
         "grep 20,000 files": lambda: sandbox.grep(NEEDLE),
         "ripgrep itself (peer)": lambda: sandbox.exec(rg),
     }
-    return await in_turn({name: lambda call=call: timed(call) for name, call in both.items()}, counts.peer_calls // 2)
+    return await in_turn({name: lambda call=call: timed(call) for name, call in both.items()}, counts.openings * 2)
 
 
 async def patch_of_changes(sandbox: Sandbox, counts: Counts) -> Row:
