@@ -1,9 +1,10 @@
-"""Sandboxes beside `docker exec`, `docker run` and ripgrep, on the same machine in the same run, for each driver.
+"""Sandboxes beside `docker exec`, `docker run`, ripgrep, SWE-ReX and mini-swe-agent, on the same machine in the same
+run, for each driver.
 
-    python -m benchmarks.sandbox [--only docker] [--quick]
+    python -m benchmarks.sandbox [--only docker] [--quick] [--no-peers]
 
 A tool call is `sh -c true`, which is what every peer is asked for too; `stat` shows the price of the channel alone. The
-workspace is a repository of 20,000 files. Aims are those of the table in docs/sandbox.md.
+workspace is a repository of 20,000 files. What is compared is measured in turn. A row ends with its aim.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ import asyncio
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,6 +32,10 @@ from sandbox.image import DEFAULT_IMAGE
 from sandbox.pool import WarmPool
 from sandbox.workspace import AGENT_GID, AGENT_UID
 
+from .sandbox_costs import children_bytes, containers_bytes, disk_bytes, engine_bytes
+from .sandbox_peers import PEERS, peer
+from .sandbox_table import RATE_AIM, Call, Row, in_turn, latencies, spread, timed, told
+
 SANDBOXES = 20
 FILES, FILES_A_FOLDER, CHANGED = 20_000, 100, 50
 TRUE = Command("true")
@@ -42,14 +45,12 @@ IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
 # Ten that ignore signals, left their session and hold the pipe.
 TREE = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10; do (trap '' TERM; env -i setsid sleep 1000) & done; sleep 1000"
 
-Call = Callable[[], Awaitable[object]]
-
 
 @dataclass(frozen=True)
 class Counts:
     calls: int = 1000
     peer_calls: int = 40
-    openings: int = 30
+    openings: int = 20
     together: int = 200
 
 
@@ -66,22 +67,6 @@ class Ready:
 
     def warm_asked(self, *, hit: bool) -> None:
         self.hits.append(hit)
-
-
-def spread(times_s: list[float]) -> dict[str, float]:
-    p99 = statistics.quantiles(times_s, n=100)[98] if len(times_s) > 1 else times_s[0]
-    return {"p50_ms": round(statistics.median(times_s) * 1000, 2), "p99_ms": round(p99 * 1000, 2)}
-
-
-async def timed(call: Call) -> float:
-    began = time.perf_counter()
-    await call()
-    return time.perf_counter() - began
-
-
-async def latencies(call: Call, count: int) -> dict[str, float]:
-    await call()  # the first pays for imports and caches
-    return spread([await timed(call) for _ in range(count)])
 
 
 async def program(*argv: str, cwd: Path | None = None) -> None:
@@ -115,18 +100,23 @@ async def repository(folder: Path, image: str) -> SandboxSpec:
     return SandboxSpec(image, files, mirror.git_dir, commit, limits=LIMITS)
 
 
-async def opened_and_closed(driver: SandboxDriver, spec: SandboxSpec, count: int) -> dict[str, float]:
-    """Each is in use when the first command has run."""
-    times_s: list[float] = []
-    for _ in range(count):
+async def cold(driver: SandboxDriver, spec: SandboxSpec, count: int) -> dict[str, Row]:
+    """Each is in use when the first command has run; a bare container has ended by then."""
+    bare = ("docker", "run", "--rm", "--network", "none", DEFAULT_IMAGE, "true")
+    without = replace(spec, checkout=None, git_dir=None, base="")
+
+    async def used(wanted: SandboxSpec) -> float:
         began = time.perf_counter()
-        async with await driver.open(spec) as sandbox:
+        async with await driver.open(wanted) as sandbox:
             await sandbox.exec(TRUE)
-            times_s.append(time.perf_counter() - began)
-    return spread(times_s)
+            return time.perf_counter() - began
+
+    ours = {"cold, with 20,000 files": lambda: used(spec), "cold, empty": lambda: used(without)}
+    theirs = {"docker run --rm (peer)": lambda: timed(lambda: program(*bare))} if driver.name == "docker" else {}
+    return await in_turn({**ours, **theirs}, count)
 
 
-async def warm_acquire(driver: SandboxDriver, spec: SandboxSpec, count: int) -> dict[str, float]:
+async def warm_acquire(driver: SandboxDriver, spec: SandboxSpec, count: int) -> Row:
     """As above; whoever comes next finds one, because nobody comes before it stands."""
     seen = Ready()
     pool = WarmPool(driver, 1, seen)
@@ -142,7 +132,7 @@ async def warm_acquire(driver: SandboxDriver, spec: SandboxSpec, count: int) -> 
     return spread(times_s)
 
 
-async def one_sandbox(sandbox: Sandbox, counts: Counts) -> dict[str, dict[str, float]]:
+async def one_sandbox(sandbox: Sandbox, counts: Counts) -> dict[str, Row]:
     return {
         "exec": await latencies(lambda: sandbox.exec(TRUE), counts.calls),
         "stat": await latencies(lambda: sandbox.stat("/workspace"), counts.calls),
@@ -150,29 +140,38 @@ async def one_sandbox(sandbox: Sandbox, counts: Counts) -> dict[str, dict[str, f
     }
 
 
-async def search(sandbox: Sandbox, counts: Counts) -> dict[str, dict[str, float]]:
+async def search(sandbox: Sandbox, counts: Counts) -> dict[str, Row]:
     """Ripgrep itself: with its own choice of order and threads, whose time as a command of the sandbox is the peer."""
     rg = Command(["rg", "--no-config", "--hidden", "--line-number", NEEDLE, "."])
-    return {
-        "grep 20,000 files": await latencies(lambda: sandbox.grep(NEEDLE), counts.peer_calls // 2),
-        "ripgrep itself (peer)": await latencies(lambda: sandbox.exec(rg), counts.peer_calls // 2),
+    both: dict[str, Call] = {
+        "grep 20,000 files": lambda: sandbox.grep(NEEDLE),
+        "ripgrep itself (peer)": lambda: sandbox.exec(rg),
     }
+    return await in_turn({name: lambda call=call: timed(call) for name, call in both.items()}, counts.openings * 2)
 
 
-async def patch_of_changes(sandbox: Sandbox, counts: Counts) -> dict[str, float]:
+async def patch_of_changes(sandbox: Sandbox, counts: Counts) -> Row:
     """Other contents each time: a snapshot of what has not changed costs nothing."""
     times_s: list[float] = []
-    for number in range(max(3, counts.openings // 3)):
+    cpu_s: list[float] = []
+    for number in range(max(5, counts.openings // 2)):
         change = f"for n in $(seq 1 {CHANGED}); do echo {number} > /workspace/d$n/f${{n}}00.py; done"
         assert (await sandbox.exec(Command(change))).exit_code == 0
-        began = time.perf_counter()
+        began, cpu_began_s = time.perf_counter(), cpu_of_us_s()
         patch = await sandbox.patch(lambda _: True)
         times_s.append(time.perf_counter() - began)
+        cpu_s.append(cpu_of_us_s() - cpu_began_s)
         assert len(patch.files) == CHANGED
-    return spread(times_s)
+    return {**spread(times_s), "cpu_ms": spread(cpu_s)["p50_ms"]}
 
 
-async def kill_of_a_tree(sandbox: Sandbox) -> dict[str, float]:
+def cpu_of_us_s() -> float:
+    """Of this process and of those that it has started and seen end."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+async def kill_of_a_tree(sandbox: Sandbox) -> Row:
     """From the time-out to the answer."""
     times_s: list[float] = []
     for _ in range(5):
@@ -184,17 +183,26 @@ async def kill_of_a_tree(sandbox: Sandbox) -> dict[str, float]:
     return spread(times_s)
 
 
-async def together(driver: SandboxDriver, spec: SandboxSpec, counts: Counts) -> dict[str, float]:
-    began = time.perf_counter()
+async def together(driver: SandboxDriver, spec: SandboxSpec, counts: Counts) -> tuple[dict[str, Row], Row]:
+    """With 20,000 files each: what they take at rest, and what they do at once."""
+    engine_before, began = engine_bytes(), time.perf_counter()
     sandboxes = await asyncio.gather(*(driver.open(spec) for _ in range(SANDBOXES)))
     opened_s = time.perf_counter() - began
+    names = [sandbox.id for sandbox in sandboxes]
+    in_docker = driver.name == "docker"
+    disk = sum(disk_bytes(driver.state_dir / "sandboxes" / name) for name in names)
+    memory = containers_bytes(names) + engine_bytes() - engine_before if in_docker else children_bytes()
+    rows = {
+        "disk at rest": {"mb": round(disk / len(names) / 1e6, 2)},
+        "memory, idle": {"mb": round(memory / len(names) / 1e6, 2)},
+    }
     ours: list[Call] = [lambda sandbox=sandbox: sandbox.exec(TRUE) for sandbox in sandboxes]
     figures = {"opened_s": round(opened_s, 2), "calls_per_s": await per_second(ours, counts.together)}
-    if driver.name == "docker":
-        theirs: list[Call] = [lambda name=each.id: docker_exec(name) for each in sandboxes]
+    if in_docker:
+        theirs: list[Call] = [lambda name=name: docker_exec(name) for name in names]
         figures["docker_exec_calls_per_s"] = await per_second(theirs, 3)
     closed_s = await timed(lambda: asyncio.gather(*(sandbox.close() for sandbox in sandboxes)))
-    return {**figures, "closed_s": round(closed_s, 2)}
+    return rows, {**figures, "closed_s": round(closed_s, 2)}
 
 
 async def docker_exec(name: str) -> None:
@@ -202,11 +210,8 @@ async def docker_exec(name: str) -> None:
     await program("docker", "exec", name, "/bin/sh", "-c", "true")
 
 
-async def of_driver(
-    driver: SandboxDriver, spec: SandboxSpec, counts: Counts
-) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    rows: dict[str, dict[str, float]] = {}
-    rows["cold, with 20,000 files"] = await opened_and_closed(driver, spec, counts.openings)
+async def of_driver(driver: SandboxDriver, spec: SandboxSpec, counts: Counts) -> tuple[dict[str, Row], Row]:
+    rows = await cold(driver, spec, counts.openings)
     rows["warm, with 20,000 files"] = await warm_acquire(driver, spec, counts.openings)
     async with await driver.open(spec) as sandbox:
         rows |= await one_sandbox(sandbox, counts)
@@ -215,24 +220,23 @@ async def of_driver(
         rows["kill of a tree"] = await kill_of_a_tree(sandbox)
         if driver.name == "docker":
             rows["docker exec (peer)"] = await latencies(lambda: docker_exec(sandbox.id), counts.peer_calls)
-    if driver.name == "docker":
-        bare = ("docker", "run", "--rm", "--network", "none", spec.image, "true")
-        rows["docker run --rm (peer)"] = await latencies(lambda: program(*bare), counts.peer_calls // 2)
-    return rows, await together(driver, replace(spec, checkout=None, git_dir=None, base=""), counts)
+    at_rest, many = await together(driver, spec, counts)
+    return rows | at_rest, many
 
 
 async def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--only", choices=sorted(DRIVERS))
     arguments.add_argument("--quick", action="store_true")
-    told = arguments.parse_args()
-    counts = QUICK if told.quick else Counts()
+    arguments.add_argument("--no-peers", action="store_true")
+    wanted = arguments.parse_args()
+    counts = QUICK if wanted.quick else Counts()
     state_dir = Path(tempfile.mkdtemp(prefix="muster-bench-"))
     state_dir.chmod(0o755)  # bubblewrap opens it as nobody special
     report: dict[str, object] = {"benchmark": "sandbox", "load_1min": os.getloadavg()[0]}
     try:
         spec = await repository(state_dir, DEFAULT_IMAGE)
-        for name in [told.only] if told.only else DRIVERS:
+        for name in [wanted.only] if wanted.only else DRIVERS:
             driver = DRIVERS[name](state_dir, f"bench-{uuid.uuid4().hex}", allow_private_egress=False)
             try:
                 await driver.check()
@@ -244,12 +248,19 @@ async def main() -> None:
             finally:
                 await driver.close()
             report[name] = {"one": rows, "many": many}
-            for row, figures in rows.items():
-                print(f"{name}: {row:26} p50 {figures['p50_ms']:8.2f} ms   p99 {figures['p99_ms']:8.2f} ms")
-            print(f"{name}: {SANDBOXES} together: " + ", ".join(f"{what} {figure}" for what, figure in many.items()))
+            print(*told(name, rows), sep="\n")
+            print(f"{name}: {SANDBOXES} together: {figures_of(many)}   aim calls_per_s {RATE_AIM}", flush=True)
+        for name in () if wanted.no_peers else PEERS:
+            if row := await peer(name, DEFAULT_IMAGE, counts.peer_calls, SANDBOXES):
+                report[name] = row
+                print(f"{name} (peer), {SANDBOXES} together: {figures_of(row)}", flush=True)
     finally:
         shutil.rmtree(state_dir)
     print(json.dumps(report))
+
+
+def figures_of(row: Row) -> str:
+    return ", ".join(f"{what} {figure}" for what, figure in row.items())
 
 
 def image_folder(state_dir: Path) -> str:

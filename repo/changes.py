@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .scratch import Scratch
@@ -57,11 +57,19 @@ class TreeChange:
 
 async def changes_between(own: Scratch, base: str, tree: str) -> tuple[TreeChange, ...]:
     """Changes from `base` to `tree` in the order of their paths, with renames found."""
-    compare = ("diff-tree", "-r", "-z", "-M", "--no-ext-diff", "--no-textconv", "--end-of-options", base, tree)
-    raw = await own.git(*compare[:4], "--raw", *compare[4:])
-    counted = await own.git(*compare[:4], "--numstat", *compare[4:])
-    counts = dict(_parse_counts(iter(counted.fields)))
-    return tuple(_parse_changes(iter(raw.fields), counts))
+    compare = ("diff-tree", "-r", "-z", "-M", "--raw", "--numstat", "--no-ext-diff", "--no-textconv")
+    fields = (await own.git(*compare, "--end-of-options", base, tree)).fields
+    middle = _end_of_raw(fields)
+    counts = dict(_parse_counts(iter(fields[middle:])))
+    return tuple(_parse_changes(iter(fields[:middle]), counts))
+
+
+def _end_of_raw(fields: Sequence[bytes]) -> int:
+    """git writes all of the one format, then all of the other; a colon where a record begins tells them apart."""
+    at = 0
+    while at < len(fields) and fields[at].startswith(b":"):
+        at += 3 if fields[at].rpartition(b" ")[2].startswith(b"R") else 2
+    return at
 
 
 def _parse_counts(fields: Iterator[bytes]) -> Iterator[tuple[bytes, tuple[int | None, int | None]]]:

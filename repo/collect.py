@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import GitFailed
@@ -13,6 +14,27 @@ from .survey import Survey, survey_tree
 from .wording import capped, each, readable
 
 GITLINK_MODE = b"160000"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """All paths at which a work tree can differ from its base: files and links that are there, or were. No repository
+    of its own is among them, and nothing that a patch cannot hold."""
+
+    tracked: Sequence[bytes]  # the base has them
+    new: Sequence[bytes]
+
+
+async def collect_touched(own: Scratch, work_tree: Path, touched: Touched) -> bool:
+    """As `collect` does, without a look at the rest. False where git has something to say: then nobody knows but
+    `collect`."""
+    try:
+        new = await _not_ignored(own, work_tree, [*touched.new])
+        update = ("update-index", "--add", "--remove", "-z", "--stdin")
+        updated = await own.git(*update, work_tree=work_tree, stdin=_nul_ended([*touched.tracked, *new]))
+    except GitFailed:
+        return False
+    return not updated.stderr
 
 
 async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tuple[str, ...]:
@@ -68,7 +90,8 @@ async def _not_ignored(own: Scratch, work_tree: Path, paths: list[bytes]) -> lis
         return []
     ask = ("check-ignore", "--no-index", "-z", "--stdin")
     ignored = await own.git(*ask, work_tree=work_tree, stdin=_nul_ended(paths), ok=(0, 1))
-    return [path for path in paths if path not in set(ignored.fields)]
+    left_out = set(ignored.fields)
+    return [path for path in paths if path not in left_out]
 
 
 def _nul_ended(paths: Sequence[bytes]) -> bytes:

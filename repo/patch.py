@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .changes import NO_MODE, SYMLINK_MODE, FileChange, TreeChange, changes_between
-from .collect import collect
+from .collect import Touched, collect, collect_touched
 from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused
 from .git import GIB, Completed
 from .mirror import Mirror
@@ -19,6 +19,7 @@ from .wording import capped, each, is_utf8, readable
 __all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch", "patch_between"]
 
 MIB = 1024 * 1024
+MAX_PATCH_BYTES = 64 * MIB
 UNNAMED = "has a name that is not UTF-8 and was left out"  # it would fit into no message
 NO_OBJECT = "0" * 40
 DIFF_OPTIONS = ("-r", "-p", "-M", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
@@ -52,19 +53,24 @@ async def extract_patch(
     base: str,
     work_tree: Path,
     index_seed: Path | None = None,
+    touched: Touched | None = None,
     allowed: Callable[[str], bool] | None = None,
-    max_bytes: int = 64 * MIB,
+    max_bytes: int = MAX_PATCH_BYTES,
 ) -> Patch:
     """What `work_tree` holds beyond `base` (a commit or tree id in the bare repository `git_dir`).
 
     Nothing of the work tree runs (stop its own processes first), and nothing is written to it or to `git_dir`.
-    `index_seed` (`checkout.index_of`) saves reading unchanged files. A rename needs `allowed` for both of its paths.
+    `index_seed` (`checkout.index_of`) saves reading unchanged files, and `touched` looking at them: it promises that
+    the seed is of `base`, and nothing else differs from it. A rename needs `allowed` for both of its paths.
     A file over `max_bytes` is left out with a warning; a patch over it raises `PatchRefused`.
     """
     with scratch(git_dir / "objects") as own:
         base_tree = await _tree_of(own, base)
-        await _seed_index(own, base_tree, index_seed)
-        warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
+        if index_seed and touched and await _take_touched(own, index_seed, work_tree, touched):
+            warnings: tuple[str, ...] = ()
+        else:
+            await _seed_index(own, base_tree, index_seed)
+            warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
         found = (await own.git("write-tree")).line
         changes = await changes_between(own, base_tree, found)
         unnamed = [change for change in changes if not _is_text(change)]
@@ -118,6 +124,11 @@ async def _tree_of(own: Scratch, base: str) -> str:
     if found.exit_code:
         raise CommitMissing(f"The mirror has no commit or tree {base}")
     return found.line.splitlines()[-1]
+
+
+async def _take_touched(own: Scratch, seed: Path, work_tree: Path, touched: Touched) -> bool:
+    shutil.copy2(seed, own.index_file)
+    return await collect_touched(own, work_tree, touched)
 
 
 async def _seed_index(own: Scratch, base_tree: str, seed: Path | None) -> None:

@@ -11,8 +11,10 @@ from repo.checkout import index_of
 from repo.errors import PatchRefused, RepoError
 from repo.git import git
 from repo.patch import Patch, apply_to_tree, extract_patch
+from repo.seed import Seed, seed_of
 
 from .base import WORKSPACE, Command, SandboxSpec
+from .changed import touched_paths
 from .channel import Channel
 from .errors import SandboxError
 from .handed import note_labels
@@ -20,6 +22,7 @@ from .tools import ToolClient
 from .touched import Stamps, stamps_of
 
 APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
+BASE_INDEX = "base.index"  # in the folder of a sandbox whose base is not its checkout's
 APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
 
 
@@ -62,6 +65,8 @@ class OpenSandbox(ToolClient):
         self.id = sandbox_id
         self._spec = spec
         self._base = spec.base
+        index = index_of(spec.checkout) if spec.checkout is not None else None
+        self._seed = Seed(index) if index is not None and index.exists() else None
         self._keeper = keeper
         self._destroy = destroy
         self.refused_hosts = refused_hosts
@@ -75,8 +80,9 @@ class OpenSandbox(ToolClient):
         if not diff:
             return
         base = await apply_to_tree(self._git_dir(), self._base, diff) if as_base else self._base
+        seed = await self._seed_of(base) if as_base else self._seed
         await (self._apply_from_outside(diff) if self._spec.read_only else self._apply_inside(diff))
-        self._base = base
+        self._base, self._seed = base, seed
 
     async def snapshot(self) -> Patch:
         """Frozen meanwhile: a command that swaps a file for a link while the host reads would have it read another.
@@ -135,16 +141,23 @@ class OpenSandbox(ToolClient):
             raise PatchRefused(f"The patch does not apply to the workspace: {error}") from error
 
     async def _extract(self, allowed: Callable[[str], bool] | None) -> Patch:
-        seed = index_of(self._spec.checkout) if self._spec.checkout is not None else None
-        if seed is not None and not seed.exists():
-            seed = None
+        checkout, seed = self._spec.checkout, self._seed
+        touched = checkout and seed and await asyncio.to_thread(touched_paths, self._upper, checkout)
         return await extract_patch(
             git_dir=self._git_dir(),
             base=self._base,
             work_tree=await self._keeper.work_tree(),
-            index_seed=seed,
+            index_seed=seed and seed.index,
+            touched=touched and seed and seed.seen_from_base(touched),
             allowed=allowed,
         )
+
+    async def _seed_of(self, base: str) -> Seed | None:
+        checkout, target = self._spec.checkout, self._folder / BASE_INDEX
+        if checkout is None or self._seed is None:
+            return None
+        index = index_of(checkout)
+        return await seed_of(self._git_dir(), base, checkout_base=self._spec.base, checkout_index=index, target=target)
 
     def _git_dir(self) -> Path:
         if self._spec.git_dir is None or not self._base:

@@ -21,7 +21,7 @@ LISTING_BYTES = 16 * MIB  # some 200,000 paths: more than repositories have
 MAX_LINE_COLUMNS = 2000  # a minified file must not fill a model's window with one match
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 NOT_GIT = "--glob=!.git"  # after any other glob: the last that matches a path decides
-RIPGREP = ("rg", "--no-config", "--hidden", "--sort=path", "--color=never", "--no-messages")
+RIPGREP = ("rg", "--no-config", "--hidden", "--color=never", "--no-messages")
 
 
 class ToolClient:
@@ -123,16 +123,31 @@ class ToolClient:
             raise PathError(f"{path} is not a folder.")
 
     async def _ripgrep(self, arguments: list[str], folder: str, *, end: bytes) -> tuple[list[bytes], bool]:
-        """The whole records of ripgrep's output, and whether some are missing. As a command, it is capped inside."""
+        """The whole records of ripgrep's output by their paths, and whether some are missing.
+
+        It is quicker where it need not keep the order, which decides only what is left of more than is kept.
+        """
+        result = await self._search(arguments, folder)
+        if result.truncated_bytes and not result.timed_out:
+            result = await self._search(["--sort=path", *arguments], folder)
+        cut = result.truncated_bytes > 0 or result.timed_out
+        kept = result.output[: SEARCH_OUTPUT_BYTES // 2] if result.truncated_bytes else result.output
+        # After the last separator stands nothing, or half a record.
+        return sorted(kept.split(end)[:-1], key=_folders), cut
+
+    async def _search(self, arguments: list[str], folder: str) -> ExecResult:
+        """As a command, its output is capped inside."""
         result = await self.exec(
             Command([*RIPGREP, *arguments], folder, timeout_s=SEARCH_TIMEOUT_S, max_output_bytes=SEARCH_OUTPUT_BYTES)
         )
         if result.exit_code >= 2 and not result.timed_out:  # 1 is: nothing found
             raise SandboxError(f"The search failed: {_text(result.output[:500]).strip()}")
-        cut = result.truncated_bytes > 0 or result.timed_out
-        kept = result.output[: SEARCH_OUTPUT_BYTES // 2] if result.truncated_bytes else result.output
-        # After the last separator stands nothing, or half a record.
-        return kept.split(end)[:-1], cut
+        return result
+
+
+def _folders(record: bytes) -> list[bytes]:
+    """So that `a/x` stands before `a-b`, as with ripgrep. Lines of one file stay as they came."""
+    return record.partition(b"\0")[0].split(b"/")
 
 
 def _argv(command: str | Sequence[str]) -> list[str]:

@@ -142,6 +142,20 @@ async def grep_says_when_there_was_more(stage: Stage) -> None:
     assert more
 
 
+async def a_search_tells_in_the_order_of_the_paths(stage: Stage) -> None:
+    """Also where not everything is kept."""
+    box = await stage.box()
+    await stage.run("mkdir a a.c z; for name in z/y b a-b a/x a.c/x; do printf 'two\\ntwo\\n' > $name; done")
+    places = [f"/workspace/{name}" for name in ("a/x", "a-b", "a.c/x", "b", "z/y")]
+    assert (await box.glob("**"))[0] == places
+    found = [(match.path, match.line_number) for match in (await box.grep("two"))[0]]
+    assert found == [(place, line) for place in places for line in (1, 2)]
+
+    await box.write("/workspace/c", b"two\n" * 500_000)
+    found = [(match.path, match.line_number) for match in (await box.grep("two", limit=9))[0]]
+    assert found == [*((place, line) for place in places[:4] for line in (1, 2)), ("/workspace/c", 1)]
+
+
 async def a_pattern_cannot_become_an_option(stage: Stage) -> None:
     box = await stage.box()
     await box.write("/workspace/-e", b"--pre=sh\n")

@@ -25,11 +25,9 @@ import json
 import os
 import selectors
 import signal
-import socket
 import stat
 import struct
 import sys
-import threading
 import time
 
 # For the type checker alone: evaluated never, so that importing `typing` costs a sandbox nothing.
@@ -47,6 +45,7 @@ CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
 KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that loops for ever answers nobody
+ENVIRONMENT = dict(os.environ)  # decoded once: that takes longer than all else of a spawn
 RELAY_PORT = 3128  # the customary port of a web proxy
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 LIMITS = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE)
@@ -151,8 +150,8 @@ class Command:
         tail = self.output.finish()
         spent: Fields = {"timed_out": self.timed_out, "duration_s": time.monotonic() - self.started}
         verdict = {"exit_code": code if code >= 0 else 128 - code, "truncated_bytes": self.output.dropped_bytes}
-        result = {"id": self.id, "type": "end", **verdict, **spent}
-        send(*data_frames(self.id, tail), frame(result))  # one write: one message to wait for at the other end
+        last = frame({"id": self.id, "type": "end", **verdict, **spent})
+        send(*data_frames(self.id, tail), last)  # one write: one message to wait for at the other end
 
 
 @contextlib.contextmanager
@@ -174,7 +173,7 @@ def spawn(request: Fields, cookie: str, source: int, merged: bool) -> tuple[int,
     `merged`: standard error goes the same way; else nowhere.
     """
     name, _, value = cookie.partition("=")
-    environment = {**os.environ, "PWD": request["cwd"], **request["env"], name: value}
+    environment = {**ENVIRONMENT, "PWD": request["cwd"], **request["env"], name: value}
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     errors = os.dup(write_end) if merged else os.open(os.devnull, os.O_WRONLY)
@@ -349,6 +348,10 @@ def describe(path: str, status: os.stat_result) -> list[Any]:
 
 def do_relay(request: Fields, body: bytes) -> Fields:
     """Listen on loopback, and join every connection to the unix socket at `path`."""
+    global socket, threading  # a sandbox without a network starts sooner without them, and stays smaller
+    import socket
+    import threading
+
     listener = socket.create_server(("127.0.0.1", RELAY_PORT))
     threading.Thread(target=accept_for_ever, args=(listener, request["path"]), daemon=True).start()
     return {"port": RELAY_PORT}
@@ -429,7 +432,7 @@ class Server:
         os.set_blocking(wake_in, False)
         os.set_blocking(wake_out, False)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, no_action)  # a handler, so that the wake-up is written
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # a handler, so that the wake-up is written
         signal.signal(signal.SIGALRM, self.on_alarm)
         self.on_alarm()
         return wake_in
@@ -442,7 +445,7 @@ class Server:
         signal.setitimer(signal.ITIMER_REAL, left_s)
 
     def on_input(self) -> None:
-        data = os.read(0, 1 << 20)
+        data = os.read(0, CHUNK_BYTES)  # room for much more would be mapped and unmapped each time
         if not data:
             os._exit(0)  # nobody is left to answer to; the kernel kills the rest of the container
         self.input += data
@@ -591,9 +594,6 @@ def set_call_filter(program: bytes) -> None:
     whole = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps)))
     if ctypes.CDLL(None).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_void_p(ctypes.addressof(whole))) != 0:
         sys.exit("cannot filter system calls")
-
-
-def no_action(*_: object) -> None: ...
 
 
 if __name__ == "__main__":
