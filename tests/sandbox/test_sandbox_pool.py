@@ -185,13 +185,13 @@ async def test_where_all_are_dead_one_is_opened(bench: Bench):
 
 
 async def test_one_that_does_not_answer_is_passed_over(
-    driver: DockerDriver, image: str, monkeypatch: pytest.MonkeyPatch
+    driver: DockerDriver, image: str, owner: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("sandbox.pool.ANSWER_TIMEOUT_S", 0.3)
     seen = Seen()
     pool = WarmPool(driver, 1, seen)
     await pool.warm(SandboxSpec(image))
-    [hung] = await driver.engine.containers("muster.pool=warm")
+    [hung] = await driver.engine.containers(f"muster.owner={owner}")
     await asyncio.to_thread(subprocess.check_call, ["docker", "pause", hung.sandbox_id], stdout=subprocess.DEVNULL)
     async with await pool.open(SandboxSpec(image)) as sandbox:
         assert sandbox.id != hung.sandbox_id
