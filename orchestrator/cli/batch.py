@@ -15,11 +15,12 @@ from transport.base import Handle
 
 from ..batch.file import load_batch
 from ..batch.report import REPORT_NAME, BatchReport
+from ..batch.request import batch_request
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
-from ..submit import BATCH, RepositoryInput, batch_request
+from ..submit import BATCH, RepositoryInput
 from ..trace_view import TraceView, new_view
 from .console import data, note
 from .find import find_task
