@@ -68,6 +68,17 @@ def test_a_run_waits_for_nothing_that_it_needs_only_later():
     assert done.stdout == "\n"
 
 
+def test_a_list_of_tasks_waits_for_no_code_of_workers():
+    probe = f"""
+import sys
+from orchestrator.cli.commands import build_app
+build_app(["task", "list"])
+print(*[n for n in {LATER!r} if n in sys.modules and n != "rich"])
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 def test_help_imports_nothing_heavy():
     probe = PROBE.format(heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
