@@ -13,7 +13,8 @@ class Wire(BaseModel):
     A field's default is part of the protocol and never changes: fields that were not set are left out of the bytes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # built at the first use: a command that only submits never reads most of what there is
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Tagged(Wire):

@@ -13,12 +13,13 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
+from orchestrator.batch.request import batch_request
 from orchestrator.client import Muster
 from orchestrator.gathering import Gathered, Policy, Want
 from orchestrator.session.fold import Session, apply, apply_all
 from orchestrator.session.task import TaskView
 from orchestrator.settings import Settings
-from orchestrator.submit import batch_request, goal_request, task_request
+from orchestrator.submit import goal_request, task_request
 from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
 
 __all__ = [

@@ -17,7 +17,7 @@ from envelope.asks import Reply
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
-from repo.local import describe, locate
+from repo.local import Place, describe, locate
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
@@ -284,18 +284,20 @@ class Muster:
         kind = media_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
         return Attachment(blob=await self.transport.blobs.put(data), name=name, media_type=kind, size_bytes=len(data))
 
-    async def pack(self, repository: Path, *, commit: str | None = None, setup: Sequence[str] = ()) -> Workspace:
+    async def pack(
+        self, repository: Path | Place, *, commit: str | None = None, setup: Sequence[str] = ()
+    ) -> Workspace:
         """A local repository as a workspace: the history of `commit` (default: what is checked out) in one blob.
 
         With the trust that its user has in it (`muster trust`).
 
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
-        place = await locate(repository)
-        base = commit or (await describe(repository)).head
+        place = repository if isinstance(repository, Place) else await locate(repository)
+        base = commit or (await describe(place.root)).head
         with tempfile.TemporaryDirectory(prefix="muster-pack-") as folder:
             packed = Path(folder) / "repository.bundle"
-            await bundle(place.root, base, packed)
+            await bundle(place, base, packed)
             return Workspace(
                 bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),
                 base=base,

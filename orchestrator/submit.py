@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
@@ -17,7 +16,6 @@ from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskR
 from envelope.scope import Scope
 from envelope.wire import Wire
 
-from .batch.spec import BatchSpec
 from .errors import BadInput, near_miss
 from .settings import Settings
 
@@ -90,13 +88,6 @@ class GoalParams(GoalStep):
     gate: tuple[str, ...] = ()
     min_tests: int = 1
     record: bool = False
-
-
-class BatchParams(Wire):
-    """`input.params` of a batch's driver."""
-
-    spec: BatchSpec
-    repositories: tuple[RepositoryInput, ...]
 
 
 def params_of(model: type[P], request: TaskRequest) -> P:
@@ -256,34 +247,6 @@ def goal_request(
         model=model,
         idempotency_key=idempotency_key,
         tenant=tenant or settings.tenant,
-        sender=sender,
-        asks=asks,
-    )
-
-
-def batch_request(
-    spec: BatchSpec,
-    repositories: Sequence[RepositoryInput],
-    *,
-    settings: Settings,
-    sender: str = "cli",
-    asks: AskTerms | None = AskTerms(),
-) -> TaskRequest:
-    """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    places = [f"{repository.name}\n{repository.base}" for repository in repositories]
-    params = BatchParams(spec=spec, repositories=tuple(repositories))
-    limits = spec.limits
-    return task_request(
-        agent=BATCH,
-        pool=DRIVERS,
-        prompt=spec.name,
-        params=params.model_dump(mode="json"),
-        auth_scope=FULL_SCOPE,
-        budget=Budget(max_cost_microusd=limits.budget_microusd(settings.budget_microusd)),
-        deadline_ms=limits.deadline_ms(settings.deadline_ms),
-        idempotency_key=content_key("batch", content, *places),
-        tenant=settings.tenant,
         sender=sender,
         asks=asks,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .errors import CommitMissing, GitFailed, RepositoryMissing
 from .git import git
-from .local import locate
+from .local import Place, locate
 from .scratch import scratch
 
 BASE_REF = "refs/muster/base"
@@ -15,22 +15,25 @@ SHALLOW_REFS = "refs/muster/shallow/"  # where a shallow history ends: a bundle 
 BUNDLE_TIMEOUT_S = 1800.0
 
 
-async def bundle(repository: Path, commit: str, target: Path) -> None:
+async def bundle(repository: Path | Place, commit: str, target: Path) -> None:
     """Write the history of `commit` to `target`, whole or not at all. Only objects of `repository` are read.
 
     A shallow clone's bundle says where its history ends, and `unbundle` makes a mirror that ends there too.
     """
-    place = await locate(repository)
+    place = repository if isinstance(repository, Place) else await locate(repository)
     part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
     with scratch(place.objects) as own:
         ends = _copy_shallow(place.common_dir, own.git_dir)
-        known = await own.git("cat-file", "-e", f"{commit}^{{commit}}", ok=(0, 1, 128))
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
+        known = await own.git(*asked, ok=(0, 1, 128))
         if known.exit_code:
-            raise CommitMissing(f"The repository {repository} has no commit {commit}")
-        reached = set((await own.git("rev-list", "--max-parents=0", commit)).line.split()) if ends else set[str]()
-        refs = {BASE_REF: commit} | {SHALLOW_REFS + end: end for end in sorted(ends & reached)}
-        orders = "".join(f"create {ref} {value}\n" for ref, value in refs.items())
-        await own.git("update-ref", "--stdin", stdin=orders.encode())
+            raise CommitMissing(f"The repository {place.root} has no commit {commit}")
+        base = known.line.splitlines()[-1]
+        reached = set((await own.git("rev-list", "--max-parents=0", base)).line.split()) if ends else set[str]()
+        refs = {BASE_REF: base} | {SHALLOW_REFS + end: end for end in sorted(ends & reached)}
+        for ref, value in refs.items():  # a file each, and no process: the git directory is ours alone
+            (own.git_dir / ref).parent.mkdir(parents=True, exist_ok=True)
+            (own.git_dir / ref).write_text(f"{value}\n")
         # One thread: the same repository then gives the same bytes, and its blob is stored once.
         write = ("bundle", "create", "--quiet", str(part.absolute()), *refs)
         try:

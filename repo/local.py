@@ -34,12 +34,19 @@ class Place:
 class LocalRepository:
     """`dirty` are tracked paths that differ from `head`; `untracked` are new ones (folders end in a slash)."""
 
-    root: Path
-    git_dir: Path
+    place: Place
     head: str
     branch: str | None
     dirty: tuple[str, ...]
     untracked: tuple[str, ...]
+
+    @property
+    def root(self) -> Path:
+        return self.place.root
+
+    @property
+    def git_dir(self) -> Path:
+        return self.place.git_dir
 
 
 async def locate(path: Path) -> Place:
@@ -68,7 +75,7 @@ async def describe(path: Path) -> LocalRepository:
     if head.exit_code:
         raise CommitMissing(f"The repository {place.root} has no commit yet", hint="commit something first")
     dirty, untracked = await _status(place, head.line, settings)
-    return LocalRepository(place.root, place.git_dir, head.line, branch.line or None, dirty, untracked)
+    return LocalRepository(place, head.line, branch.line or None, dirty, untracked)
 
 
 async def branch_tip(repository: Path, branch: str) -> str | None:

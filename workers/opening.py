@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
 from envelope.events import WarningRaised
+from envelope.messages import TaskRequest
 from sandbox.base import WORKSPACE, Sandbox
 
 from .agent.history import open_session
@@ -19,11 +22,14 @@ from .artifacts import SYSTEM_LINE as ARTIFACTS_LINE
 from .attempt import Attempt
 from .first_prompt import first_prompt
 from .permissions.guard import Guard
+from .project.committed import CommittedFiles, Unclear, committed_files
+from .project.files import Files
 from .project.instructions import Guidance, Instruction, Instructions, find_instructions
 from .project.skills import Skills, find_skills
 from .recording.tape import Tape
 from .subpath import folder_of, require_folder
 from .tools.base import Target
+from .workspace import Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +66,39 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
 async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surroundings:
     request = attempt.request
     prepared, directory = await attempt.sandbox.prepared(), folder_of(request)
+    if (committed := await _committed(request, prepared)) is not None:
+        with suppress(Unclear):
+            return await _seen(attempt, guidance, model, committed, committed.tree_and_git(directory))
     # where nothing is there is nothing to look at: the sandbox is opened by the first tool that needs one
     is_empty = request.workspace is None and not request.attachments
     sandbox = None if is_empty else await attempt.sandbox.opened()
-    knows_skills = not attempt.guard.hides("skill")
+    return await _seen(attempt, guidance, model, sandbox, _tree_and_git(sandbox, directory))
+
+
+async def _committed(request: TaskRequest, prepared: Prepared) -> CommittedFiles | None:
+    """The workspace as its commit has it; None when the request adds something, or there is no commit."""
+    spec = prepared.spec
+    if prepared.request_diff or request.attachments or spec.git_dir is None or spec.checkout is None:
+        return None
+    return await committed_files(spec.git_dir, spec.checkout, spec.base)
+
+
+async def _seen(
+    attempt: Attempt,
+    guidance: Guidance,
+    model: str,
+    workspace: Files | None,
+    tree_and_git: Coroutine[None, None, tuple[Tree, Git | None]],
+) -> Surroundings:
+    directory, knows_skills = folder_of(attempt.request), not attempt.guard.hides("skill")
     (tree, git), instructions, skills = await asyncio.gather(
-        _tree_and_git(sandbox, directory),
-        find_instructions(sandbox, guidance, directory=directory),
-        find_skills(sandbox, guidance.user_dir) if knows_skills else _none(),
+        tree_and_git,
+        find_instructions(workspace, guidance, directory=directory),
+        find_skills(workspace, guidance.user_dir) if knows_skills else _none(),
     )
     environment = Environment(
         date=datetime.now(UTC).date().isoformat(),
-        writable=not prepared.spec.read_only,
+        writable=not (await attempt.sandbox.prepared()).spec.read_only,
         model=model,
         directory=directory,
         git=git,

@@ -10,9 +10,10 @@ from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
 from ..repositories import fetch_mirror
-from ..submit import BatchParams, params_of
+from ..submit import params_of
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
+from .request import BatchParams
 from .shards import shards_of
 from .spec import BatchSpec
 

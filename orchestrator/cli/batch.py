@@ -15,12 +15,13 @@ from transport.base import Handle
 
 from ..batch.file import load_batch
 from ..batch.report import REPORT_NAME, BatchReport
+from ..batch.request import batch_request
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..errors import BadInput
 from ..session.fold import Session
 from ..settings import load_settings
-from ..submit import BATCH, RepositoryInput, batch_request
+from ..submit import BATCH, RepositoryInput
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records

@@ -61,14 +61,15 @@ def build_app(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    called = next((word for word in _line_of(words) if not word.startswith("-")), None)
+    called, within = ([word for word in _line_of(words) if not word.startswith("-")] + ["", ""])[:2]
     plugins = _plugins()
     others = {name: plugin for name, plugin in plugins.items() if name not in COMMANDS}
     for name, command in {**COMMANDS, **others}.items():
         if name == called:
             _add(app, name, command.load(), command.help)
-            if name in plugins and name in COMMANDS:
-                command.load().add_typer(plugins[name].load())  # its commands join those of ours
+            if name in plugins and name in COMMANDS and within not in _names(command.load()):
+                # its commands join those of ours; who calls one of ours need not wait for them to be imported
+                command.load().add_typer(plugins[name].load())
         else:
             app.command(name, help=command.help)(_listed)
     return app
@@ -85,6 +86,12 @@ def _add(app: typer.Typer, name: str, loaded: Any, help_text: str) -> None:
         app.add_typer(loaded, name=name, help=help_text)
     else:
         app.command(name)(loaded)
+
+
+def _names(app: typer.Typer) -> set[str | None]:
+    """Its commands, and those of applications that it has taken in."""
+    taken_in = (group.typer_instance for group in app.registered_groups if group.typer_instance and not group.name)
+    return {command.name for command in app.registered_commands}.union(*map(_names, taken_in))
 
 
 def _plugins() -> dict[str, Command]:

@@ -160,7 +160,7 @@ async def _request(
         agent=card,
         then=then,
         settings=muster.settings,
-        workspace=await muster.pack(local.root, commit=local.head, setup=options.setup),
+        workspace=await muster.pack(local.place, commit=local.head, setup=options.setup),
         gate=options.gate,
         auth_scope=(*scope_of(card), *options.allow),
         budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),

@@ -23,13 +23,14 @@ from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskRequest
 from envelope.scope import allows
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.report import BatchReport
+from orchestrator.batch.request import batch_request
 from orchestrator.client import Muster
 from orchestrator.driver import DriverContext
 from orchestrator.metrics import OrchestratorMetrics
 from orchestrator.repositories import fetch_mirror
 from orchestrator.service import handler_of
 from orchestrator.settings import Settings
-from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, batch_request
+from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput
 from repo.checkout import checkout
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 
 import pytest
@@ -84,8 +85,12 @@ async def test_a_session_under_way_is_neither_taken_back_nor_told_of_it(start, c
         await hands.transport.submit([asks("/undo", resume_token=request.task_id)])
     await hands.transport.prompt(request.task_id, "/undo", by="test")
     await hands.transport.prompt(request.task_id, "/compact", by="test")
-    [container] = containers_of_task(request.task_id)
-    subprocess.run(["docker", "exec", container, "sh", "-c", "echo go > /tmp/go"], check=True)
+    say = ("sh", "-c", "echo go > /tmp/go")
+    while not any(  # the call has begun, and its sandbox opens
+        subprocess.run(["docker", "exec", container, *say], stderr=subprocess.DEVNULL).returncode == 0
+        for container in containers_of_task(request.task_id)
+    ):
+        await asyncio.sleep(0.05)
     result = await hands.ended(request.task_id)
 
     events = [entry.message async for entry in hands.transport.follow(request.trace_id)]

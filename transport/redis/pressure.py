@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from ..errors import QueueFull
@@ -23,14 +24,16 @@ class Pressure:
         self._share = limits.memory_share
         self._looked_at = -LOOK_EVERY_S
         self._used_bytes = self._limit_bytes = 0
+        self._looking = asyncio.Lock()  # of forty that submit at once one looks, and the others wait for it
 
     async def check(self, tasks: int) -> None:
         """`QueueFull` when that many tasks more would take the server beyond `Limits.memory_share` of its `maxmemory`;
         without a `maxmemory` never."""
-        now_s = time.monotonic()
-        if now_s - self._looked_at >= LOOK_EVERY_S:
-            await self._look()
-            self._looked_at = now_s
+        async with self._looking:
+            now_s = time.monotonic()
+            if now_s - self._looked_at >= LOOK_EVERY_S:
+                await self._look()
+                self._looked_at = now_s
         used_bytes = self._used_bytes + tasks * TASK_BYTES
         if self._limit_bytes and used_bytes >= self._share * self._limit_bytes:
             raise QueueFull(

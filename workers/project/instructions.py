@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from sandbox.base import WORKSPACE, Sandbox
+from sandbox.base import WORKSPACE
 from sandbox.errors import PathError, SandboxError, SandboxLost
 
 from ..tools.paths import is_inside
+from .files import Files
 from .framing import bounded, framed
 
 # The first kind of which there is a file counts, as in OpenCode.
@@ -54,16 +55,16 @@ class Instructions:
     warnings: tuple[str, ...] = ()
 
 
-async def find_instructions(sandbox: Sandbox | None, guidance: Guidance, *, directory: str = WORKSPACE) -> Instructions:
+async def find_instructions(workspace: Files | None, guidance: Guidance, *, directory: str = WORKSPACE) -> Instructions:
     """The user's file, then the project's from the root down to `directory`, then the configured ones; each once.
 
-    Without a sandbox the workspace is empty.
+    None: it is empty.
     """
-    files = [*users_own(guidance.user_dir), *(await _projects(sandbox, directory) if sandbox else ())]
+    files = [*users_own(guidance.user_dir), *(await _projects(workspace, directory) if workspace else ())]
     warnings: list[str] = []
     for pattern in guidance.instructions:
         try:
-            found = [file async for file in _configured(sandbox, pattern)]
+            found = [file async for file in _configured(workspace, pattern)]
         except SandboxLost:
             raise
         except (OSError, SandboxError) as e:
@@ -91,20 +92,20 @@ def instructions_text(files: Sequence[Instruction]) -> str:
     return "\n\n".join(parts)
 
 
-async def read_if_there(sandbox: Sandbox, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
+async def read_if_there(workspace: Files, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
     """At most one byte more than `max_bytes`; None for what is missing, a folder or unreadable."""
     try:
-        return await sandbox.read(path, max_bytes=max_bytes + 1)
+        return await workspace.read(path, max_bytes=max_bytes + 1)
     except PathError:
         return None
 
 
-async def told_inside(sandbox: Sandbox, path: str) -> tuple[bytes, str] | None:
+async def told_inside(workspace: Files, path: str) -> tuple[bytes, str] | None:
     """As `read_if_there`, with the file that a link leads to; None, too, where that is outside of the workspace."""
-    content = await read_if_there(sandbox, path)
+    content = await read_if_there(workspace, path)
     if content is None:
         return None
-    real = await sandbox.resolve(path)
+    real = await workspace.resolve(path)
     return (content, real) if is_inside(real) else None
 
 
@@ -132,10 +133,10 @@ def _of_host(file: Path) -> Instruction:
         return Instruction(str(file), bounded(opened.read(MAX_FILE_BYTES + 1), MAX_FILE_BYTES), is_users=True)
 
 
-async def _projects(sandbox: Sandbox, directory: str) -> list[Instruction]:
+async def _projects(workspace: Files, directory: str) -> list[Instruction]:
     for kind in KINDS:
         paths = [posixpath.join(folder, kind) for folder in folders_above(directory)]
-        contents = await asyncio.gather(*(told_inside(sandbox, path) for path in paths))
+        contents = await asyncio.gather(*(told_inside(workspace, path) for path in paths))
         found = [
             Instruction(path, bounded(there[0], MAX_FILE_BYTES), leads_to=there[1])
             for path, there in zip(paths, contents, strict=True)
@@ -146,16 +147,16 @@ async def _projects(sandbox: Sandbox, directory: str) -> list[Instruction]:
     return []
 
 
-async def _configured(sandbox: Sandbox | None, pattern: str) -> AsyncIterator[Instruction]:
+async def _configured(workspace: Files | None, pattern: str) -> AsyncIterator[Instruction]:
     if pattern.startswith(("/", "~/")):
         for file in await asyncio.to_thread(_on_host, pattern):
             yield file
         return
-    if sandbox is None:
+    if workspace is None:
         return
-    paths, _ = await sandbox.glob(f"/{pattern.removeprefix('./')}", WORKSPACE, limit=MAX_GLOBBED)
+    paths, _ = await workspace.glob(f"/{pattern.removeprefix('./')}", WORKSPACE, limit=MAX_GLOBBED)
     for path in paths:
-        if (there := await told_inside(sandbox, path)) is not None:
+        if (there := await told_inside(workspace, path)) is not None:
             yield Instruction(path, bounded(there[0], MAX_FILE_BYTES), leads_to=there[1])
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.base import WORKSPACE, Sandbox
+from sandbox.base import WORKSPACE
 from sandbox.errors import PathError
 
 from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
+from .files import Files
 from .framing import one_line, shortened
 from .instructions import read_if_there
 
@@ -50,9 +51,9 @@ class Skills:
         return next((skill for skill in self.found if skill.name == name), None)
 
 
-async def find_skills(sandbox: Sandbox | None, user_dir: Path | None) -> Skills:
+async def find_skills(workspace: Files | None, user_dir: Path | None) -> Skills:
     """The skills of the workspace (None: it is empty) and the user's, sorted by name."""
-    written, left_out = ([], 0) if sandbox is None else await _projects(sandbox)
+    written, left_out = ([], 0) if workspace is None else await _projects(workspace)
     return _parsed([*written, *await asyncio.to_thread(_users_own, user_dir)], left_out=left_out)
 
 
@@ -110,18 +111,20 @@ def _text(keys: dict[str, object], name: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-async def _projects(sandbox: Sandbox) -> tuple[list[tuple[str, bytes | None, bool]], int]:
+async def _projects(workspace: Files) -> tuple[list[tuple[str, bytes | None, bool]], int]:
     """Those that are read, and how many others there are."""
-    paths = [path for paths in await asyncio.gather(*(_paths(sandbox, folder) for folder in FOLDERS)) for path in paths]
-    contents = await asyncio.gather(*(read_if_there(sandbox, path, MAX_SKILL_BYTES) for path in paths[:MAX_SKILLS]))
+    paths = [
+        path for paths in await asyncio.gather(*(_paths(workspace, folder) for folder in FOLDERS)) for path in paths
+    ]
+    contents = await asyncio.gather(*(read_if_there(workspace, path, MAX_SKILL_BYTES) for path in paths[:MAX_SKILLS]))
     written = [(path, content, False) for path, content in zip(paths, contents, strict=False)]
     return written, len(paths) - len(written)
 
 
-async def _paths(sandbox: Sandbox, folder: str) -> list[str]:
+async def _paths(workspace: Files, folder: str) -> list[str]:
     """Only the named folders are looked into: a search through a large repository would take longer than the rest."""
     try:
-        found, _ = await sandbox.glob(SKILL_FILE, posixpath.join(WORKSPACE, folder), limit=MAX_SKILLS + 1)
+        found, _ = await workspace.glob(SKILL_FILE, posixpath.join(WORKSPACE, folder), limit=MAX_SKILLS + 1)
     except PathError:
         return []
     return sorted(found)

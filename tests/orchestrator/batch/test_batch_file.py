@@ -6,10 +6,11 @@ import pytest
 
 from envelope.budget import Budget
 from orchestrator.batch.file import load_batch, parse_batch
+from orchestrator.batch.request import batch_request
 from orchestrator.batch.shards import WHOLE, shard_request, shards_of
 from orchestrator.batch.spec import Shards
 from orchestrator.errors import BadBatchFile, BadInput
-from orchestrator.submit import RepositoryInput, batch_request
+from orchestrator.submit import RepositoryInput
 
 GOOD = """\
 name = "modernise"

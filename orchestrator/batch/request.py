@@ -1,0 +1,51 @@
+"""The request of a batch. Beside `submit`, because only batches need their files' form, which takes long to load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from envelope.asks import AskTerms
+from envelope.budget import Budget
+from envelope.ids import content_key
+from envelope.messages import TaskRequest
+from envelope.wire import Wire
+
+from ..settings import Settings
+from ..submit import BATCH, DRIVERS, FULL_SCOPE, RepositoryInput, task_request
+from .spec import BatchSpec
+
+
+class BatchParams(Wire):
+    """`input.params` of a batch's driver."""
+
+    spec: BatchSpec
+    repositories: tuple[RepositoryInput, ...]
+
+
+def batch_request(
+    spec: BatchSpec,
+    repositories: Sequence[RepositoryInput],
+    *,
+    settings: Settings,
+    sender: str = "cli",
+    asks: AskTerms | None = AskTerms(),
+) -> TaskRequest:
+    """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
+    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    places = [f"{repository.name}\n{repository.base}" for repository in repositories]
+    params = BatchParams(spec=spec, repositories=tuple(repositories))
+    limits = spec.limits
+    return task_request(
+        agent=BATCH,
+        pool=DRIVERS,
+        prompt=spec.name,
+        params=params.model_dump(mode="json"),
+        auth_scope=FULL_SCOPE,
+        budget=Budget(max_cost_microusd=limits.budget_microusd(settings.budget_microusd)),
+        deadline_ms=limits.deadline_ms(settings.deadline_ms),
+        idempotency_key=content_key("batch", content, *places),
+        tenant=settings.tenant,
+        sender=sender,
+        asks=asks,
+    )
