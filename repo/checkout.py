@@ -32,9 +32,13 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
         if not target.exists():
             part = target.with_name(f"{commit}.part")
             await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)  # a killed process left it
-            await _make(mirror, commit, part, owner)
-            shutil.copy2(part / ".git/index", index_of(target))
-            part.rename(target)
+            try:
+                await _make(mirror, commit, part, owner)
+                shutil.copy2(part / ".git/index", index_of(target))
+                part.rename(target)
+            except BaseException:  # on a full disk it must not stay until somebody asks again
+                await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+                raise
     return target
 
 

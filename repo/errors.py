@@ -4,6 +4,7 @@ RepoError
 ├── GitMissing          no git program on this machine
 ├── GitFailed           git ended with an exit code that the caller did not expect
 ├── GitTimedOut         git was killed at its time limit
+├── DiskFull            git found no room for what it was to write
 ├── OutputTooLarge      git wrote more than the caller wanted to hold
 ├── FolderMissing       git cannot be started in the folder that it was given
 ├── RepositoryMissing   the path or address holds no repository
@@ -45,6 +46,10 @@ class GitFailed(RepoError):
 
 
 class GitTimedOut(RepoError):
+    pass
+
+
+class DiskFull(RepoError):
     pass
 
 

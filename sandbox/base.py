@@ -232,8 +232,9 @@ class SandboxDriver(Protocol):
         """A fresh sandbox, ready for a first command. `EngineUnavailable`, `ImageMissing` or `SandboxError` if not."""
         ...
 
-    async def require_image(self, image: str) -> None:
-        """`ImageMissing` when it cannot be opened here, `EngineUnavailable` when nobody knows."""
+    async def require_image(self, image: str) -> str:
+        """Its id, another one when the image is another; `ImageMissing` when it is not there, `EngineUnavailable` when
+        nobody knows."""
         ...
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:

@@ -33,6 +33,7 @@ from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import ensure_setup, image_id_of
 from .toolserver import install_server
+from .unfit import NOT_STARTED, why_not_started
 from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
@@ -75,9 +76,9 @@ class BubblewrapDriver:
         cards = [(folder.name, _card(folder)) for folder in folders]
         return [Known(name, card.owner, card.expires_at_s, self._labels(name, card)) for name, card in cards if card]
 
-    async def require_image(self, image: str) -> None:
+    async def require_image(self, image: str) -> str:
         self._require_programs()
-        await image_id_of(self._roots, image)
+        return await image_id_of(self._roots, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
@@ -188,7 +189,7 @@ class BubblewrapDriver:
                 await channel.ready(START_TIMEOUT_S)
             except SandboxLost as lost:
                 said = stream.complaint.decode(errors="replace").strip() or str(lost)
-                raise SandboxError(f"The sandbox did not start: {said}") from lost
+                raise why_not_started(spec.image, said) or SandboxError(NOT_STARTED.format(said)) from lost
         return channel, process
 
 

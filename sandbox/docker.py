@@ -17,7 +17,8 @@ import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
 
-from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
+from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
+from .unfit import FULL_HINT
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
@@ -238,4 +239,6 @@ def _translated(error: aiodocker.DockerError) -> SandboxError:
         return ImageMissing(f"The engine has no such image: {error.message}.", hint=Engine.hint)
     if error.status == NOT_FOUND and "o such" in error.message:  # a container or a volume
         return SandboxLost("The sandbox is gone.")
+    if "no space left on device" in error.message:
+        return DiskFull("The Docker engine's disk is full.", hint=FULL_HINT)
     return SandboxError(f"The Docker engine refused: {error.message.strip().removesuffix('.')}.", hint=REFUSED_HINT)

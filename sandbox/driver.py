@@ -23,6 +23,7 @@ from .reaper import known_of, reap
 from .setup import ensure_setup, image_id_of
 from .tools import ToolClient
 from .toolserver import install_server
+from .unfit import NOT_STARTED, why_not_started
 from .workspace import create_workspace, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
@@ -69,8 +70,8 @@ class DockerDriver:
         folder = self.state_dir / "sandboxes"
         return sorted((known_of(thing, folder / thing.sandbox_id) for thing in things), key=lambda it: it.sandbox_id)
 
-    async def require_image(self, image: str) -> None:
-        await image_id_of(self.engine, image)
+    async def require_image(self, image: str) -> str:
+        return await image_id_of(self.engine, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
@@ -118,8 +119,13 @@ class DockerDriver:
         undo.push_async_callback(self.engine.remove_volume, name)
         undo.push_async_callback(self.engine.remove, name)
         async with self._starts:
-            await self.engine.create(name, container_config(opening))
-            stream = await self.engine.start(name)
+            try:
+                await self.engine.create(name, container_config(opening))
+                stream = await self.engine.start(name)
+            except SandboxError as refusal:
+                if unfit := why_not_started(opening.spec.image, str(refusal)):
+                    raise unfit from refusal
+                raise
             channel = Channel(stream, on_lost=partial(self._kill_soon, name))
             undo.push_async_callback(channel.close)
             # Before the channel: a closed input ends the container by itself, and two removals would race.
@@ -129,8 +135,7 @@ class DockerDriver:
                 await channel.ready(START_TIMEOUT_S)
             except SandboxLost as lost:
                 said = stream.complaint.decode(errors="replace").strip() or str(lost)
-                hint = "the image needs python3 of version 3.9 or later"
-                raise SandboxError(f"The sandbox did not start: {said}", hint=hint) from lost
+                raise why_not_started(opening.spec.image, said) or SandboxError(NOT_STARTED.format(said)) from lost
         return channel
 
     def _kill_soon(self, name: str) -> None:

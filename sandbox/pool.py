@@ -84,8 +84,8 @@ class WarmPool:
     async def known(self) -> list[Known]:
         return await self._driver.known()
 
-    async def require_image(self, image: str) -> None:
-        await self._driver.require_image(image)
+    async def require_image(self, image: str) -> str:
+        return await self._driver.require_image(image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         return await self._driver.prepare_image(setup, on_output)

@@ -18,6 +18,7 @@ from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
+from sandbox.first_use import require_fit
 from sandbox.pool import WarmPool
 from transport.base import Transport
 from transport.consumer import Consumer
@@ -71,7 +72,8 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     for fault in own.faults:
         log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)
     async with _connected(settings) as transport, _driver(settings, worker, metrics) as driver:
-        await driver.require_image(settings.image)
+        for lack in await require_fit(driver, settings.image, settings.state_dir / "images"):
+            log.warning("image_lacks", image=settings.image, lacks=lack)
         with owned(settings.owners_dir, worker):
             await sweep(driver, settings)
             with metrics.serve(settings.metrics_port, settings.metrics_host) as port:
