@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .cgroup import ControlGroup, create_group, group_of, groups_version
 from .channel import Channel
-from .disk import held_limits
+from .disk import disk_report, held_limits
 from .driver import EXPIRY_GRACE_S, HELD_LIMITS, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
@@ -32,6 +32,7 @@ from .reaper import ORPHAN_AGE_S
 from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import ensure_setup, image_id_of
+from .shell import shell_in_namespaces
 from .toolserver import install_server
 from .unfit import NOT_STARTED, why_not_started
 from .workspace import Workspace, create_workspace, remove_workspace
@@ -56,7 +57,7 @@ class BubblewrapDriver:
         self._owner = owner
         self._allow_private_egress = allow_private_egress
         self._openings = Openings()
-        self._roots = Roots(self.state_dir / "images", self._sandboxes)
+        self.roots = Roots(self.state_dir / "images", self._sandboxes, self.state_dir / "roots")
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
@@ -71,6 +72,13 @@ class BubblewrapDriver:
         answer = await run(["bwrap", "--version"], timeout_s=CHECK_TIMEOUT_S)
         return f"{answer.stdout.decode().strip()}, {groups_version()}"
 
+    async def report(self) -> list[Finding]:
+        isolates = Finding("isolation", await self.check())
+        return [isolates, self.roots.report(), *disk_report(self.state_dir)]
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        return shell_in_namespaces(group_of(sandbox_id), tty=tty)
+
     async def known(self) -> list[Known]:
         folders = sorted(self._sandboxes.iterdir()) if self._sandboxes.is_dir() else []
         cards = [(folder.name, _card(folder)) for folder in folders]
@@ -78,11 +86,11 @@ class BubblewrapDriver:
 
     async def require_image(self, image: str) -> str:
         self._require_programs()
-        return await image_id_of(self._roots, image)
+        return await image_id_of(self.roots, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self._roots, open_writable, self.state_dir / "locks", on_output)
+        return await ensure_setup(setup, self.roots, open_writable, self.state_dir / "locks", on_output)
 
     def capabilities(self) -> Capabilities:
         limits = HELD_LIMITS | held_limits()
@@ -143,7 +151,7 @@ class BubblewrapDriver:
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""
-        layers, mounted = self._roots.layers(image), folder / "merged"
+        layers, mounted = self.roots.layers(image), folder / "merged"
         if writable and layers == [Path("/")]:
             raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
         if len(layers) > 1 or writable:
@@ -154,7 +162,7 @@ class BubblewrapDriver:
             await mount_overlay(mounted, layers, upper=upper, work=folder / "work")
         if writable:
             make_places(mounted)
-        return Root(mounted, (), writable=True) if writable else self._roots.root(image, mounted)
+        return Root(mounted, (), writable=True) if writable else self.roots.root(image, mounted)
 
     async def _start(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
 
+from .base import Finding
 from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 from .unfit import FULL_HINT
 
@@ -26,6 +27,7 @@ FREEZE_RETRY_S = 0.5
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
 NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = 404, 409, 500, 900  # the last is the client library's own
 STDERR = 2
+LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
@@ -91,6 +93,18 @@ class Engine:
             hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
             raise EngineUnavailable(f"The Docker engine has no runtime {runtime}.", hint=hint)
         return f"Docker engine {details['ServerVersion']}, runtime {runtime or details['DefaultRuntime']}"
+
+    async def report(self) -> list[Finding]:
+        async with self._call() as client:
+            details = await client.system.info()
+        options = {each.partition(",")[0].removeprefix("name=") for each in details.get("SecurityOptions") or []}
+        groups = f"control groups v{details.get('CgroupVersion', '1')} ({details.get('CgroupDriver')})"
+        hint = "" if details.get("Driver") in LAYERED else "overlay2 opens sandboxes faster than this one"
+        return [
+            Finding("storage", f"{details.get('Driver')}, in {details.get('DockerRootDir')}", hint),
+            Finding("limits", groups),
+            _user_namespaces(options),
+        ]
 
     async def create(self, name: str, config: Mapping[str, Any]) -> None:
         async with self._call() as client:
@@ -230,6 +244,15 @@ class Container:
 
     async def work_tree(self) -> Path:
         return await self.engine.mountpoint(self.name)
+
+
+def _user_namespaces(options: Collection[str]) -> Finding:
+    """Where the engine shifts user ids, files that were given to the sandbox's user belong to nobody inside."""
+    for option, words in (("userns", "remapped by the engine"), ("rootless", "the engine is rootless")):
+        if option in options:
+            hint = "workspaces cannot be written so: give sandboxes an engine without it, or the driver bubblewrap"
+            return Finding("user ids", words, hint)
+    return Finding("user ids", "as on this machine; no user namespace of the engine")
 
 
 def _translated(error: aiodocker.DockerError) -> SandboxError:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .channel import Channel
 from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
-from .disk import held_limits
+from .disk import disk_report, held_limits
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
@@ -21,6 +21,7 @@ from .opened import OpenSandbox
 from .openings import Openings
 from .reaper import known_of, reap
 from .setup import ensure_setup, image_id_of
+from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
 from .unfit import NOT_STARTED, why_not_started
@@ -64,6 +65,15 @@ class DockerDriver:
 
     async def check(self) -> str:
         return await self.engine.describe(self._runtime)
+
+    async def report(self) -> list[Finding]:
+        isolates = Finding("isolation", await self.check())
+        return [isolates, *await self.engine.report(), *disk_report(self.state_dir)]
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        if all(each.sandbox_id != sandbox_id for each in await self.engine.containers(OWNER_LABEL)):
+            raise SandboxLost("The sandbox is gone.")
+        return shell_in_container(sandbox_id, tty=tty)
 
     async def known(self) -> list[Known]:
         things = await self.engine.containers(OWNER_LABEL)

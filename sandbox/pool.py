@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from .base import Capabilities, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
 from .errors import SandboxError
 
 MAX_AGE_S = 600  # for as long, at most, an image that was made again is still opened as it was before
@@ -80,6 +80,12 @@ class WarmPool:
 
     async def check(self) -> str:
         return await self._driver.check()
+
+    async def report(self) -> list[Finding]:
+        return await self._driver.report()
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        return await self._driver.shell(sandbox_id, tty=tty)
 
     async def known(self) -> list[Known]:
         return await self._driver.known()

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 DEFAULT_IMAGE = "muster-sandbox:latest"
-CC_IMAGE = "muster-sandbox:cc"  # with a C and C++ compiler
+CC_IMAGE = "muster-sandbox-cc:latest"  # with compilers for C and C++
 OWN_IMAGES = (DEFAULT_IMAGE, CC_IMAGE)
