@@ -20,7 +20,8 @@ HOOKS = (
     'chroot "$1" env -i PATH=/opt/venv/bin:/usr/bin:/bin pip install --quiet --no-cache-dir --no-index'
     " --find-links /tmp/build --require-hashes -r /tmp/build/requirements.txt",
     'chroot "$1" chown -R agent:agent /opt/venv',
-    'rm -rf "$1/tmp/build" "$1/etc/resolv.conf" "$1/etc/hostname" "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/apt',
+    'rm -rf "$1/tmp/build" "$1/etc/resolv.conf" "$1/etc/hostname"',
+    'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/apt',
 )
 
 
