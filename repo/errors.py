@@ -9,6 +9,7 @@ RepoError
 ├── FolderMissing       git cannot be started in the folder that it was given
 ├── RepositoryMissing   the path or address holds no repository
 ├── CommitMissing       the repository has no such commit
+├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
 ├── PatchRefused        a patch that does not apply, or is not what it says
 └── BranchRefused       a branch that must not be moved
@@ -66,6 +67,10 @@ class RepositoryMissing(RepoError):
 
 
 class CommitMissing(RepoError):
+    pass
+
+
+class CheckoutFailed(RepoError):
     pass
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from .errors import DiskFull, FolderMissing, GitFailed, GitMissing, GitTimedOut, OutputTooLarge, RepoError
 
 GIB = 1024**3
-NO_ROOM = ("No space left on device", "Disk quota exceeded")  # as the C library says it, in the C locale
+# As the C library says it in the C locale, and as git says it of itself.
+NO_ROOM = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 READ_CHUNK_BYTES = 256 * 1024
 GRACE_S = 2.0  # for git to clean up; it needs milliseconds
 STDERR_KEPT_BYTES = 64 * 1024
