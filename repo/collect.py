@@ -23,12 +23,14 @@ async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tupl
     """
     seen = await asyncio.to_thread(survey_tree, os.fsencode(work_tree), max_file_bytes=max_file_bytes)
     seen.oversized[:] = await _not_ignored(own, work_tree, seen.oversized)
+    untouched = await _untouched(own, work_tree) if seen.oversized else set[bytes]()
     complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized])
     listed = await _listed(own) if seen.nested or await asyncio.to_thread(_may_have_submodules, own) else []
     links = [path for entry, path in listed if entry.startswith(GITLINK_MODE)]
     left = await asyncio.to_thread(_not_empty, os.fsencode(work_tree), links)
     nested = await _add_nested(own, work_tree, seen, listed, links) if seen.nested else ()
     submodules = each(left, "is a submodule: what changed in it was left out")
+    seen.oversized[:] = [path for path in seen.oversized if path not in untouched]
     return (*_warnings(seen, max_file_bytes), *submodules, *nested, *complaints)
 
 
@@ -38,6 +40,15 @@ def _warnings(seen: Survey, max_file_bytes: int) -> Sequence[str]:
         *each(seen.special, "is not a regular file and was left out"),
         *each(seen.unreadable, "cannot be read and was left out"),
     ]
+
+
+async def _untouched(own: Scratch, work_tree: Path) -> set[bytes]:
+    """Files that are as the index has them, by their stamps alone: what is too large is not read for this."""
+    known = await own.git("ls-files", "-z")
+    # Asked after submodules, git would start itself in them, where the workspace's own settings count.
+    ask = ("diff-files", "--name-only", "-z", "--ignore-submodules=all")
+    touched = await own.git(*ask, work_tree=work_tree)
+    return {*known.fields} - {*touched.fields}
 
 
 async def _add_all(own: Scratch, work_tree: Path, *, left_out: list[bytes]) -> list[str]:

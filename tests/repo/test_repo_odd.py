@@ -92,6 +92,18 @@ async def test_pointers_of_lfs_stay_pointers_and_what_replaces_one_is_in_the_pat
     assert await apply_to_tree(work.mirror.git_dir, work.base, patch.diff) == patch.tree
 
 
+async def test_a_large_file_of_the_base_is_left_out_only_when_it_was_touched(work_on: Any):
+    work = await work_on({"a": "1\n", "large": "x" * 5000, "other": "y" * 5000})
+    (work.tree / "a").write_text("2\n")
+    patch = await work.patch(max_bytes=4000)
+    assert changes(patch) == {("M", "a")} and patch.warnings == ()
+
+    (work.tree / "large").write_text("z" * 5000)
+    patch = await work.patch(max_bytes=4000)
+    assert changes(patch) == {("M", "a")}
+    assert patch.warnings == ("large is larger than 4000 bytes and was left out",)
+
+
 async def test_a_patch_on_a_shallow_base_applies_in_the_shallow_clone(user: Any, tmp_path: Path):
     for n in range(3):
         user.commit({"a": f"{n}\n"})

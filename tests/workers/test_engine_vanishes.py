@@ -14,6 +14,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from repo.errors import DiskFull as NoRoomForGit
 from sandbox.driver import DockerDriver
 from sandbox.errors import DiskFull, SandboxLost
 from transport.delivery import MAX_RETRIES, Again
@@ -132,3 +133,4 @@ async def test_a_full_disk_is_another_attempt_until_there_were_enough_of_them(dr
 
     assert again(full.value, retries=0) == Again(ErrorCode.SANDBOX, "The disk of /state/cache is full.")
     assert again(full.value, retries=MAX_RETRIES) is None
+    assert again(NoRoomForGit("The disk is full"), retries=0) == Again(ErrorCode.REPOSITORY, "The disk is full")
