@@ -8,13 +8,15 @@ import shutil
 import time
 from pathlib import Path
 
-from .errors import CommitMissing
+from .errors import CheckoutFailed, CommitMissing, GitFailed
 from .git import git
 from .lock import file_lock, stamp_use
-from .mirror import Mirror
+from .mirror import COMMIT_HINT, Mirror
 from .scratch import make_git_dir, object_environment
+from .wording import readable
 
 CHECKOUT_TIMEOUT_S = 1800.0
+MAX_WHY_CHARS = 400  # a path can be 4096
 
 
 async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple[int, int] | None = None) -> Path:
@@ -28,15 +30,28 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
     if target.exists():
         return target
     if not await mirror.has(commit):
-        raise CommitMissing(f"The mirror has no commit {commit}")
+        raise CommitMissing(f"The mirror has no commit {commit}", hint=COMMIT_HINT)
     async with file_lock(target.with_name(f"{commit}.lock")):
         if not target.exists():
             part = target.with_name(f"{commit}.part")
             await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)  # a killed process left it
-            await _make(mirror, commit, part, owner)
-            shutil.copy2(part / ".git/index", index_of(target))
-            part.rename(target)
+            try:
+                await _make(mirror, commit, part, owner)
+                shutil.copy2(part / ".git/index", index_of(target))
+                part.rename(target)
+            except GitFailed as e:
+                raise _not_made(commit, e) from e
+            finally:  # on a full disk it must not stay until somebody asks again
+                await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
     return target
+
+
+def _not_made(commit: str, failure: GitFailed) -> CheckoutFailed:
+    """Git's first complaint says which path it is; the last only that there was one."""
+    complaints = [line for line in failure.stderr.splitlines() if line.startswith(("error: ", "fatal: "))]
+    why = readable(complaints[0].partition(": ")[2].encode("utf-8", "surrogateescape")) if complaints else str(failure)
+    hint = "check the commit out with plain git; rename such a path, or fetch what is missing and run `git fsck`"
+    return CheckoutFailed(f"The files of commit {commit[:12]} cannot be written: {why[:MAX_WHY_CHARS]}", hint=hint)
 
 
 def index_of(checkout: Path) -> Path:

@@ -14,6 +14,7 @@ from .survey import Survey, survey_tree
 from .wording import capped, each, readable
 
 GITLINK_MODE = b"160000"
+GITLINK_MODE_IN_INDEX = b"\x00\x00\xe0\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,15 @@ async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tupl
     """
     seen = await asyncio.to_thread(survey_tree, os.fsencode(work_tree), max_file_bytes=max_file_bytes)
     seen.oversized[:] = await _not_ignored(own, work_tree, seen.oversized)
+    untouched = await _untouched(own, work_tree) if seen.oversized else set[bytes]()
     complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized])
-    nested = await _add_nested(own, work_tree, seen) if seen.nested else ()
-    return (*_warnings(seen, max_file_bytes), *nested, *complaints)
+    listed = await _listed(own) if seen.nested or await asyncio.to_thread(_may_have_submodules, own) else []
+    links = [path for entry, path in listed if entry.startswith(GITLINK_MODE)]
+    left = await asyncio.to_thread(_not_empty, os.fsencode(work_tree), links)
+    nested = await _add_nested(own, work_tree, seen, listed, links) if seen.nested else ()
+    submodules = each(left, "is a submodule: what changed in it was left out")
+    seen.oversized[:] = [path for path in seen.oversized if path not in untouched]
+    return (*_warnings(seen, max_file_bytes), *submodules, *nested, *complaints)
 
 
 def _warnings(seen: Survey, max_file_bytes: int) -> Sequence[str]:
@@ -57,6 +64,15 @@ def _warnings(seen: Survey, max_file_bytes: int) -> Sequence[str]:
     ]
 
 
+async def _untouched(own: Scratch, work_tree: Path) -> set[bytes]:
+    """Files that are as the index has them, by their stamps alone: what is too large is not read for this."""
+    known = await own.git("ls-files", "-z")
+    # Asked after submodules, git would start itself in them, where the workspace's own settings count.
+    ask = ("diff-files", "--name-only", "-z", "--ignore-submodules=all")
+    touched = await own.git(*ask, work_tree=work_tree)
+    return {*known.fields} - {*touched.fields}
+
+
 async def _add_all(own: Scratch, work_tree: Path, *, left_out: list[bytes]) -> list[str]:
     specs = [b".", *(b":(exclude,literal)" + path for path in left_out)]
     arguments = ("add", "--all", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
@@ -65,16 +81,36 @@ async def _add_all(own: Scratch, work_tree: Path, *, left_out: list[bytes]) -> l
     return capped([f"git: {readable(line.encode())}" for line in added.stderr.splitlines()]) if added.exit_code else []
 
 
-async def _add_nested(own: Scratch, work_tree: Path, seen: Survey) -> list[str]:
+Entries = list[tuple[bytes, bytes]]  # of an index: mode and id, path
+
+
+async def _listed(own: Scratch) -> Entries:
+    fields = (await own.git("ls-files", "--stage", "-z")).fields
+    return [(entry, path) for entry, _, path in (field.partition(b"\t") for field in fields)]
+
+
+def _may_have_submodules(own: Scratch) -> bool:
+    """An answer without a process: the bytes of such an entry's mode are somewhere in the index, or there is none."""
+    return own.index_file.exists() and GITLINK_MODE_IN_INDEX in own.index_file.read_bytes()
+
+
+def _not_empty(root: bytes, folders: Sequence[bytes]) -> list[bytes]:
+    """git takes whatever lies in a submodule's folder for the submodule, even where none was ever checked out."""
+    return [folder for folder in folders if _holds_something(Path(os.fsdecode(root + b"/" + folder)))]
+
+
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+async def _add_nested(
+    own: Scratch, work_tree: Path, seen: Survey, listed: Entries, links: Sequence[bytes]
+) -> list[str]:
     """Files of a repository inside the work tree: git itself would store a link to a commit that nobody has."""
-    listed = (await own.git("ls-files", "--stage", "-z")).fields
-    links = {path for entry, path in (field.split(b"\t", 1) for field in listed) if entry.startswith(GITLINK_MODE)}
-    submodules = [folder for folder in seen.nested if folder in links]
-    folders = [folder for folder in seen.nested if folder not in links]
-    warnings = each(submodules, "is a submodule: what changed in it was left out")
-    for folder in folders:
+    warnings: list[str] = []
+    for folder in (folder for folder in seen.nested if folder not in links):
         inside = folder + b"/"
-        tracked = [path for path in (field.split(b"\t", 1)[1] for field in listed) if path.startswith(inside)]
+        tracked = [path for _, path in listed if path.startswith(inside)]
         new = await _not_ignored(own, work_tree, [path for path in seen.nested_files if path.startswith(inside)])
         update = ("update-index", "--add", "--remove", "-z", "--stdin")
         try:

@@ -4,10 +4,12 @@ RepoError
 ├── GitMissing          no git program on this machine
 ├── GitFailed           git ended with an exit code that the caller did not expect
 ├── GitTimedOut         git was killed at its time limit
+├── DiskFull            git found no room for what it was to write
 ├── OutputTooLarge      git wrote more than the caller wanted to hold
 ├── FolderMissing       git cannot be started in the folder that it was given
 ├── RepositoryMissing   the path or address holds no repository
 ├── CommitMissing       the repository has no such commit
+├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
 ├── PatchRefused        a patch that does not apply, or is not what it says
 └── BranchRefused       a branch that must not be moved
@@ -48,6 +50,10 @@ class GitTimedOut(RepoError):
     pass
 
 
+class DiskFull(RepoError):
+    pass
+
+
 class OutputTooLarge(RepoError):
     pass
 
@@ -61,6 +67,10 @@ class RepositoryMissing(RepoError):
 
 
 class CommitMissing(RepoError):
+    pass
+
+
+class CheckoutFailed(RepoError):
     pass
 
 

@@ -11,9 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import FolderMissing, GitFailed, GitMissing, GitTimedOut, OutputTooLarge, RepoError
+from .errors import DiskFull, FolderMissing, GitFailed, GitMissing, GitTimedOut, OutputTooLarge, RepoError
 
 GIB = 1024**3
+# As the C library says it in the C locale, and as git says it of itself.
+NO_ROOM = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 READ_CHUNK_BYTES = 256 * 1024
 GRACE_S = 2.0  # for git to clean up; it needs milliseconds
 STDERR_KEPT_BYTES = 64 * 1024
@@ -110,6 +112,8 @@ async def git(
         raise GitTimedOut(f"git {arguments[0]} did not end within {timeout_s:g} seconds") from e
     finally:
         await _end_group(process)
+    if completed.exit_code not in ok and any(sign in completed.stderr for sign in NO_ROOM):
+        raise DiskFull(f"The disk is full: git {arguments[0]} could not write", hint="free some; `df` says which it is")
     if completed.exit_code not in ok:
         raise GitFailed(arguments, completed.exit_code, completed.stderr)
     return completed

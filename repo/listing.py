@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .checkout import index_of
+from .content import REGULAR_FILES
 from .git import git
-from .mirror import REGULAR_FILES
 
 # Some 20,000 files: to read more of them would hold up whoever asks.
 MAX_LISTING_BYTES = 2 * 1024 * 1024

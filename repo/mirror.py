@@ -18,6 +18,7 @@ from .scratch import make_git_dir
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
+COMMIT_HINT = "name a commit, branch or tag that the repository has; push it first if it is yours alone"
 FULL_ID = re.compile(r"[0-9a-f]{40}")
 
 
@@ -55,7 +56,7 @@ class Mirror:
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")
         found = await git(*asked, git_dir=self.git_dir, ok=(0, 1, 128))
         if found.exit_code:
-            raise CommitMissing(f"The repository has no commit {ref!r}")
+            raise CommitMissing(f"The repository has no commit {ref!r}", hint=COMMIT_HINT)
         return found.line.splitlines()[-1]
 
 

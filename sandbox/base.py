@@ -218,11 +218,31 @@ class Known:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])  # of its task, or of who keeps it ready for one
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How something of a driver stands on this machine, for people. `hint` says what would be better, if anything."""
+
+    part: str
+    found: str
+    hint: str = ""
+
+
 class SandboxDriver(Protocol):
     name: str
 
     async def check(self) -> str:
         """One line that tells what isolates here; `EngineUnavailable` when nothing can be opened."""
+        ...
+
+    async def report(self) -> list[Finding]:
+        """What isolates here, and by what means; what `check` says comes first."""
+        ...
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        """The argument vector that opens a shell in a sandbox of this host, as the sandbox's own user.
+
+        `SandboxLost` when it does not stand. A time-out of the task's commands ends it with all else inside.
+        """
         ...
 
     async def known(self) -> list[Known]:
@@ -233,8 +253,9 @@ class SandboxDriver(Protocol):
         """A fresh sandbox, ready for a first command. `EngineUnavailable`, `ImageMissing` or `SandboxError` if not."""
         ...
 
-    async def require_image(self, image: str) -> None:
-        """`ImageMissing` when it cannot be opened here, `EngineUnavailable` when nobody knows."""
+    async def require_image(self, image: str) -> str:
+        """Its id, another one when the image is another; `ImageMissing` when it is not there, `EngineUnavailable` when
+        nobody knows."""
         ...
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:

@@ -14,11 +14,11 @@ from typing import Self
 
 from repo.keeping import Allowance, Kept
 
-from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .cgroup import ControlGroup, create_group, group_of, groups_version
 from .channel import Channel
-from .disk import held_limits
+from .disk import disk_report, held_limits
 from .driver import EXPIRY_GRACE_S, HELD_LIMITS, START_TIMEOUT_S, STARTS_PER_CORE, open_egress
 from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
@@ -32,7 +32,9 @@ from .reaper import Gone, due_folders, known_of
 from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
+from .shell import shell_in_namespaces
 from .toolserver import install_server
+from .unfit import NOT_STARTED, why_not_started
 from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
@@ -54,7 +56,7 @@ class BubblewrapDriver:
         self._owner = owner
         self._allow_private_egress = allow_private_egress
         self._openings = Openings()
-        self.roots = Roots(self.state_dir / "images", self._sandboxes)
+        self.roots = Roots(self.state_dir / "images", self._sandboxes, self.state_dir / "roots")
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
@@ -69,12 +71,19 @@ class BubblewrapDriver:
         answer = await run(["bwrap", "--version"], timeout_s=CHECK_TIMEOUT_S)
         return f"{answer.stdout.decode().strip()}, {groups_version()}"
 
+    async def report(self) -> list[Finding]:
+        isolates = Finding("isolation", await self.check())
+        return [isolates, self.roots.report(), *disk_report(self.state_dir)]
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        return shell_in_namespaces(group_of(sandbox_id), tty=tty)
+
     async def known(self) -> list[Known]:
         return known_of([], self._sandboxes)
 
-    async def require_image(self, image: str) -> None:
+    async def require_image(self, image: str) -> str:
         self._require_programs()
-        await image_id_of(self.roots, image)
+        return await image_id_of(self.roots, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
@@ -186,7 +195,7 @@ class BubblewrapDriver:
                 await channel.ready(START_TIMEOUT_S)
             except SandboxLost as lost:
                 said = stream.complaint.decode(errors="replace").strip() or str(lost)
-                raise SandboxError(f"The sandbox did not start: {said}") from lost
+                raise why_not_started(spec.image, said) or SandboxError(NOT_STARTED.format(said)) from lost
         return channel, process
 
 

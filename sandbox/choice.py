@@ -21,6 +21,11 @@ class MakeDriver(Protocol):
 
 # In the order in which `auto` tries them: Docker's engine can be told to use gVisor or Kata, namespaces cannot.
 DRIVERS: Mapping[str, MakeDriver] = {"docker": DockerDriver, "bubblewrap": BubblewrapDriver}
+# See docs/decisions/0016-no-process-driver.md.
+NO_PROCESS = (
+    "there is no driver `process`, on purpose: commands beside the worker would have its files, its network and its"
+    " processes; on a machine without an engine use bubblewrap"
+)
 
 
 async def choose_driver(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from repo.temporary import temporary_folder
 
-from .base import MIB, Limits
+from .base import MIB, Finding, Limits
 from .errors import SandboxError
 
 DISK_LIMITS = frozenset({"workspace_bytes", "workspace_inodes"})
@@ -35,6 +35,8 @@ OPTIONS = "loop,nosuid,nodev,noatime,discard,noinit_itable"
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # nobody special has no sbin, and root by cron neither
 TIMEOUT_S = 30.0  # 15 ms (measured); the rest is a busy machine
 MNT_DETACH = 2
+GIB = 1024 * MIB
+LOW_BYTES = 5 * GIB  # one workspace may take 4
 NO_DISKS = "workspaces have no limit of size: %s (the sandbox needs root, loop devices and mkfs.ext4 on this host)"
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,20 @@ def held_limits() -> frozenset[str]:
             return frozenset()
         unmount_disk(folder)
     return DISK_LIMITS
+
+
+def disk_report(state_dir: Path) -> list[Finding]:
+    """How workspaces are laid over checkouts here, and what holds them to their size."""
+    free_bytes = shutil.disk_usage(next(path for path in (state_dir, *state_dir.parents) if path.exists())).free
+    layout = "an overlay over the repository's one checkout, mounted by root on this machine"
+    findings = [Finding("workspaces", layout)]
+    if held_limits():
+        findings.append(Finding("quota", "a disk of its own for each (ext4 in a sparse file), by size and files"))
+    else:
+        hint = "give the worker root, loop devices and mkfs.ext4 (Debian: e2fsprogs)"
+        findings.append(Finding("quota", "none: a task may fill this machine's disk", hint))
+    hint = "free some: `muster sandbox prune`, `docker system prune`" if free_bytes < LOW_BYTES else ""
+    return [*findings, Finding("state folder", f"{state_dir}, {free_bytes / GIB:.1f} GiB free", hint)]
 
 
 def mount_disk(folder: Path, limits: Limits, blanks: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,9 @@ from aiodocker.stream import Stream
 
 from repo.keeping import Kept
 
-from .errors import EngineUnavailable, ImageMissing, SandboxError, SandboxLost
+from .base import Finding
+from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
+from .unfit import FULL_HINT
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
@@ -28,6 +30,7 @@ FREEZE_RETRY_S = 0.5
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
 NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = 404, 409, 500, 900  # the last is the client library's own
 STDERR = 2
+LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
@@ -93,6 +96,18 @@ class Engine:
             hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
             raise EngineUnavailable(f"The Docker engine has no runtime {runtime}.", hint=hint)
         return f"Docker engine {details['ServerVersion']}, runtime {runtime or details['DefaultRuntime']}"
+
+    async def report(self) -> list[Finding]:
+        async with self._call() as client:
+            details = await client.system.info()
+        options = {each.partition(",")[0].removeprefix("name=") for each in details.get("SecurityOptions") or []}
+        groups = f"control groups v{details.get('CgroupVersion', '1')} ({details.get('CgroupDriver')})"
+        hint = "" if details.get("Driver") in LAYERED else "overlay2 opens sandboxes faster than this one"
+        return [
+            Finding("storage", f"{details.get('Driver')}, in {details.get('DockerRootDir')}", hint),
+            Finding("limits", groups),
+            _user_namespaces(options),
+        ]
 
     async def create(self, name: str, config: Mapping[str, Any]) -> None:
         async with self._call() as client:
@@ -259,6 +274,15 @@ async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
 
 
+def _user_namespaces(options: Collection[str]) -> Finding:
+    """Where the engine shifts user ids, files that were given to the sandbox's user belong to nobody inside."""
+    for option, words in (("userns", "remapped by the engine"), ("rootless", "the engine is rootless")):
+        if option in options:
+            hint = "workspaces cannot be written so: give sandboxes an engine without it, or the driver bubblewrap"
+            return Finding("user ids", words, hint)
+    return Finding("user ids", "as on this machine; no user namespace of the engine")
+
+
 def _translated(error: aiodocker.DockerError) -> SandboxError:
     if error.status == UNREACHABLE:
         return EngineUnavailable("The Docker engine cannot be reached.", hint=ENGINE_HINT)
@@ -266,4 +290,6 @@ def _translated(error: aiodocker.DockerError) -> SandboxError:
         return ImageMissing(f"The engine has no such image: {error.message}.", hint=Engine.hint)
     if error.status == NOT_FOUND and "o such" in error.message:  # a container or a volume
         return SandboxLost("The sandbox is gone.")
+    if "no space left on device" in error.message:
+        return DiskFull("The Docker engine's disk is full.", hint=FULL_HINT)
     return SandboxError(f"The Docker engine refused: {error.message.strip().removesuffix('.')}.", hint=REFUSED_HINT)

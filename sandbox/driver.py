@@ -12,11 +12,11 @@ from typing import Self
 
 from repo.keeping import Allowance, Kept
 
-from .base import Capabilities, Known, OnOutput, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
 from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
-from .disk import held_limits
+from .disk import disk_report, held_limits
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .errors import SandboxError, SandboxLost
@@ -24,8 +24,10 @@ from .opened import OpenSandbox
 from .openings import Openings
 from .reaper import known_of, reap
 from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
+from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
+from .unfit import NOT_STARTED, why_not_started
 from .workspace import create_workspace, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
@@ -67,12 +69,21 @@ class DockerDriver:
     async def check(self) -> str:
         return await self.engine.describe(self._runtime)
 
+    async def report(self) -> list[Finding]:
+        isolates = Finding("isolation", await self.check())
+        return [isolates, *await self.engine.report(), *disk_report(self.state_dir)]
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        if all(each.sandbox_id != sandbox_id for each in await self.engine.containers(OWNER_LABEL)):
+            raise SandboxLost("The sandbox is gone.")
+        return shell_in_container(sandbox_id, tty=tty)
+
     async def known(self) -> list[Known]:
         things = [*await self.engine.volumes(OWNER_LABEL), *await self.engine.containers(OWNER_LABEL)]
         return known_of(things, self.state_dir / "sandboxes")
 
-    async def require_image(self, image: str) -> None:
-        await image_id_of(self.engine, image)
+    async def require_image(self, image: str) -> str:
+        return await image_id_of(self.engine, image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
@@ -129,8 +140,13 @@ class DockerDriver:
         undo.push_async_callback(self.engine.remove_volume, name)
         undo.push_async_callback(self.engine.remove, name)
         async with self._starts:
-            await self.engine.create(name, container_config(opening))
-            stream = await self.engine.start(name)
+            try:
+                await self.engine.create(name, container_config(opening))
+                stream = await self.engine.start(name)
+            except SandboxError as refusal:
+                if unfit := why_not_started(opening.spec.image, str(refusal)):
+                    raise unfit from refusal
+                raise
             channel = Channel(stream, on_lost=partial(self._kill_soon, name))
             undo.push_async_callback(channel.close)
             # Before the channel: a closed input ends the container by itself, and two removals would race.
@@ -140,8 +156,7 @@ class DockerDriver:
                 await channel.ready(START_TIMEOUT_S)
             except SandboxLost as lost:
                 said = stream.complaint.decode(errors="replace").strip() or str(lost)
-                hint = "the image needs python3 of version 3.9 or later"
-                raise SandboxError(f"The sandbox did not start: {said}", hint=hint) from lost
+                raise why_not_started(opening.spec.image, said) or SandboxError(NOT_STARTED.format(said)) from lost
         return channel
 
     def _kill_soon(self, name: str) -> None:

@@ -4,6 +4,8 @@ SandboxError
 ├── EngineUnavailable   nobody answers, or who answers refuses us
 ├── ImageMissing        the engine does not have the image
 ├── ImageBuildFailed    the image could not be made
+├── ImageUnfit          what the image lacks to be a sandbox
+├── DiskFull            this host has no room for another
 ├── SandboxLost         the container is gone, or talks nonsense and was killed
 ├── LimitExceeded       a limit of the sandbox stands in the way
 ├── PathError           a path inside is missing, of the wrong kind, or not allowed
@@ -28,6 +30,12 @@ class ImageMissing(SandboxError): ...
 
 
 class ImageBuildFailed(SandboxError): ...
+
+
+class ImageUnfit(SandboxError): ...
+
+
+class DiskFull(SandboxError): ...
 
 
 class SandboxLost(SandboxError): ...

@@ -10,6 +10,7 @@ from typing import Any
 
 from .errors import SandboxError
 from .opened import OpenSandbox
+from .unfit import full_disk
 
 # Makes the sandbox of an id, and pushes onto the stack, step by step, what undoes it.
 Assemble = Callable[[str, AsyncExitStack], Awaitable[OpenSandbox]]
@@ -55,8 +56,10 @@ class Openings:
         undo.callback(self._open.pop, sandbox_id, None)
         try:
             sandbox = self._open[sandbox_id] = await assemble(sandbox_id, undo)
-        except BaseException:
+        except BaseException as error:
             await undo.aclose()
+            if full := full_disk(error):
+                raise full from error
             raise
         return sandbox
 

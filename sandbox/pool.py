@@ -15,7 +15,7 @@ from typing import Protocol
 
 from repo.keeping import Allowance, Kept
 
-from .base import Capabilities, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
+from .base import Capabilities, Finding, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
 from .errors import SandboxError
 
 MAX_AGE_S = 600  # for as long, at most, an image that was made again is still opened as it was before
@@ -83,11 +83,17 @@ class WarmPool:
     async def check(self) -> str:
         return await self._driver.check()
 
+    async def report(self) -> list[Finding]:
+        return await self._driver.report()
+
+    async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
+        return await self._driver.shell(sandbox_id, tty=tty)
+
     async def known(self) -> list[Known]:
         return await self._driver.known()
 
-    async def require_image(self, image: str) -> None:
-        await self._driver.require_image(image)
+    async def require_image(self, image: str) -> str:
+        return await self._driver.require_image(image)
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         return await self._driver.prepare_image(setup, on_output)

@@ -18,8 +18,9 @@ from urllib.parse import quote, unquote
 from repo.cache import sizes_bytes
 from repo.keeping import Kept
 
+from .base import Finding
 from .errors import ImageMissing, SandboxError
-from .image import DEFAULT_IMAGE
+from .image import CC_IMAGE, DEFAULT_IMAGE, OWN_IMAGES
 from .namespace import HOST_PARTS, ROOT_PARTS, Root
 
 HOST = "host"
@@ -27,6 +28,8 @@ ROOT = "root"  # the folder of a sandbox that has a root of several layers
 HINT = (
     "name in MUSTER_IMAGE a folder that holds a root file system with python3, or `host`: this machine's own programs"
 )
+
+BUILD_CC = "run `muster sandbox build --driver bubblewrap --variant cc`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,16 @@ class Roots:
 
     kept_in: Path
     sandboxes: Path
+    built: Path  # roots that `muster sandbox build` has made, by the names of the images that they stand for
     hint: str = HINT
 
     def layers(self, image: str) -> list[Path]:
         """Folders that lie over each other, topmost first; `ImageMissing` when one is not there."""
-        if image in (HOST, DEFAULT_IMAGE):  # that one lies in Docker's engine: whoever named no image has this host
+        if image in OWN_IMAGES and (built := self.root_of(image)).is_dir():
+            return [built]
+        if image == CC_IMAGE:
+            raise ImageMissing(f"There is no image {image} here.", hint=BUILD_CC)
+        if image in (HOST, DEFAULT_IMAGE):  # who named no image, and has built none, has this host
             return [Path("/")]
         layer = self._layer(image)
         if layer.is_dir():
@@ -51,6 +59,17 @@ class Roots:
         if not root.stat().st_mode & stat.S_IXOTH:
             raise SandboxError(f"Nobody special may look into the image {image}.", hint=f"chmod 755 {image}")
         return [root]
+
+    def report(self) -> Finding:
+        root = self.layers(DEFAULT_IMAGE)[0]
+        if root != Path("/"):
+            return Finding("root", str(root))
+        hint = "`muster sandbox build --driver bubblewrap` makes a root of its own, which setup commands can add to"
+        return Finding("root", "this machine's own programs, read-only, where no image is named", hint)
+
+    def root_of(self, image: str) -> Path:
+        """Where the one stands that was built for this image, or would."""
+        return self.built / quote(image, safe="")
 
     def root(self, image: str, mounted: Path) -> Root:
         """`mounted`: where the layers lie over each other, when there are several."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 
 from envelope.errors import ErrorCode, MusterError
 from envelope.messages import ErrorInfo
+from repo.errors import DiskFull as NoRoomForGit
 from repo.errors import RepoError
-from sandbox.errors import EngineUnavailable, ImageMissing, SandboxError, SetupFailed
+from sandbox.base import SandboxDriver
+from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost, SetupFailed
+from sandbox.unfit import full_disk
 from transport.delivery import MAX_RETRIES, Again
 from transport.errors import BlobsUnreachable, NotFound, Refused
 
@@ -26,7 +30,7 @@ CODE_OF: tuple[tuple[type[Exception], ErrorCode], ...] = (
 # that is still down after the tries of `llm/retry.py` is none of them: those have outlasted what providers call an
 # incident, five times as many would be a load on one that is down, and a person should hear of it; the session's
 # `resume_token` goes on where it stopped.
-OUTAGES: tuple[type[Exception], ...] = (EngineUnavailable, ImageMissing, BlobsUnreachable)
+OUTAGES: tuple[type[Exception], ...] = (EngineUnavailable, ImageMissing, DiskFull, NoRoomForGit, BlobsUnreachable)
 
 # What a failed model call is called on the wire, and what a person can do about it.
 OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
@@ -38,6 +42,26 @@ OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
     Failure.UNAVAILABLE: (ErrorCode.MODEL_FAILED, "the provider does not answer; try again, or check its base URL"),
     Failure.CONTENT_FILTER: (ErrorCode.MODEL_FAILED, "the provider's filter stopped the reply; rephrase the task"),
 }  # fmt: skip
+
+
+@asynccontextmanager
+async def told_by_cause(driver: SandboxDriver) -> AsyncGenerator[None]:
+    """Raise what lies behind an error that does not say it: an engine that went away with its sandboxes, a full disk.
+
+    A sandbox that is lost while its engine answers may have been the task's own doing, and stays what it is.
+    """
+    try:
+        yield
+    except SandboxLost as lost:
+        try:
+            await driver.check()
+        except EngineUnavailable as away:
+            raise away from lost
+        raise
+    except OSError as error:
+        if full := full_disk(error):
+            raise full from error
+        raise
 
 
 def code_of(error: Exception) -> ErrorCode:

@@ -25,7 +25,7 @@ from .agents.project import ProjectAgents
 from .artifacts import attached
 from .attachments import furnish
 from .attempt import Attempt, resume_token
-from .failures import again, code_of, error_info
+from .failures import again, code_of, error_info, told_by_cause
 from .inheritance import guard_of
 from .metrics import WorkerMetrics
 from .permissions.guard import Guard
@@ -73,7 +73,8 @@ class Runner:
     async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause | Again:
         started_s = time.monotonic()
         try:
-            outcome = await self._work(delivery, reporter)
+            async with told_by_cause(self.driver):
+                outcome = await self._work(delivery, reporter)
         except (Fenced, Unreachable) as e:
             if outage := again(e, retries=delivery.claim.retries):
                 return outage

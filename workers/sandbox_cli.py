@@ -4,38 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from envelope.errors import ExitCode
-from sandbox.base import Known, SandboxDriver
+from sandbox.base import Finding, Known, SandboxDriver
 from sandbox.errors import SandboxError
-from sandbox.image import DEFAULT_IMAGE
 
+from .errors import BadSettings
 from .owners import dead_owners
 from .usable_settings import usable_settings
 
 T = TypeVar("T")
+PART_CHARS = 12
+BEFORE = "(not by the one before: "  # so `choose_driver` tells why it is not the first
+
+
+class Variant(StrEnum):
+    DEFAULT = "default"
+    CC = "cc"
+
+
+class DriverOption(StrEnum):
+    DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def build(tag: Annotated[str, typer.Option(metavar="NAME:TAG", help="What to call it.")] = DEFAULT_IMAGE) -> None:
-    """Build the image, unless it is there and up to date.
+def build(
+    tag: Annotated[str, typer.Option(metavar="NAME:TAG", help="What to call it [default: by variant].")] = "",
+    variant: Annotated[Variant, typer.Option(help="`cc` has compilers for C and C++, too.")] = Variant.DEFAULT,
+    file: Annotated[
+        Path | None, typer.Option(metavar="DOCKERFILE", help="Build a user's own instead; needs --tag.")
+    ] = None,
+    driver: Annotated[DriverOption | None, typer.Option(help="For whom [default: MUSTER_SANDBOX_DRIVER's].")] = None,
+) -> None:
+    """Build the image, unless it is there and up to date, and try it.
 
     Pulls Debian where an image registry can be reached; else makes the same base from Debian's packages (mmdebstrap).
+    For bubblewrap, it is a folder of the state folder, and always made from packages.
     """
-    from sandbox.image.build import build_image
+    from .sandbox_building import Order, build_and_try
 
-    image_id = _run(build_image(tag, on_progress=_note))
-    typer.echo(f"{tag} {image_id}")
+    if file is not None and (not tag or variant is not Variant.DEFAULT or driver is DriverOption.BUBBLEWRAP):
+        raise BadSettings(
+            "--file goes with --tag, and with docker alone", hint="muster sandbox build --file F --tag N:T"
+        )
+    order = Order(tag, variant is Variant.CC, file, driver.value if driver else None)
+    typer.echo(_run(build_and_try(order, usable_settings(), _note)))
 
 
 @app.command("list")
@@ -100,6 +127,47 @@ def check() -> None:
             await driver.require_image(usable_settings().image)
 
     _run(chosen())
+
+
+@app.command()
+def doctor() -> None:
+    """Say how sandboxes are isolated here, by which means, and what would be better.
+
+    The driver and why it was chosen, what its engine does, how workspaces are made and limited, which image is used.
+    """
+
+    from .sandbox_building import image_finding
+
+    async def findings() -> list[Finding]:
+        chosen: list[str] = []
+        async with _chosen(say=chosen.append) as (driver, _):
+            why = Finding("driver", f"{driver.name}, by MUSTER_SANDBOX_DRIVER={usable_settings().sandbox_driver}")
+            refused = [line.partition(BEFORE)[2].rstrip(")") for line in chosen if BEFORE in line]
+            fallback = [Finding("", f"not the one before it: {why_not}") for why_not in refused]
+            found = [why, *fallback, *await driver.report(), await image_finding(driver, usable_settings())]
+            return [*found, Finding("sandboxes", f"{len(await driver.known())} stand here")]
+
+    for each in _run(findings()):
+        typer.echo(f"{each.part:<{PART_CHARS}} {each.found}")
+        if each.hint:
+            typer.echo(f"{'':<{PART_CHARS}} hint: {each.hint}")
+
+
+@app.command()
+def shell(task: Annotated[str, typer.Argument(metavar="TASK", help="A task's id, its start, or a sandbox's.")]) -> None:
+    """Open a shell in the sandbox of a task that runs on this machine, as the sandbox's own user.
+
+    It shares the task's limits and files. Its end leaves the task alone; a command of the task that takes too long
+    ends it. Without a terminal, commands are read from standard input.
+    """
+
+    from .sandbox_building import sandbox_of
+
+    async def found() -> list[str]:
+        async with _chosen() as (driver, _):
+            return await driver.shell(sandbox_of(task, await driver.known()), tty=sys.stdin.isatty())
+
+    raise typer.Exit(subprocess.call(_run(found())))
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from envelope.agents import WorkerCard
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
+from sandbox.first_use import require_fit
 from sandbox.pool import WarmPool
 from transport.base import Transport
 from transport.consumer import Consumer
@@ -73,7 +74,8 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
         # For longer than the driver: a worker that dies while it closes its sandboxes leaves some, and they are its.
         stack.enter_context(owned(settings.owners_dir, worker))
         driver = await stack.enter_async_context(_driver(settings, worker, metrics))
-        await driver.require_image(settings.image)
+        for lack in await require_fit(driver, settings.image, settings.state_dir / "images"):
+            log.warning("image_lacks", image=settings.image, lacks=lack)
         await sweep_host(driver, settings)
         port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
         runner = make_runner(settings, transport, driver, metrics, agents=own)

@@ -15,7 +15,7 @@ from pydantic_settings import (
 
 from envelope.redaction import register_secret
 from repo.keeping import DAY_S, GIB, Allowance
-from sandbox.choice import DriverName
+from sandbox.choice import NO_PROCESS, DriverName
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
@@ -113,6 +113,13 @@ class WorkerSettings(FleetSettings):
         except (OSError, tomllib.TOMLDecodeError) as e:
             raise ValueError(f"{prices} is no TOML file with prices: {e}") from e
         return {model: PriceRow.model_validate(row) for model, row in table.items()}
+
+    @field_validator("sandbox_driver", mode="before")
+    @classmethod
+    def _isolates(cls, name: object) -> object:
+        if name == "process":
+            raise ValueError(NO_PROCESS)
+        return name
 
     @field_validator("search_url")
     @classmethod

@@ -15,4 +15,6 @@ def usable_settings(**flags: object) -> WorkerSettings:
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
-        raise BadSettings(f"{name} is not usable: {fault['msg']}", hint=f"correct or unset {name}") from e
+        raise BadSettings(
+            f"{name} is not usable: {fault['msg'].removeprefix('Value error, ')}", hint=f"correct or unset {name}"
+        ) from e

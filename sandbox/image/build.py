@@ -27,6 +27,11 @@ CONTENT_LABEL = "muster.content"
 # What Debian's own slim image leaves out: 70 MB that no command reads. Licences stay.
 EXCLUDES = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
 INCLUDES = ("/usr/share/doc/*/copyright",)
+SLIM = (  # of mmdebstrap; what Debian's own slim image leaves out is in neither
+    "--variant=minbase",
+    *(f"--dpkgopt=path-exclude={path}" for path in EXCLUDES),
+    *(f"--dpkgopt=path-include={path}" for path in INCLUDES),
+)
 # The wheels are for the image's Python, whatever Python runs this.
 WHEEL_TARGET = (
     "--python-version",
@@ -51,13 +56,17 @@ Progress = Callable[[str], None]
 async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambda line: None) -> str:
     """Build unless `tag` already has these inputs; the image's id. `ImageBuildFailed` says which step failed."""
     content = content_hash()
-    if await _label_of(tag) != content:
+    if await label_of(tag) != content:
         base = await _base_image(on_progress)
         with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
             context = Path(folder)
-            await _fill_context(context, on_progress)
-            await _docker_build(context, base, tag, content, on_progress)
-    return (await _run("docker", "image", "inspect", "--format", "{{.Id}}", tag, step="inspect the image")).strip()
+            await fill_context(context, on_progress)
+            await docker_build(context, base, tag, content, on_progress)
+    return await id_of(tag)
+
+
+async def id_of(tag: str) -> str:
+    return (await run_step("docker", "image", "inspect", "--format", "{{.Id}}", tag, step="inspect the image")).strip()
 
 
 def content_hash() -> str:
@@ -75,7 +84,7 @@ async def _base_image(on_progress: Progress) -> str:
             return present
     on_progress(f"pulling {REGISTRY_BASE}")
     try:
-        await _run("docker", "pull", "--quiet", REGISTRY_BASE, step="pull the base image", timeout_s=PULL_TIMEOUT_S)
+        await run_step("docker", "pull", "--quiet", REGISTRY_BASE, step="pull the base image", timeout_s=PULL_TIMEOUT_S)
     except ImageBuildFailed:
         on_progress("no image registry in reach: bootstrapping the base from Debian packages (about 30 s)")
         await bootstrap_base(on_progress)
@@ -85,40 +94,46 @@ async def _base_image(on_progress: Progress) -> str:
 
 async def bootstrap_base(on_progress: Progress) -> None:
     """Make `OWN_BASE` from Debian's packages, with root's rights and mmdebstrap."""
-    if shutil.which("mmdebstrap") is None:
-        raise ImageBuildFailed(
-            "No image registry can be reached, and mmdebstrap, which would make the image from packages, is missing.",
-            hint="install it (apt-get install mmdebstrap), or make a registry reachable",
-        )
-    options = [f"--dpkgopt=path-exclude={path}" for path in EXCLUDES]
-    options += [f"--dpkgopt=path-include={path}" for path in INCLUDES]
+    require_mmdebstrap("No image registry can be reached, and ", ", or make a registry reachable")
     with tempfile.TemporaryDirectory(prefix="muster-base-") as folder:
         tar = str(Path(folder) / "base.tar")
         # No mirror is named: mmdebstrap then writes Debian's own sources into the tree, and nothing of this host's.
-        await _run("mmdebstrap", "--variant=minbase", *options, SUITE, tar, step="bootstrap Debian")
+        await run_step("mmdebstrap", *SLIM, SUITE, tar, step="bootstrap Debian")
         on_progress("importing the base")
-        await _run("docker", "import", tar, OWN_BASE, step="import the base image")
+        await run_step("docker", "import", tar, OWN_BASE, step="import the base image")
 
 
-async def _fill_context(context: Path, on_progress: Progress) -> None:
+def require_mmdebstrap(why: str = "", otherwise: str = "") -> None:
+    if shutil.which("mmdebstrap") is None:
+        raise ImageBuildFailed(
+            f"{why}mmdebstrap, which would make the image from packages, is missing.",
+            hint=f"install it (apt-get install mmdebstrap){otherwise}",
+        )
+
+
+async def fill_context(context: Path, on_progress: Progress) -> None:
     for name in INPUTS:
         shutil.copy(HERE / name, context / name)
+    await download_wheels(context / "wheels", on_progress)
+
+
+async def download_wheels(target: Path, on_progress: Progress) -> None:
     on_progress("downloading the wheels that requirements.txt pins")
     platforms = [option for platform in PLATFORMS for option in ("--platform", platform)]
     # fmt: off
-    await _run(
+    await run_step(
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes",
-        *WHEEL_TARGET, *platforms, "--dest", str(context / "wheels"), "--requirement", str(HERE / "requirements.txt"),
+        *WHEEL_TARGET, *platforms, "--dest", str(target), "--requirement", str(HERE / "requirements.txt"),
         step="download the wheels",
     )
     # fmt: on
 
 
-async def _docker_build(context: Path, base: str, tag: str, content: str, on_progress: Progress) -> None:
+async def docker_build(context: Path, base: str, tag: str, content: str, on_progress: Progress) -> None:
     on_progress("building the image (about a minute)")
     # The host's network, because apt needs its resolver and routes; no container of ours gets it later.
     # fmt: off
-    await _run(
+    await run_step(
         "docker", "build", "--network", "host", "--build-arg", f"BASE={base}", "--label", f"{CONTENT_LABEL}={content}",
         "--tag", tag, str(context),
         step="build the image", env={"DOCKER_BUILDKIT": "0"},  # Debian's engine comes without buildx
@@ -131,18 +146,18 @@ async def _exists(tag: str) -> bool:
     return bool(await _image_ids(tag))
 
 
-async def _label_of(tag: str) -> str:
+async def label_of(tag: str) -> str:
     if not await _exists(tag):
         return ""
     template = f'{{{{index .Config.Labels "{CONTENT_LABEL}"}}}}'
-    return (await _run("docker", "image", "inspect", "--format", template, tag, step="inspect the image")).strip()
+    return (await run_step("docker", "image", "inspect", "--format", template, tag, step="inspect the image")).strip()
 
 
 async def _image_ids(tag: str) -> list[str]:
-    return (await _run("docker", "images", "--quiet", tag, step="list the images")).split()
+    return (await run_step("docker", "images", "--quiet", tag, step="list the images")).split()
 
 
-async def _run(*argv: str, step: str, timeout_s: float = BUILD_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
+async def run_step(*argv: str, step: str, timeout_s: float = BUILD_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
     """The standard output. A failure raises with the tail of everything that the command said."""
     try:
         ended = await run(argv, timeout_s=timeout_s, env=env)
