@@ -125,6 +125,8 @@ async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGene
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
     """All is said, and the connection can be used again once it has ended, too. Who is slow at that is hung up on."""
+    if response.content.at_eof():  # it came with the last words, as a rule
+        return
     with suppress(TimeoutError, aiohttp.ClientError):
         async with asyncio.timeout(DRAIN_TIMEOUT_S):
             await response.content.readany()
