@@ -106,8 +106,8 @@ async def _connected(line: _Line) -> Exchange:
 def _taken_over(connection: AbstractConnection) -> Exchange:
     """The exchange over a connection that the library has made: it has no public way to its sockets and its errors."""
     raw = cast(Any, connection)
-    early: bytearray = raw._reader._buffer
-    return Exchange(raw._writer.transport, raw._parser.parse_error, bytes(early))
+    stream = raw._reader
+    return Exchange(raw._writer.transport, raw._parser.parse_error, early=bytes(stream._buffer), is_lost=stream._eof)
 
 
 async def _answered(line: _Line, exchange: Exchange, commands: Sequence[Command]) -> list[Any]:

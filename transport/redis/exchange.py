@@ -24,14 +24,17 @@ _packed = cast(Callable[[Command], bytes], hiredis.pack_command)  # pyright: ign
 class Exchange(asyncio.Protocol):
     """Takes the transport over. Holds one conversation at a time; one that was broken off is not to be gone on with."""
 
-    def __init__(self, transport: asyncio.Transport, refusal: Callable[[str], Exception], early: bytes) -> None:
-        """`refusal` makes an exception of an error that the server replies; `early` came in before the takeover."""
+    def __init__(
+        self, transport: asyncio.Transport, refusal: Callable[[str], Exception], *, early: bytes, is_lost: bool
+    ) -> None:
+        """`refusal` makes an exception of an error that the server replies; `early` came in before the takeover, and
+        perhaps the end (`is_lost`)."""
         self._transport = transport
         self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=refusal)
         self._replies: list[Any] = []
         self._wanted = 0
         self._answered: asyncio.Future[None] | None = None
-        self.is_lost = False  # nothing can be said any more
+        self.is_lost = is_lost or transport.is_closing()  # nothing can be said any more
         self._reader.feed(early)
         transport.set_protocol(self)
 
