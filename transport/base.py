@@ -206,6 +206,10 @@ class Blobs(Protocol):
         """Store under the content's own name (`sha256:…`); storing the same twice is one blob, and renews it."""
         ...
 
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        """As `put`, of several, in as few steps as the store can; all are stored when it returns."""
+        ...
+
     async def get(self, ref: str) -> bytes:
         """The content, checked against its name; `NotFound` when it is gone. Renews it."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from envelope.ids import blob_ref
 from envelope.messages import ToolCallSummary
 from transport.base import Blobs
 
@@ -73,6 +74,7 @@ class Checkpoints:
     async def save(self, session: Session) -> str:
         """The blob of the head."""
         messages, tool_calls = session.messages[self._messages :], session.tool_calls[self._tool_calls :]
+        newest, stored = self._newest, list[bytes]()
         if messages or tool_calls:
             segment = Segment(
                 before=self._newest,
@@ -81,11 +83,14 @@ class Checkpoints:
                 opens=self._opens,
                 work=Work(changes=session.changes),
             )
-            self._newest = await self._blobs.put(segment.dump())
-            self._opens = False
+            stored.append(segment.dump())
+            newest = blob_ref(stored[0])
+        head = Head(**_fields(session, messages=(), tool_calls=()), log=newest)
+        refs = await self._blobs.put_all([*stored, head.dump()])
+        if stored:
+            self._newest, self._opens = newest, False
             self._messages, self._tool_calls = len(session.messages), len(session.tool_calls)
-        head = Head(**_fields(session, messages=(), tool_calls=()), log=self._newest)
-        return await self._blobs.put(head.dump())
+        return refs[-1]
 
 
 async def read_log(blobs: Blobs, ref: str) -> tuple[Head, list[tuple[str, Segment]]]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +37,9 @@ class DirectoryBlobs:
     async def put(self, content: bytes) -> str:
         check_size(content)
         return await asyncio.to_thread(self._put, content)
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        return [await self.put(content) for content in contents]
 
     async def get(self, ref: str) -> bytes:
         return await asyncio.to_thread(self._get, ref)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envelope.ids import blob_ref
 
 from ..limits import Limits
@@ -24,6 +26,9 @@ class MemoryBlobs:
         self._contents[ref] = content
         self._used_at_ms[ref] = self._clock()
         return ref
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        return [await self.put(content) for content in contents]
 
     async def get(self, ref: str) -> bytes:
         if ref not in self._contents:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -93,6 +93,9 @@ class S3Blobs:
             with _translated():
                 await obstore.put_async(self._store, path, content)
         return ref
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        return [await self.put(content) for content in contents]
 
     async def get(self, ref: str) -> bytes:
         digest, now_ms = digest_of(ref), self._clock()

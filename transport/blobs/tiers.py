@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..base import Blobs
@@ -19,6 +20,11 @@ class TieredBlobs:
 
     async def put(self, content: bytes) -> str:
         return await (self.small if len(content) <= self.limit_bytes else self.large).put(content)
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        if all(len(content) <= self.limit_bytes for content in contents):
+            return await self.small.put_all(contents)
+        return [await self.put(content) for content in contents]
 
     async def get(self, ref: str) -> bytes:
         try:

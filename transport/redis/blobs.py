@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from envelope.ids import blob_ref
 
@@ -10,6 +10,7 @@ from ..blobs import check_size, checked, life_ms
 from ..blobs.content import digest_of, missing
 from ..errors import NotPermitted
 from .client import Client
+from .exchange import Command
 
 # The largest, over a slow line: 256 MiB at 2 MiB/s.
 TRANSFER_TIMEOUT_S = 128.0
@@ -24,10 +25,19 @@ class RedisBlobs:
         self._life_ms = life_ms(retention_ms)
 
     async def put(self, content: bytes) -> str:
-        check_size(content)
-        ref = blob_ref(content)
-        await self._call("SET", ref, content, "PX", self._life_ms)
-        return ref
+        return (await self.put_all([content]))[0]
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        for content in contents:
+            check_size(content)
+        refs = [blob_ref(content) for content in contents]
+        places: dict[Client, list[Command]] = {}  # in a cluster each name has its own
+        for ref, content in zip(refs, contents, strict=True):
+            name = self._prefix + ref
+            places.setdefault(self._client_of(name), []).append(("SET", name, content, "PX", self._life_ms))
+        for client, commands in places.items():
+            await client.read_many(commands, timeout_s=TRANSFER_TIMEOUT_S)
+        return refs
 
     async def get(self, ref: str) -> bytes:
         digest_of(ref)

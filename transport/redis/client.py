@@ -52,11 +52,12 @@ class Client:
         wait_s = timeout_s or self._timeout_s
         return (await self._patiently(lambda: self._send([command], wait_s), repeatable=True))[0]
 
-    async def read_many(self, commands: Sequence[Command]) -> list[Any]:
+    async def read_many(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> list[Any]:
         """Commands that are safe to repeat, in one round trip."""
         if not commands:
             return []
-        return await self._patiently(lambda: self._send(commands, self._timeout_s), repeatable=True)
+        wait_s = timeout_s or self._timeout_s
+        return await self._patiently(lambda: self._send(commands, wait_s), repeatable=True)
 
     async def run(self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False) -> Any:
         """Run a script; loads it first where the server does not know it (a restart, a failover, SCRIPT FLUSH).

@@ -1,25 +1,38 @@
-"""Connections to Redis servers, each lent to one command at a time, over the redis library's `Connection`.
+"""Connections to Redis servers, each lent to one command at a time: made by the redis library, and used by us.
 
 The library's own client and pool cost two asyncio tasks and a turn of the event loop more per command, and up to
 Python 3.11 its time-out (`asyncio.wait_for`) can swallow a cancellation (gh-86296). So the time-out stands here, around
-the whole command; a connection whose command did not end well closes itself.
+the whole command; a connection whose command did not end well is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from ..errors import TransportError
+from .exchange import Command, Exchange
 from .faults import translated
 from .places import Address
 
-Command = tuple[str | bytes | int | float, ...]
 Dial = Callable[[Address], AbstractConnection]
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """A connection; without an exchange it does not stand."""
+
+    connection: AbstractConnection
+    exchange: Exchange | None = None
+
+    async def hang_up(self) -> None:
+        self.exchange = None
+        await self.connection.disconnect(nowait=True)
 
 
 class Connections:
@@ -27,8 +40,8 @@ class Connections:
 
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
-        self._open: set[AbstractConnection] = set()
-        self._idle: dict[Address, list[AbstractConnection]] = {}
+        self._open: set[_Line] = set()
+        self._idle: dict[Address, list[_Line]] = {}
         self._closed = False
 
     async def execute(self, address: Address, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -39,16 +52,15 @@ class Connections:
         if self._closed:
             raise TransportError("the transport is closed", hint="connect again")
         idle = self._idle.setdefault(address, [])
-        connection = idle.pop() if idle else self._new(address)
+        line = idle.pop() if idle else self._new(address)
         try:
             async with asyncio.timeout(timeout_s):
-                await _connected(connection)
-                return await _exchange(connection, commands)
+                return await _answered(line, await _connected(line), commands)
         finally:
             if self._idle.get(address) is idle:
-                idle.append(connection)
+                idle.append(line)
             else:  # this server was dropped meanwhile
-                await self._close(connection)
+                await self._close(line)
 
     async def ask(self, address: Address, *command: str, timeout_s: float) -> Any:
         """One command to whoever is there; all its errors are ours."""
@@ -59,45 +71,54 @@ class Connections:
 
     async def drop(self, address: Address) -> None:
         """Close what lies idle: when one connection to a server is lost, so are the others, mostly."""
-        for connection in self._idle.pop(address, ()):
-            await self._close(connection)
+        for line in self._idle.pop(address, ()):
+            await self._close(line)
 
     async def close(self) -> None:
         self._closed = True
         self._idle = {}
-        for connection in list(self._open):
-            await self._close(connection)
+        for line in list(self._open):
+            await self._close(line)
 
-    def _new(self, address: Address) -> AbstractConnection:
-        connection = self._dial(address)
-        self._open.add(connection)
-        return connection
+    def _new(self, address: Address) -> _Line:
+        line = _Line(self._dial(address))
+        self._open.add(line)
+        return line
 
-    async def _close(self, connection: AbstractConnection) -> None:
-        self._open.discard(connection)
-        await connection.disconnect(nowait=True)
+    async def _close(self, line: _Line) -> None:
+        self._open.discard(line)
+        await line.hang_up()
 
 
-async def _connected(connection: AbstractConnection) -> None:
+async def _connected(line: _Line) -> Exchange:
     """Before anything is sent: who fails here knows that the server has not taken the command."""
-    # the library's own check for a server that went away meanwhile costs a turn of the event loop
-    reader: asyncio.StreamReader | None = getattr(connection, "_reader", None)
-    if reader is not None and (reader.at_eof() or reader.exception() is not None):
-        await connection.disconnect(nowait=True)
-        reader = None
-    if reader is None:
-        try:
-            await connection.connect()
-        except (RedisError, OSError) as error:
-            raise translated(error, sent=False) from error
-
-
-async def _exchange(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
-    raw = cast(Any, connection)
-    await raw.send_packed_command([part for command in commands for part in raw.pack_command(*command)])
+    if line.exchange is not None and not line.exchange.is_lost:
+        return line.exchange
+    await line.hang_up()
     try:
-        return [await raw.read_response() for _ in commands]
-    except BaseException:
-        if len(commands) > 1:  # the replies that were not read would answer the next command
-            await connection.disconnect(nowait=True)
+        await line.connection.connect()
+    except (RedisError, OSError) as error:
+        raise translated(error, sent=False) from error
+    line.exchange = _taken_over(line.connection)
+    return line.exchange
+
+
+def _taken_over(connection: AbstractConnection) -> Exchange:
+    """The exchange over a connection that the library has made: it has no public way to its sockets and its errors."""
+    raw = cast(Any, connection)
+    stream = raw._reader
+    return Exchange(raw._writer.transport, raw._parser.parse_error, early=bytes(stream._buffer), is_lost=stream._eof)
+
+
+async def _answered(line: _Line, exchange: Exchange, commands: Sequence[Command]) -> list[Any]:
+    try:
+        replies = await exchange.ask(commands)
+    except BaseException:  # the replies that were not read would answer the next command
+        await line.hang_up()
         raise
+    for reply in replies:
+        if isinstance(reply, Exception):
+            if isinstance(reply, ConnectionError):
+                await line.hang_up()
+            raise reply
+    return replies

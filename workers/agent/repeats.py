@@ -29,8 +29,7 @@ def circling(messages: Sequence[ChatMessage]) -> ToolCall | None:
     (None, 'read')
     """
     latest = [*islice(_backwards(messages), ROUNDS * max(PERIODS))]
-    signatures = [_signature(call) for call in latest]
-    found = any(_periodic(signatures[: period * ROUNDS], period) for period in PERIODS)
+    found = any(_periodic(latest[: period * ROUNDS], period) for period in PERIODS)
     return latest[0] if found else None
 
 
@@ -38,10 +37,15 @@ def _backwards(messages: Sequence[ChatMessage]) -> Iterator[ToolCall]:
     return (call for message in reversed(messages) for call in reversed(message.tool_calls))
 
 
-def _periodic(calls: Sequence[str], period: int) -> bool:
-    return len(calls) == period * ROUNDS and all(calls[i] == calls[i % period] for i in range(len(calls)))
+def _periodic(calls: Sequence[ToolCall], period: int) -> bool:
+    pairs = zip(calls[period:], calls, strict=False)
+    return len(calls) == period * ROUNDS and all(_same(later, earlier) for later, earlier in pairs)
 
 
-def _signature(call: ToolCall) -> str:
-    arguments = call.arguments if call.input is None else json.dumps(call.input, sort_keys=True)
-    return f"{call.name}({arguments})"
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    """Nearly all calls differ at first sight; what Python holds for equal (1 and true) need not be it."""
+    return one.name == other.name and one.input == other.input and _written(one) == _written(other)
+
+
+def _written(call: ToolCall) -> str:
+    return call.arguments if call.input is None else json.dumps(call.input, sort_keys=True)

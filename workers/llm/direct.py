@@ -19,6 +19,7 @@ from envelope.redaction import redact
 
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
+from .encoding import BodyEncoder
 from .failures import ProviderError, failed
 from .providers import Endpoint, endpoint
 from .sse import MAX_EVENT_BYTES, EventParser, TooLong
@@ -51,6 +52,7 @@ class DirectModel:
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
+    _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
@@ -84,7 +86,7 @@ class DirectModel:
         session = await http_session()
         async with session.post(
             where.url,
-            data=json.dumps(where.wire.body(question), separators=(",", ":")).encode(),
+            data=self._encoder.encoded(where.wire.body(question)),
             headers={**HEADERS, **where.headers},
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=self.chunk_timeout_s),
             proxy=proxy_for(where.url),
@@ -123,6 +125,8 @@ async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGene
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
     """All is said, and the connection can be used again once it has ended, too. Who is slow at that is hung up on."""
+    if response.content.at_eof():  # it came with the last words, as a rule
+        return
     with suppress(TimeoutError, aiohttp.ClientError):
         async with asyncio.timeout(DRAIN_TIMEOUT_S):
             await response.content.readany()

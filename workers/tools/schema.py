@@ -19,6 +19,8 @@ from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariabl
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from .plain_fit import plainly_fits
+
 TOO_DEEP = "they are nested too deeply"
 TOO_LONG = "they take too long to be checked; say it shorter and simpler"
 # Of processor time for one check; those of our own tools take a millisecond, and of large foreign ones a tenth of this.
@@ -53,6 +55,8 @@ def is_schema(schema: Mapping[str, Any]) -> bool:
 
 def first_fault(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments, in one sentence for the model; None when nothing is."""
+    if plainly_fits(schema, arguments):
+        return None
     validator = _Validator(cast(dict[str, Any], schema), registry=NOWHERE)
     faults = cast(Iterable[ValidationError], validator.iter_errors(dict(arguments)))
     running = _ends_s.set(time.thread_time() + MAX_CHECK_S)

@@ -27,6 +27,22 @@ async def test_what_was_put_is_got_under_its_own_name(shelf, content):
     assert (got, type(got)) == (content, bytes)
 
 
+@pytest.mark.parametrize("contents", [[], [b"a"], [b"a", b"b" * 100_000, b"c", b"a"]])
+async def test_what_was_put_together_is_got_one_by_one(shelf, contents):
+    refs = await shelf.store.put_all(contents)
+
+    assert refs == [blob_ref(content) for content in contents]
+    assert [await shelf.store.get(ref) for ref in refs] == contents
+    assert await shelf.size() == len(set(contents))
+
+
+async def test_of_contents_of_which_one_is_too_large_that_one_is_refused(shelf, monkeypatch):
+    monkeypatch.setattr(rules, "MAX_BLOB_BYTES", 10)
+
+    with pytest.raises(Refused, match="11 bytes are over the limit of 10"):
+        await shelf.store.put_all([b"x", b"x" * 11])
+
+
 async def test_the_same_content_twice_is_one_blob(shelf):
     assert await shelf.store.put(b"content") == await shelf.store.put(b"content")
     assert await shelf.size() == 1
