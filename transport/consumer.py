@@ -36,8 +36,8 @@ __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler"
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
-# The first of many tasks should run while the rest are still being claimed, and other workers get their turn. As many as
-# are written together (`redis/writer.py`): what ends in one batch is filled by one claim.
+# The first of many tasks should run while the rest are still being claimed, and other workers get their turn. As many
+# as are written together (`redis/writer.py`): what ends in one batch is filled by one claim.
 CLAIM_AT_ONCE = 48
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
 CLEANUP_S = 30.0
