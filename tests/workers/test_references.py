@@ -146,6 +146,7 @@ async def test_a_task_is_read_when_it_is_named_and_a_stranger_is_not(reader, han
         await hands.result(request)
     foreign = hands.recipe("echo foreign", tenant="others")
     await hands.result(foreign)
+    await hands.stop()  # the reader has a worker of its own, with a model
 
     texts, _, _ = await reader(
         [f"task:{named.task_id}", f"task:{stranger.task_id}", f"task:{foreign.task_id}", f"task:{new_task_id()}"],

@@ -126,7 +126,7 @@ async def test_the_process_announces_where_its_metrics_are(served_stage):
         ended = 'muster_tasks_finished_total{outcome="completed",pool="orchestrator",reason="none"} 1.0'
         text = await metrics_with(card.metrics_port, ended)
 
-    assert {agent.name for agent in card.agents} == {"run", "batch"}
+    assert {agent.name for agent in card.agents} == {"run", "batch", "fanout"}
     assert 'muster_tasks_submitted_total{pool="build"} 4.0' in text
     assert 'muster_tasks_running{pool="orchestrator"} 0.0' in text
     assert 'muster_fleet_count{what="lost_leases"} 0.0' in text
