@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -14,8 +15,20 @@ Result = TypeVar("Result")
 YOUNG_OBJECTS = 20_000
 
 
+# What glibc keeps of freed memory for later, in bytes. That is its default, but left to itself it raises the limit with
+# each large block that is freed, until much of a busy worker's memory (5 of 260 MiB with 100 agents) is nobody's.
+KEPT_BYTES = 128 * 1024
+# Blocks from this size on get pages of their own, which cost a call to the kernel each time.
+OWN_PAGES_BYTES = 1024 * 1024
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Like `asyncio.run`, with a calmer garbage collector."""
+    """Like `asyncio.run`, with a calmer garbage collector, and an allocator that gives back what is free."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
+    if set_option is not None:
+        set_option(M_TRIM_THRESHOLD, KEPT_BYTES)
+        set_option(M_MMAP_THRESHOLD, OWN_PAGES_BYTES)
     gc.freeze()  # what is imported is never garbage, and with all model providers it is much
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     return asyncio.run(main)
