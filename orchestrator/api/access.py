@@ -13,7 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from transport.base import TaskRecord
 from transport.errors import NotFound, no_task
 
-from ..client import Muster
+from ..client import MAX_LISTED, Muster
 from .problems import Problem
 from .rates import Rates
 from .tokens import ALL_TENANTS, Right, Token, TokenFile
@@ -46,7 +46,8 @@ class Caller:
 
     async def trace(self, trace_id: str) -> list[TaskRecord]:
         """A trace's tasks; `NotFound` when there are none that they may see."""
-        tasks = [task for task in await self.muster.tasks(trace_id=trace_id, limit=10_000) if self.sees(task)]
+        found = await self.muster.tasks(trace_id=trace_id, limit=MAX_LISTED)
+        tasks = [task for task in found if self.sees(task)]
         if not tasks:
             raise NotFound(f"there is no trace {trace_id}", hint="see the traces with: GET /v1/tasks")
         return tasks

@@ -72,8 +72,9 @@ def _key(driver: Driver, params: FanoutParams, item: Item, prompt: str) -> str:
 async def _run(driver: Driver, works: Sequence[Work], max_running: int | None) -> AsyncGenerator[Ended]:
     """As `driver.run`, with at most `max_running` tasks submitted and not ended."""
     if max_running is None or max_running >= len(works):
-        async for ended in driver.run(works):
-            yield ended
+        async with aclosing(driver.run(works)) as endings:
+            async for ended in endings:
+                yield ended
         return
     left = iter(works)
     ends: asyncio.Queue[Ended | Exception] = asyncio.Queue()
