@@ -14,7 +14,7 @@ from ..submit import params_of
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
-from .shards import shards_of
+from .shards import refuse_unknown_files, shards_of
 from .spec import BatchSpec
 
 
@@ -46,6 +46,7 @@ async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
         shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
         left -= len(shards)
         runs.append(RepositoryRun(given, mirror, shards))
+    refuse_unknown_files(spec.shards, (shard for run in runs for shard in run.shards))
     return runs
 
 

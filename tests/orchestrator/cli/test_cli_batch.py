@@ -91,6 +91,10 @@ def _take_the_change_along(desk, project: Path, task_id: str) -> None:
     whole = json.loads(desk.muster("batch", "show", task_id, "--json").stdout)
     assert [shard["outcome"] for shard in whole["repositories"][0]["shards"]] == ["applied", "applied"]
     assert "gate      after: passed, 1 test" in desk.muster("batch", "show", task_id).stderr
+    assert desk.muster("batch", "report", task_id[-8:]).stdout.startswith("### modernise: verified\n")
+    assert 'name="gate"' in desk.muster("batch", "report", task_id, "--format", "junit").stdout
+    wrong = desk.muster("batch", "report", task_id, "--format", "junt")
+    assert (wrong.exit_code, "did you mean 'junit'?" in wrong.stderr) == (2, True)
     shown = json.loads(desk.muster("task", "show", task_id[-8:], "--json").stdout)
     assert shown["result"]["output"]["structured"]["repositories"][0]["verified"] is True
     attached = desk.muster("batch", "attach", task_id[-8:], "--json")
