@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from envelope.errors import ExitCode
+from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from transport.base import Handle
 
@@ -23,6 +24,7 @@ from ..errors import BadInput, near_miss
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
+from .batch_file import check, init, show_preview
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -37,6 +39,8 @@ from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
+for name, command in {"init": init, "check": check, "preview": show_preview}.items():
+    app.command(name)(command)
 
 LATEST = 1000  # how many of the latest roots are searched for batches
 
@@ -64,6 +68,18 @@ def attach(
 ) -> None:
     """Follow a batch that runs or ran, and set its branch once it is done."""
     raise typer.Exit(asyncio.run(_attach(task, file, as_json)))
+
+
+@app.command("retry")
+def retry(
+    task: TaskId,
+    detach: Detach = False,
+    as_json: Json = False,
+    no_input: NoInput = False,
+    allow_dirty: AllowDirty = False,
+) -> None:
+    """Do again what failed in a batch that was started here. On the same commits, what was done is not done again."""
+    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
 
 
 @app.command("list")
@@ -105,6 +121,19 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
             data(handle.task_id)
             return ExitCode.OK
         return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=may_ask, owner=True)
+
+
+async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+    settings = load_settings()
+    async with open_records(settings) as muster:
+        record = await find_task(muster, words)
+        result = await muster.result(record.task_id)
+    if record.agent != BATCH or result is None or result.status is State.COMPLETED:
+        told = (
+            "is no batch" if record.agent != BATCH else "is under way" if result is None else "has nothing that failed"
+        )
+        raise BadInput(f"the task {record.task_id} {told}", hint=f"muster task show {record.task_id}")
+    return await _run(recall(settings, record.task_id), detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty)
 
 
 async def _attach(words: str, file: Path | None, as_json: bool) -> int:

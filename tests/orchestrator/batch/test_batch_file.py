@@ -9,6 +9,7 @@ from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
 from orchestrator.batch.shards import WHOLE, refuse_unknown_files, shard_request, shards_of
 from orchestrator.batch.spec import Shards
+from orchestrator.batch.starter import starter
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.submit import RepositoryInput
 
@@ -209,3 +210,14 @@ def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
     assert shard(keep_settings, "src/b.py").idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("fix", "mend")).idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("pytest", "unittest")).idempotency_key == key
+
+
+@pytest.mark.parametrize("folder", ["demo", "an ödd 'name'", ".hidden"])
+def test_the_file_to_start_from_is_a_good_one(tmp_path, folder):
+    repository = tmp_path / folder
+    repository.mkdir()
+
+    spec = parse_batch(starter(repository, seen_from=tmp_path / "batches"), name="b.toml")
+
+    assert spec.repositories[0].path == f"../{folder}"
+    assert spec.steps[0].recipe and spec.gate and spec.publish
