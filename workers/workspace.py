@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envelope.messages import Workspace
-from envelope.reach import hosts_of
+from envelope.reach import credentials_of, hosts_of
 from envelope.scope import Scope
 from repo.bundle import bundle
 from repo.checkout import checkout
@@ -65,22 +65,16 @@ class Workspaces:
         tell: Tell = tell_nobody,
     ) -> Prepared:
         """`BadInput` for what a caller may not ask for; errors of `repo` and `sandbox` for what fails."""
-        outlet = Outlet(self.credentials.of(scope), self.private_addresses, tell)
-        empty = SandboxSpec(
-            self.image,
-            read_only=read_only,
-            limits=limits,
-            labels=labels,
-            env=SANDBOX_ENV,
-            egress=hosts_of(scope),
-            outlet=outlet,
-        )
+        empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
+        if (hosts := hosts_of(scope)) | credentials_of(scope):
+            outlet = Outlet(self.credentials.of(scope), self.private_addresses, tell)
+            empty = replace(empty, egress=hosts, outlet=outlet)
         if workspace is None:
             return Prepared(empty)
         mirror, commit = await self.source(workspace)
         folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
-        hosts = None if self.setup_hosts is None else frozenset(self.setup_hosts)
-        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, hosts, tell)
+        index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
+        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell)
         image = await self.driver.prepare_image(setup)
         request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
         return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
