@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -18,6 +17,7 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import Place, describe, locate
+from repo.temporary import temporary_folder
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
@@ -295,8 +295,8 @@ class Muster:
         """
         place = repository if isinstance(repository, Place) else await locate(repository)
         base = commit or (await describe(place.root)).head
-        with tempfile.TemporaryDirectory(prefix="muster-pack-") as folder:
-            packed = Path(folder) / "repository.bundle"
+        with temporary_folder("pack") as folder:
+            packed = folder / "repository.bundle"
             await bundle(place, base, packed)
             return Workspace(
                 bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),

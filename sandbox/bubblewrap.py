@@ -141,8 +141,9 @@ class BubblewrapDriver:
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
-        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+        allow_private = self._allow_private_egress and writable_root
+        proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Namespaces(group, workspace.merged, process)
         upper, folder = workspace.upper, workspace.folder
         return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, upper, folder)

@@ -132,7 +132,7 @@ def _mounts(opening: Opening) -> list[dict[str, Any]]:
         },
         _bind(opening.server, SERVER_PATH),
     ]
-    if opening.spec.egress:
+    if opening.spec.has_network:
         mounts.append(_bind(opening.workspace.egress, EGRESS_FOLDER))
     return mounts
 

@@ -128,8 +128,10 @@ class DockerDriver:
         server = install_server(self.state_dir)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
         channel = await self._start(opening, undo)
-        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
+        # The operator's own index is for setup: a task reaches no private address by it.
+        allow_private = self._allow_private_egress and writable_root
+        proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         container = Container(self.engine, sandbox_id)
         upper, folder = workspace.upper, workspace.folder
         return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, upper, folder)
@@ -176,4 +178,4 @@ async def open_egress(
     await proxy.start(folder / SOCKET_NAME)
     has_bundle = copy_ca_bundle(ca_bundle, folder)
     port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
-    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None)
+    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None) | proxy.environment

@@ -89,7 +89,7 @@ def launcher(opening: Opening) -> list[str]:
 def _sources(opening: Opening) -> dict[str, Path]:
     """What bubblewrap is to bind, by the place where it finds it."""
     sources = {WORKSPACE_PLACE: opening.workspace.merged, SERVER_PLACE: opening.server}
-    if opening.spec.egress:
+    if opening.spec.has_network:
         sources[EGRESS_PLACE] = opening.workspace.egress
     if opening.root.base != Path("/"):
         sources[ROOT_PLACE] = opening.root.base
@@ -122,7 +122,7 @@ def bubblewrap(opening: Opening) -> list[str]:
         *("--bind", TMP_PLACE, TMP, "--bind", HOME_PLACE, HOME),
         *("--ro-bind" if spec.read_only else "--bind", WORKSPACE_PLACE, WORKSPACE),
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),
-        *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.egress else ()),
+        *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.has_network else ()),
         *(() if opening.root.writable else ("--remount-ro", "/")),
         *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s), ""),
     ]

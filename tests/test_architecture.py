@@ -36,6 +36,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/mcp/http.py",
     ),
     "yarl": ("workers/web/",),
+    "h11": ("sandbox/carried.py",),
     "tree_sitter": ("workers/permissions/syntax.py", "workers/references/grammars.py", "workers/references/symbols.py"),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),
     "tree_sitter_python": ("workers/references/grammars.py",),

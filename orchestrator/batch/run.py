@@ -9,7 +9,6 @@ from envelope.budget import Budget
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
-from ..repositories import fetch_mirror
 from ..submit import params_of
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
@@ -38,11 +37,11 @@ async def drive_batch(driver: Driver) -> TaskResult:
 
 
 async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
-    spec, blobs = params.spec, driver.transport.blobs
+    spec = params.spec
     runs: list[RepositoryRun] = []
     left = spec.limits.max_shards
     for given in params.repositories:
-        mirror = await fetch_mirror(blobs, driver.context.cache_dir, bundle_ref=given.bundle, base=given.base)
+        mirror = await driver.mirror(given.bundle, given.base)
         shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
         left -= len(shards)
         runs.append(RepositoryRun(given, mirror, shards))

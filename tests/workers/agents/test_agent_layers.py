@@ -190,6 +190,15 @@ def test_an_untrusted_agent_of_which_no_grant_is_left_is_refused_and_not_given_e
         layered(file("mine", mode="primary", scope='["elsewhere:**"]'), trusted=False).named("mine")
 
 
+def test_no_way_out_of_the_sandbox_is_opened_by_a_stranger():
+    scope = '["bash:**", "network:elsewhere.example", "credential:forge"]'
+    known = layered(file("mine", mode="subagent", scope=scope), trusted=False)
+
+    assert known.named("mine").auth_scope == ("bash:**",)
+    [fault] = known.faults
+    assert "network:elsewhere.example" in fault.message and "credential:forge" in fault.message
+
+
 def test_an_untrusted_file_replaces_nothing_of_the_users():
     users = layered(
         file("reviewer", path="/home/me/reviewer.md", body="Mine."),
