@@ -6,7 +6,7 @@ import asyncio
 import mimetypes
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Unpack, overload
@@ -14,6 +14,7 @@ from typing import Unpack, overload
 from envelope.agent_params import UNDOING
 from envelope.agents import WorkerCard
 from envelope.asks import Reply
+from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
@@ -27,11 +28,15 @@ from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .catalogue import agent_named
+from .costs import Cost, cost_of
 from .errors import BadInput
 from .gathering import Gathered, Want
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
+from .session.fold import Session
+from .session.kept import Folds
 from .settings import Settings, load_settings
+from .staying import stay
 from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
 from .trust import TrustStore, trusted_digest
 
@@ -48,6 +53,7 @@ class Muster:
         self.transport = transport
         self.settings = settings
         self._outbox = Outbox(transport)
+        self._folds = Folds(transport)
 
     @classmethod
     @asynccontextmanager
@@ -100,6 +106,35 @@ class Muster:
             return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
         return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
 
+    async def run(
+        self,
+        request: TaskRequest | None = None,
+        /,
+        *,
+        watch: Callable[[Entry], None] | None = None,
+        **fields: Unpack[TaskFields],
+    ) -> TaskResult:
+        """Hand over one task, as `submit` does, and wait for its result; `watch` sees what happens meanwhile.
+
+        A failed task is a result, not an exception. Who stops waiting stops nothing: `cancel` does.
+        """
+        handle = await (self.submit(**fields) if request is None else self.submit(request))
+        return await stay(self.transport, self._outbox, handle, watch)
+
+    async def resume(
+        self, task_id: str, prompt: str = "", *, budget: Budget | None = None, deadline_ms: int | None = None
+    ) -> Handle:
+        """Go on, in a new task, with the session of one that has ended, however it ended; of a goal with its agent's.
+
+        Without a prompt it takes up its work where that stopped. Grants are those of before, and so are limits that are
+        not named. `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
+        """
+        request = going_on(await listener(self.transport, task_id), prompt)
+        limits = {"budget": budget, "deadline_ms": deadline_ms}
+        return await self.submit(
+            request.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
+        )
+
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
 
@@ -125,6 +160,18 @@ class Muster:
     async def events(self, trace_id: str) -> list[Entry]:
         """What the trace's stream holds now."""
         return [entry async for entry in self.follow(trace_id, wait=False)]
+
+    async def tree(self, trace_id: str) -> Session:
+        """The trace's tasks as they are now, folded from its events; a snapshot that stays so.
+
+        Who asks again on the same connection pays for what has happened since.
+        """
+        return await self._folds.of(trace_id)
+
+    async def cost(self, trace_id: str) -> Cost:
+        """What the trace has cost, by model and by agent, beside its cap; `reserved` is under way."""
+        session, ledger = await self.tree(trace_id), await self.transport.ledger(trace_id)
+        return cost_of(session, ledger, await self.tasks(trace_id=trace_id, limit=MAX_LISTED))
 
     async def gather(
         self,

@@ -150,6 +150,8 @@ class TaskRecord:
     cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
     tenant: str = ""
     waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
+    spent_microusd: int = 0  # of its trace's money, over all its attempts
+    reserved_microusd: int = 0  # what its running attempt has set aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +386,13 @@ class Transport(Protocol):
         ...
 
     async def allotments(self) -> Mapping[str, Allotment]: ...
+
+    async def ledger(self, trace_id: str) -> Ledger:
+        """A trace's money as it is now; the records of its tasks say who has spent and reserved what.
+
+        `NotFound` for an unknown trace.
+        """
+        ...
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         """Let a trace spend up to this; its money as it is then. A cap that is higher, or none at all, stays.

@@ -7,15 +7,15 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from transport.base import Entry, Ledger
 
-from ..session.fold import Session, apply
-from ..session.task import TaskView
+from ..session.told import tree_as_json
 from .access import Approver, Caller, Viewer
+from .answers import told_at_once
 from .tasks import Body
 
 router = APIRouter(prefix="/v1/traces", tags=["traces"])
@@ -46,7 +46,7 @@ async def follow_events(
 
     Ends, with an event `end`, after the result of the trace's root task.
     """
-    await caller.trace(trace_id)
+    await caller.require_trace(trace_id)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_stream(caller, trace_id, last_event_id), media_type="text/event-stream", headers=headers)
 
@@ -77,47 +77,17 @@ def _event(entry: Entry) -> str:
     return f"id: {entry.id}\ndata: {json.dumps(entry.message.model_dump(mode='json'), separators=(',', ':'))}\n\n"
 
 
-@router.get("/{trace_id}")
-async def show_tree(trace_id: str, caller: Viewer) -> dict[str, Any]:
+@router.get("/{trace_id}", response_model=dict[str, Any])
+async def show_trace(trace_id: str, caller: Viewer) -> Response:
     """The trace's tasks as they are now, folded from its events; `cursor` is where to follow them from."""
-    records = await caller.trace(trace_id)
-    root = next((record for record in records if record.parent_task_id is None), records[0])
-    session = Session.of(root.task_id, trace_id, agent=root.agent, title=root.intent)
-    async for entry in caller.muster.follow(trace_id, wait=False):
-        apply(session, entry)
-    tasks = {task_id: _told(task) for task_id, task in session.tasks.items()}
-    return {"root": session.root, "cursor": session.cursor(trace_id), "tasks": tasks}
-
-
-def _told(task: TaskView) -> dict[str, Any]:
-    return {
-        "task_id": task.task_id,
-        "parent": task.parent,
-        "children": task.children,
-        "agent": task.agent,
-        "title": task.title,
-        "state": task.state,
-        "reason": task.reason,
-        "attempt": task.attempt,
-        "worker": task.worker,
-        "turn": task.turn,
-        "tool_calls": task.tool_calls,
-        "running_tools": [{"tool": tool.tool, "title": tool.title} for tool in task.running_tools.values()],
-        "usage": task.usage.model_dump(mode="json"),
-        "cost_microusd": task.cost_microusd,
-        "started_at_ms": task.started_at_ms,
-        "ended_at_ms": task.ended_at_ms,
-        "files": task.files,
-        "asks": task.asks,
-        "error": task.error,
-        "hint": task.hint,
-    }
+    await caller.require_trace(trace_id)
+    return told_at_once(tree_as_json(await caller.muster.tree(trace_id), trace_id))
 
 
 @router.post("/{trace_id}/budget")
 async def raise_budget(trace_id: str, cap: Cap, caller: Approver) -> Money:
     """Let a trace spend up to this much; a higher cap stays. Who waits for money goes on."""
-    await caller.trace(trace_id)
+    await caller.require_trace(trace_id)
     return _money(await caller.muster.raise_budget(trace_id, cap.cap_microusd, by=caller.name))
 
 

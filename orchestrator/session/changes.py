@@ -24,7 +24,7 @@ from envelope.events import (
     WarningRaised,
 )
 
-from .task import TaskView, ToolView
+from .task import Spent, TaskView, ToolView
 
 T = TypeVar("T")
 
@@ -48,11 +48,14 @@ def _state(task: TaskView, event: StateChanged) -> None:
 
 def _turn_started(task: TaskView, event: TurnStarted) -> None:
     task.turn = event.turn
+    task.model = event.model or task.model
 
 
 def _turn_finished(task: TaskView, event: TurnFinished) -> None:
     task.live_usage += event.usage
     task.live_cost_microusd += event.cost_microusd
+    spent = task.by_model.get(task.model, Spent()) + Spent(event.usage, event.cost_microusd)
+    task.by_model = {**task.by_model, task.model: spent}
 
 
 def _tool_call(task: TaskView, event: ToolCallChanged) -> None:

@@ -20,6 +20,17 @@ class ToolView:
     title: str
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What model calls took."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_microusd: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.usage + other.usage, self.cost_microusd + other.cost_microusd)
+
+
 @dataclass(slots=True)
 class TaskView:
     """Times are the queue's, in ms; None: not yet, or not known. Cost, usage and counts are the task's own only.
@@ -37,6 +48,8 @@ class TaskView:
     attempt: int = 0
     worker: str = ""
     turn: int = 0
+    model: str = ""  # that it called last
+    by_model: dict[str, Spent] = field(default_factory=dict[str, Spent])  # turns that were told, lost attempts' too
     running_tools: dict[str, ToolView] = field(default_factory=dict[str, ToolView])  # by call id, oldest first
     tool_calls: int = 0
     live_usage: Usage = field(default_factory=Usage)

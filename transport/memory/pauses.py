@@ -9,7 +9,7 @@ from ..errors import NotFound
 from ..raising import ask_for_more
 from .ends import arrived, ends_instead
 from .fleet import Fleet
-from .tasks import Task
+from .tasks import Task, Trace
 
 
 def give_back(fleet: Fleet, task: Task) -> None:
@@ -64,11 +64,15 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
     return task.answers[ask_id]
 
 
+def trace_of(fleet: Fleet, trace_id: str) -> Trace:
+    if (trace := fleet.traces.get(trace_id)) is None:
+        raise NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
+    return trace
+
+
 def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int, by: str) -> Ledger:
     """The money as it is then. Who waits for a higher cap goes on; tasks that are about to have their answer, too."""
-    trace = fleet.traces.get(trace_id)
-    if trace is None:
-        raise NotFound(f"there is no trace {trace_id}")
+    trace = trace_of(fleet, trace_id)
     before = trace.cap_microusd
     if before is not None and before < cap_microusd:
         trace.cap_microusd = cap_microusd

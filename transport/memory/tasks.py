@@ -100,6 +100,8 @@ class Task:
             cancel_reason=self.cancel_reason or "",
             tenant=self.request.tenant,
             waits_for=tuple(sorted(self.waits_for)),
+            spent_microusd=self.spent_microusd,
+            reserved_microusd=self.reserved_microusd,
         )
 
 

@@ -219,6 +219,9 @@ class MemoryTransport:
     async def allotments(self) -> Mapping[str, Allotment]:
         return dict(self._fleet.allotments)
 
+    async def ledger(self, trace_id: str) -> Ledger:
+        return pauses.trace_of(self._fleet, trace_id).ledger()
+
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)

@@ -219,6 +219,9 @@ class RedisTransport:
     async def allotments(self) -> Mapping[str, Allotment]:
         return await operators.allotments(self._cells.first)
 
+    async def ledger(self, trace_id: str) -> Ledger:
+        return await operators.ledger(self._cells.of_trace(trace_id), trace_id)
+
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return await operators.raise_cap(self._cells.of_trace(trace_id), trace_id, cap_microusd, by)
