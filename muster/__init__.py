@@ -14,6 +14,7 @@ from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
 from orchestrator.batch.request import batch_request
+from orchestrator.budgets import Funds
 from orchestrator.client import Muster
 from orchestrator.costs import Cost
 from orchestrator.gathering import Gathered, Policy, Want
@@ -25,7 +26,7 @@ from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, TaskRec
 
 __all__ = [
     "Allotment", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode", "ExitCode",
-    "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "Settings", "Spent", "State",
+    "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "Settings", "Spent", "State",
     "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply",
     "apply_all", "batch_request", "goal_request", "task_request",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from transport.settings import connect
 from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
+from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named
 from .costs import Cost, cost_of
 from .errors import BadInput
@@ -37,7 +38,7 @@ from .session.fold import Session
 from .session.kept import Folds
 from .settings import Settings, load_settings
 from .staying import stay
-from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
+from .submit import DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
 from .trust import TrustStore, trusted_digest
 
 # As many tasks of a trace, and as many of the latest roots, are looked through.
@@ -254,7 +255,7 @@ class Muster:
         """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
         latest roots."""
         inside = await self.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
-        roots = await self.tasks(limit=MAX_LISTED) if task.agent == BATCH else []
+        roots = await self.tasks(limit=MAX_LISTED) if task.agent in SHARDED else []
         shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
         return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
 
@@ -299,9 +300,41 @@ class Muster:
         """By tenant; who is not named gets the weight 1, and has no cap."""
         return await self.transport.allotments()
 
+    async def budget(self, trace_id: str) -> Funds:
+        """The money of a trace, or of a batch or fan-out with all its shards: spent, set aside, allowed, waited for."""
+        root = await self._root(trace_id)
+        return await funds_of(self.transport, root, await self._all_of(root))
+
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
-        """Let a trace spend up to this much; its money now. A higher cap, or none, stays. Who waits for it goes on."""
-        return await self.transport.raise_cap(trace_id, cap_microusd, by=by)
+        """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
+
+        Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
+        """
+        root = await self._root(trace_id)
+        shards = await self._all_of(root) if root.agent in SHARDED else []
+        return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
+
+    async def _root(self, trace_id: str) -> TaskRecord:
+        roots = await self.tasks(trace_id=trace_id, limit=1)
+        if not roots:
+            raise NotFound(f"there is no trace {trace_id}", hint="see the latest with: muster task list")
+        return roots[0]
+
+    async def _all_of(self, root: TaskRecord) -> list[TaskRecord]:
+        inside = await self.tasks(trace_id=root.trace_id, limit=MAX_LISTED)
+        known = {task.task_id for task in inside}
+        return [*inside, *(shard for shard in await self.children(root) if shard.task_id not in known)]
+
+    async def tenant_budget(self, tenant: str) -> Ledger:
+        """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
+        return await self.transport.funds(checked_tenant(tenant))
+
+    async def cap_tenant(self, tenant: str, cap_microusd: int | None, *, by: str = "api") -> Ledger:
+        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on.
+
+        It holds for what is under way. Who waits for more goes on when there is more.
+        """
+        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by)
 
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""

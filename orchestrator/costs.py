@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from transport.base import Ledger, TaskRecord
 
+from .budgets import reserved_by
 from .session.fold import Session
 from .session.task import Spent
 
@@ -52,7 +53,7 @@ def cost_of(session: Session, ledger: Ledger, tasks: Iterable[TaskRecord]) -> Co
         ledger,
         _filled_up(by_model, whole),
         _filled_up(by_agent, whole),
-        {task.task_id: task.reserved_microusd for task in tasks if task.reserved_microusd},
+        reserved_by(tasks),
     )
 
 

@@ -9,31 +9,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
 
-from transport.base import Entry, Ledger
+from transport.base import Entry
 
-from ..session.told import tree_as_json
+from ..session.told import funds_as_json, tree_as_json
 from .access import Approver, Caller, Viewer
 from .answers import told_at_once
-from .tasks import Body
+from .budgets import Cap, Money
 
 router = APIRouter(prefix="/v1/traces", tags=["traces"])
 
 # Proxies and browsers end a stream that is silent for longer than about a minute.
 SILENCE_S = 15.0
-
-
-class Cap(Body):
-    cap_microusd: Annotated[int, Field(ge=0, le=10**12)]
-
-
-class Money(BaseModel):
-    """`cap_microusd` is None where there is no cap."""
-
-    spent_microusd: int
-    reserved_microusd: int
-    cap_microusd: int | None
 
 
 @router.get("/{trace_id}/events", response_class=StreamingResponse)
@@ -84,16 +71,15 @@ async def show_trace(trace_id: str, caller: Viewer) -> Response:
     return told_at_once(tree_as_json(await caller.muster.tree(trace_id), trace_id))
 
 
+@router.get("/{trace_id}/budget", response_model=dict[str, Any])
+async def show_budget(trace_id: str, caller: Viewer) -> Response:
+    """What is spent, set aside and allowed, of a batch with its shards' parts; and which tasks wait for more."""
+    await caller.require_trace(trace_id)
+    return told_at_once(funds_as_json(await caller.muster.budget(trace_id)))
+
+
 @router.post("/{trace_id}/budget")
 async def raise_budget(trace_id: str, cap: Cap, caller: Approver) -> Money:
-    """Let a trace spend up to this much; a higher cap stays. Who waits for money goes on."""
+    """Let a trace, or a batch, spend up to this much; a higher cap stays. Who waits for money goes on."""
     await caller.require_trace(trace_id)
-    return _money(await caller.muster.raise_budget(trace_id, cap.cap_microusd, by=caller.name))
-
-
-def _money(ledger: Ledger) -> Money:
-    return Money(
-        spent_microusd=ledger.spent_microusd,
-        reserved_microusd=ledger.reserved_microusd,
-        cap_microusd=ledger.cap_microusd,
-    )
+    return Money.of(await caller.muster.raise_budget(trace_id, cap.cap_microusd, by=caller.name))

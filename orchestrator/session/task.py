@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import Any, NoReturn
 
 from envelope.budget import Usage
-from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, Todo, WarningRaised
+from envelope.events import BudgetReached, ChildEnded, ChildSpawned, GateVerdict, MergeStep, Todo, WarningRaised
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
 from envelope.plan import Plan
@@ -59,6 +59,7 @@ class TaskView:
     merges: tuple[MergeStep, ...] = ()
     gates: tuple[GateVerdict, ...] = ()
     warnings: tuple[WarningRaised, ...] = ()
+    stopped_by: BudgetReached | None = None  # the grant that was used up when its last turn could not begin
     asks: dict[str, str] = field(default_factory=dict[str, str])  # open questions by their ids
     files: dict[str, str] = field(default_factory=dict[str, str])  # A, M or D by path
     todos: tuple[Todo, ...] = ()

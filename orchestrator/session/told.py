@@ -7,6 +7,7 @@ from typing import Any
 
 from transport.base import Ledger
 
+from ..budgets import Funds
 from ..costs import Cost
 from .fold import Session
 from .task import Spent, TaskView
@@ -40,6 +41,7 @@ def task_as_json(task: TaskView) -> dict[str, Any]:
         "ended_at_ms": task.ended_at_ms,
         "files": task.files,
         "asks": task.asks,
+        "stopped_by": None if task.stopped_by is None else task.stopped_by.model_dump(mode="json"),
         "error": task.error,
         "hint": task.hint,
     }
@@ -62,6 +64,15 @@ def ledger_as_json(ledger: Ledger) -> dict[str, int | None]:
         "spent_microusd": ledger.spent_microusd,
         "reserved_microusd": ledger.reserved_microusd,
         "cap_microusd": ledger.cap_microusd,
+    }
+
+
+def funds_as_json(funds: Funds) -> dict[str, Any]:
+    return {
+        "ledger": ledger_as_json(funds.ledger),
+        "parts": {task_id: ledger_as_json(part) for task_id, part in funds.parts.items()},
+        "reserved": dict(funds.reserved),
+        "waiting": list(funds.waiting),
     }
 
 

@@ -226,6 +226,12 @@ class MemoryTransport:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)
 
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+        return pauses.fund(self._fleet, tenant, bounds.cap(cap_microusd), bounds.reason(by))
+
+    async def funds(self, tenant: str) -> Ledger:
+        return self._fleet.purses[tenant].ledger()
+
     # -- for whoever is alive
 
     async def reap(self) -> int:

@@ -11,9 +11,10 @@ from envelope.events import TurnFinished, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
 from orchestrator.session.task import Spent
-from transport.base import Claim, Ledger
+from transport.base import Claim, Ledger, Wait
 from transport.consumer import Delivery
 from transport.errors import Busy, NotFound, Refused
+from transport.raising import ask_for_more
 
 FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000, "auth_scope": ("read:**",)}
 USED = Usage(input_tokens=900, output_tokens=100)
@@ -119,3 +120,28 @@ async def test_the_cost_is_told_by_model_and_agent_against_the_cap_with_what_is_
     assert cost.by_model == {"a/model": Spent(USED, 5), "b/model": Spent(USED, 7), "others": Spent(cost_microusd=1)}
     assert cost.by_agent == {"build": Spent(USED + USED, 12), "others": Spent(cost_microusd=1)}
     assert (cost.spent_microusd, cost.reserved) == (13, {handle.task_id: 30})
+
+
+async def test_a_batchs_money_is_its_shards_and_a_raise_is_shared_by_those_that_live(any_stage):
+    muster, transport = any_stage.muster, any_stage.transport
+    batch = await muster.submit(
+        agent="batch", pool="orchestrator", deadline_ms=60_000, auth_scope=(), budget=Budget(max_cost_microusd=90)
+    )
+    share = Budget(max_cost_microusd=30)
+    shards = [await muster.submit(**FIELDS, batch_id=batch.task_id, budget=share) for _ in range(3)]
+    claims = {claim.lease.task_id: claim for claim in await transport.claim("build", "w", slots=3, wait_s=5)}
+    ended, waiting, working = (claims[shard.task_id] for shard in shards)
+    await turn(any_stage, ended, "a/model", 10)
+    await finish(any_stage, ended)
+    await transport.park(waiting.lease, Wait(asks=frozenset({ask_for_more(30)})))
+    await transport.reserve(working.lease, 7)
+
+    before = await muster.budget(batch.trace_id)
+    await muster.raise_budget(batch.trace_id, 110)
+    after = await muster.budget(batch.trace_id)
+
+    assert before.ledger == Ledger(10, 90, 7)
+    assert (before.waiting, before.reserved) == ((shards[1].task_id,), {shards[2].task_id: 7})
+    assert after.ledger == Ledger(10, 110, 7)
+    assert [after.parts[shard.task_id].cap_microusd for shard in shards] == [30, 50, 50]
+    assert after.waiting == ()
