@@ -54,7 +54,7 @@ def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
     cap = driver.request.budget.max_cost_microusd
     if cap is None or spec.steps[0].agent is None:
         return Budget()
-    return Budget(max_cost_microusd=cap // max(1, count))
+    return Budget(max_cost_microusd=cap // max(1, count), waits_at_cap=driver.request.budget.waits_at_cap)
 
 
 async def _run_all(

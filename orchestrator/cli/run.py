@@ -27,7 +27,7 @@ from ..submit import BUILD, PLAN, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
 from .console import data, note
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd, task_words
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
@@ -85,6 +85,10 @@ def run(
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
+    resume: Annotated[
+        str,
+        typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
+    ] = "",
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
@@ -93,6 +97,11 @@ def run(
     """
     if task:
         raise typer.Exit(of_session(goal, task))
+    if resume:
+        from .trees import resumed
+
+        told = task_words(resume), goal, microusd(budget), deadline
+        raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record,
