@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +18,8 @@ from ..channel import Channel
 from ..errors import SandboxLost
 
 TIMEOUT_S = 60.0  # 0.2 s for 20,000 files; the rest is a busy machine
-MAX_LISTING_BYTES = 64 * MIB  # a workspace full of empty files with names of 200 bytes
+MAX_LISTING_BYTES = 32 * MIB  # a workspace full of empty files with names of 100 bytes
+MAX_DEPTH = 200  # the server's own; work on a path grows with the square of it
 PARENTS = ("", ".", "..")
 
 
@@ -45,7 +47,7 @@ class Changes:
 async def changes_of(channel: Channel) -> Changes:
     arguments = {"max_bytes": MAX_LISTING_BYTES}
     reply = await channel.call("changes", arguments, timeout_s=TIMEOUT_S, max_bytes=MAX_LISTING_BYTES)
-    return decoded(reply.body)
+    return await asyncio.to_thread(decoded, reply.body)
 
 
 def decoded(body: bytes) -> Changes:
@@ -58,7 +60,9 @@ def decoded(body: bytes) -> Changes:
         case {"changed": list(changed), "gone": list(gone), "unreadable": list(unreadable)}:
             looks = dict(map(_look, changed))
             left = tuple(map(_path, unreadable))
-            found = Changes(looks, frozenset(path for path in map(_path, gone) if not _is_below(path, left)), left)
+            hidden = frozenset(left)
+            there = frozenset(path for path in map(_path, gone) if hidden.isdisjoint(parents(path)))
+            found = Changes(looks, there, left)
         case _:
             raise _nonsense()
     if any(parent in found.changed for path in found.changed for parent in parents(path)):
@@ -96,15 +100,13 @@ def _look(entry: object) -> tuple[bytes, Look]:
 
 
 def _path(name: object) -> bytes:
-    if not isinstance(name, str) or "\0" in name or any(part in PARENTS for part in name.split("/")):
+    parts = name.split("/") if isinstance(name, str) else []
+    if not 0 < len(parts) <= MAX_DEPTH or parts[0] == ".git" or any(part in PARENTS or "\0" in part for part in parts):
         raise _nonsense()
-    if name.partition("/")[0] == ".git":
-        raise _nonsense()
-    return os.fsencode(name)
-
-
-def _is_below(path: bytes, folders: Iterable[bytes]) -> bool:
-    return any(path.startswith(folder + b"/") for folder in folders)
+    try:
+        return os.fsencode("/".join(parts))
+    except UnicodeEncodeError as error:
+        raise _nonsense() from error
 
 
 def _nonsense() -> SandboxLost:

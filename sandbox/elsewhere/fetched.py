@@ -45,8 +45,8 @@ async def fetched_view(
         try:
             changes = await changes_of(channel)
             fetching = _Fetching(channel, checkout, git_dir, seed, changes, Shadow(folder))
-            tracked, new = fetching.told_apart()
-            if whole or seed is None or checkout is None or fetching.is_odd():
+            tracked, new = await asyncio.to_thread(fetching.told_apart)
+            if whole or seed is None or checkout is None or await asyncio.to_thread(fetching.is_odd):
                 await fetching.everything(new)
                 view = View(folder, None, tuple(each(changes.unreadable, UNREADABLE)))
             else:

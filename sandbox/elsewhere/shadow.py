@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from repo.patch import MAX_PATCH_BYTES
+
 from .changes import Look, parents, status_in
 
 
@@ -51,7 +53,7 @@ class Shadow:
             os.mkdir(target)
         elif stat.S_ISREG(look.mode):
             with open(target, "xb") as file:
-                file.truncate(look.size_bytes)
+                file.truncate(MAX_PATCH_BYTES + 1)
         else:
             os.mkfifo(target)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ROOT = b"/workspace"
 PACK = "/run/muster-base/pack"
 LENGTH = struct.Struct("!Q")
+MAX_DEPTH = 200  # of folders; what lies deeper is said to be unreadable
 HOLD_TIMEOUT_S = 5.0  # a process in the middle of a long write stops when that is done
 WRITING = ("exec", "start", "write")  # wait while nobody may write
 
@@ -159,6 +160,8 @@ class Server(server.Server):
         while folders:
             place = folders.pop()
             try:
+                if place.count(b"/") >= MAX_DEPTH - 1:
+                    raise OSError(errno.ENAMETOOLONG, "lies too deep", place)
                 entries = self.entries_of(os.path.join(ROOT, place))
             except OSError:  # a path that is longer than the system takes
                 unreadable.append(os.fsdecode(place))
