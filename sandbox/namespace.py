@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
-from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, START_SERVER, TMP
+from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
 from .errors import SandboxError
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
@@ -124,7 +124,7 @@ def bubblewrap(opening: Opening) -> list[str]:
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),
         *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.has_network else ()),
         *(() if opening.root.writable else ("--remount-ro", "/")),
-        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s), ""),
+        *("--chdir", "/", "--", "/bin/sh", "-c", start_server(SERVER_PATH), str(spec.limits.lifetime_s), ""),
     ]
 
 

@@ -9,12 +9,16 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from repo.errors import PatchRefused
+
 from .base import MIB, WORKSPACE, Command, ExecResult, FileStat, GrepMatch, OnOutput
 from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
 from .service import ServiceClient
+from .view import APPLY
 
 FILE_TIMEOUT_S = 30.0  # a 64 MiB write over the stream takes under 1 s; the rest is a busy machine
+APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
 SEARCH_TIMEOUT_S = 60.0  # ripgrep reads gigabytes in that time
 # Half of it is kept from the start of ripgrep's output: ten thousand long lines, more than any limit asks for.
 SEARCH_OUTPUT_BYTES = 4 * MIB
@@ -100,6 +104,13 @@ class ToolClient:
             raise SandboxError(f"What matches is in binary files: {_text(records[0])}")
         matches = [_match(folder, record) for record in lines[:limit]]
         return matches, cut or len(lines) > limit
+
+    async def apply_inside(self, diff: bytes) -> None:
+        """As the agent would: a hostile workspace configures this git, but inside is all that it reaches."""
+        result = await self.exec(Command(["git", *APPLY], stdin=diff, timeout_s=APPLY_TIMEOUT_S))
+        if result.exit_code != 0:
+            said = result.output.decode(errors="replace").strip()
+            raise PatchRefused(f"The patch does not apply to the workspace: {said[-500:]}")
 
     async def kill_all(self) -> None:
         """End every process of the sandbox; the tool server goes on answering."""

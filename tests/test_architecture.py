@@ -79,7 +79,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 
 # module of ours → the only places outside of its package that name it
 OURS_ONLY_IN: dict[str, tuple[str, ...]] = {
-    "repo.git": ("sandbox/opened.py",),  # applies a diff to a live work tree that no sandbox runs in yet
+    "repo.git": ("sandbox/view.py",),  # applies a diff to a live work tree that no sandbox runs in yet
 }
 
 # function → what to use instead
