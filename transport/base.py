@@ -15,8 +15,11 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
+from .audit import AuditLog
 from .limits import Limits
 from .rates import Rates
+
+OPERATOR = "operator"  # who acts where nobody says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,9 @@ class Transport(Protocol):
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
     limits: Limits
     rates: Rates  # of calls to models
+    audit: (
+        AuditLog  # `cancel`, `answer`, `purge`, `allot` and `raise_cap` write into it what they change, and who did it
+    )
 
     # -- for those who want work done
 
@@ -375,11 +381,11 @@ class Transport(Protocol):
         """The latest first; one per task."""
         ...
 
-    async def purge(self, task_ids: Iterable[str]) -> int:
+    async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
         """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
         ...
 
-    async def allot(self, tenant: str, allotment: Allotment) -> None:
+    async def allot(self, tenant: str, allotment: Allotment, *, by: str = OPERATOR) -> None:
         """From now on. In a fleet of several cells a cap holds in each of them, for no script can look into two."""
         ...
 
