@@ -143,9 +143,9 @@ def first_break(chain: Chain, keyring: Keyring) -> Break | None:
 
 def missing_from(chain: Chain, exported: Iterable[AuditEntry]) -> Break | None:
     """The first entry of an earlier export that the chain does not hold as it was."""
-    kept = {entry.seq: entry.hash for entry in chain.entries}
+    kept = {entry.seq: entry for entry in chain.entries}
     for entry in exported:
-        if entry.cell == chain.cell and kept.get(entry.seq) != entry.hash:
+        if entry.cell == chain.cell and kept.get(entry.seq) != entry:
             why = "was exported otherwise" if entry.seq in kept else "was exported, and is gone"
             return Break(chain.cell, entry.seq, why)
     return None

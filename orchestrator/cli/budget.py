@@ -13,6 +13,7 @@ from .console import note
 from .find import find_task
 from .fleet import open_records
 from .options import TaskId, microusd
+from .person import person
 from .units import dollars
 
 app = typer.Typer()
@@ -44,7 +45,7 @@ def _usd(text: str) -> float:
 async def _raise(words: str, usd: float) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        ledger = await muster.raise_budget(record.trace_id, microusd(usd) or 0, by="cli")
+        ledger = await muster.raise_budget(record.trace_id, microusd(usd) or 0, by=person())
     if ledger.cap_microusd is None:
         note("this trace has no cap")
     else:
