@@ -19,6 +19,7 @@ from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import Place, describe, locate
 from repo.temporary import temporary_folder
+from transport.audit import Decision
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
@@ -274,27 +275,29 @@ class Muster:
         """Tasks that ended because nobody could do them, the latest first."""
         return await self.transport.dead_letters(limit=limit)
 
-    async def requeue(self, task_id: str) -> Handle:
+    async def requeue(self, task_id: str, *, by: str = "api") -> Handle:
         """Do a dead task's work again, as a new task whose `retry_of` names it; its letter leaves the list.
 
         Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
         """
-        handle = await self.submit(await requeued(self.transport, task_id))
-        await self.transport.purge([task_id])
+        request = await requeued(self.transport, task_id)
+        await self.transport.audit.note(Decision(by, "requeue", task_id, request.tenant, {"task": request.task_id}))
+        handle = await self.submit(request)
+        await self.transport.purge([task_id], by=by)
         return handle
 
-    async def purge(self, task_ids: Iterable[str]) -> int:
+    async def purge(self, task_ids: Iterable[str], *, by: str = "api") -> int:
         """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
-        return await self.transport.purge(task_ids)
+        return await self.transport.purge(task_ids, by=by)
 
     async def pools(self) -> list[PoolStats]:
         """What waits and runs in each pool that is configured here or served by anybody."""
         served = {card.pool for card in await self.workers()}
         return await self.transport.stats(sorted({DRIVERS, *self.settings.pools, *served}))
 
-    async def allot(self, tenant: str, allotment: Allotment) -> None:
+    async def allot(self, tenant: str, allotment: Allotment, *, by: str = "api") -> None:
         """Say what a tenant gets beside others, from now on. `BadInput` for what nobody can get."""
-        await self.transport.allot(*checked_allotment(tenant, allotment))
+        await self.transport.allot(*checked_allotment(tenant, allotment), by=by)
 
     async def allotments(self) -> Mapping[str, Allotment]:
         """By tenant; who is not named gets the weight 1, and has no cap."""

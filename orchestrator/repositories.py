@@ -12,7 +12,7 @@ from repo.merge import Changeset
 from repo.mirror import Mirror, mirror_of
 from repo.patch import patch_between
 from repo.temporary import temporary_folder
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 # A result is at most 1 MiB; a file's line is about 80 bytes. The diff itself, in its blob, is always whole.
 MAX_LISTED_FILES = 2_000

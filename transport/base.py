@@ -15,8 +15,12 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
+from .audit import AuditLog
+from .blobs.base import Blobs
 from .limits import Limits
 from .rates import Rates
+
+OPERATOR = "operator"  # who acts where nobody says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,29 +218,14 @@ class LeaseKeeper(Protocol):
     def close(self) -> None: ...
 
 
-class Blobs(Protocol):
-    async def put(self, content: bytes) -> str:
-        """Store under the content's own name (`sha256:…`); storing the same twice is one blob, and renews it."""
-        ...
-
-    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
-        """As `put`, of several, in as few steps as the store can; all are stored when it returns."""
-        ...
-
-    async def get(self, ref: str) -> bytes:
-        """The content, checked against its name; `NotFound` when it is gone. Renews it."""
-        ...
-
-    async def collect(self, *, now_ms: int) -> int:
-        """Remove what nobody has put or read for a blob's life (see `blobs/life.py`); how many blobs went."""
-        ...
-
-
 class Transport(Protocol):
     blobs: Blobs
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
     limits: Limits
     rates: Rates  # of calls to models
+    audit: (
+        AuditLog  # `cancel`, `answer`, `purge`, `allot` and `raise_cap` write into it what they change, and who did it
+    )
 
     # -- for those who want work done
 
@@ -388,11 +377,11 @@ class Transport(Protocol):
         """The latest first; one per task."""
         ...
 
-    async def purge(self, task_ids: Iterable[str]) -> int:
+    async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
         """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
         ...
 
-    async def allot(self, tenant: str, allotment: Allotment) -> None:
+    async def allot(self, tenant: str, allotment: Allotment, *, by: str = OPERATOR) -> None:
         """From now on. In a fleet of several cells a cap holds in each of them, for no script can look into two."""
         ...
 

@@ -15,8 +15,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from . import keyring
 from .admission import DEFAULT_POOLS
-from .base import Blobs, Transport
+from .base import Transport
 from .blobs import open_blobs
+from .blobs.base import Blobs
 from .embedded import socket_path, url_of
 from .errors import Unreachable
 from .limits import Limits

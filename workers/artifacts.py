@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from envelope.messages import Attachment
 from sandbox.base import FileStat, Sandbox
 from sandbox.errors import PathError
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 FOLDER = "/tmp/artifacts"  # noqa: S108 - inside the sandbox
 SYSTEM_LINE = f"Files that you leave under {FOLDER} (a report, a log, a picture) are attached to the result."

@@ -12,7 +12,7 @@ from typing import Any
 
 from envelope.messages import Attachment
 from sandbox.base import Command, Sandbox
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 from transport.errors import NotFound
 
 from . import unpacking

@@ -10,7 +10,7 @@ from typing import Any
 
 from envelope.ids import blob_ref
 from envelope.messages import ToolCallSummary
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from .agent.session import Session, Stored
 from .llm.base import ChatMessage

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envelope.asks import read_reply
+from envelope.asks import Reply, read_reply
 from envelope.deadline import remaining_ms
 from envelope.events import AskOpened
 from envelope.ids import content_key
 from envelope.scope import Grant, split
+from transport.audit import TIMEOUT
 from transport.base import Answer, Claim, Transport
 
 from .attempt import Attempt
@@ -60,7 +61,13 @@ class QueuedPeople:
 
     async def said(self) -> Mapping[str, Said]:
         answers = await self.transport.answers(self.claim.lease.task_id)
-        return {ask_id: _said(answer) for ask_id, answer in answers.items()}
+        return {ask_id: _said(answer) for ask_id, answer in answers.items() if answer.by != TIMEOUT}
+
+    async def close(self, asks: Sequence[AskOpened]) -> bool:
+        """By an answer of the clock's: of two answers the first stands, and the log says whose it is."""
+        task_id, no = self.claim.lease.task_id, Reply(choice="reject").text()
+        ends = [await self.transport.answer(task_id, ask.ask_id, no, by=TIMEOUT) for ask in asks]
+        return any(end.by != TIMEOUT for end in ends)
 
     async def now_ms(self) -> int:
         return await self.transport.now_ms()

@@ -12,8 +12,9 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, Provenance, TaskResult, ToolCallSummary
 from envelope.redaction import redact_value
 from repo.patch import FileChange, Patch
-from transport.base import Blobs, Claim
+from transport.base import Claim
 from transport.blobs import SMALL_BYTES
+from transport.blobs.base import Blobs
 
 DIFF = "text/x-diff"
 # A text over SMALL_BYTES as an attachment of the result, and what stays of it in the result itself: enough to see what

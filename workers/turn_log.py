@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from .agent.history import final_text
 from .agent.session import Outcome, Session

@@ -17,7 +17,7 @@ from repo.mirror import Mirror, mirror_of
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.workspace import AGENT_GID, AGENT_UID
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from .credentials import NO_CREDENTIALS, Credentials
 from .errors import BadInput

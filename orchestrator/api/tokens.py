@@ -83,6 +83,12 @@ class TokenFile:
 
     def create(self, name: str, role: Role, tenant: str) -> str:
         """Add a token; its secret, which is shown once and kept nowhere. `BadInput` for a name that is taken."""
+        made, secret = self.draft(name, role, tenant)
+        self.add(made)
+        return secret
+
+    def draft(self, name: str, role: Role, tenant: str) -> tuple[Token, str]:
+        """A token that counts once it is added, and its secret."""
         if any(token.name == name for token in self.all()):
             raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
         secret = PREFIX + secrets.token_urlsafe(32)
@@ -91,14 +97,20 @@ class TokenFile:
         except ValidationError as e:
             fault = e.errors(include_url=False, include_input=False)[0]
             raise BadInput(f"{fault['loc'][0]}: {fault['msg']}", hint="letters, digits and . _ - @") from e
-        self._write((*self.all(), made))
-        return secret
+        return made, secret
+
+    def add(self, token: Token) -> None:
+        self._write((*self.all(), token))
+
+    def named(self, name: str) -> Token:
+        found = next((token for token in self.all() if token.name == name), None)
+        if found is None:
+            raise BadInput(f"there is no token {name!r}", hint="see them with: muster token list")
+        return found
 
     def revoke(self, name: str) -> None:
-        kept = tuple(token for token in self.all() if token.name != name)
-        if len(kept) == len(self.all()):
-            raise BadInput(f"there is no token {name!r}", hint="see them with: muster token list")
-        self._write(kept)
+        gone = self.named(name)
+        self._write(tuple(token for token in self.all() if token != gone))
 
     def _tokens(self) -> Mapping[str, Token]:
         try:

@@ -11,7 +11,7 @@ from envelope.messages import PatchRef, TaskResult
 from envelope.scope import allows
 from repo.merge import Collision, Merged, merge_patches
 from repo.mirror import Mirror
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from ..driver import Ended, completed
 from ..repositories import as_changeset, paths_of

@@ -18,6 +18,7 @@ from .console import data, note, people, plain, warn
 from .find import short
 from .fleet import open_fleet, open_records
 from .options import JsonLines
+from .person import person
 from .units import duration
 
 app = typer.Typer()
@@ -93,7 +94,7 @@ async def _answer(words: str, choice: str, message: str, says: list[str]) -> Non
 
 async def _give(muster: Muster, one: OpenAsk, choice: str, message: str, says: list[str]) -> None:
     reply = reply_to(one.ask, choice, message=message, says=says)
-    standing = await muster.reply(one, reply, by="cli")
+    standing = await muster.reply(one, reply, by=person())
     if standing.text != reply.text():
         warn(f"{standing.by} has answered before, and that stands")
     note(f"its task goes on; see it with: muster task watch {one.task.task_id}")

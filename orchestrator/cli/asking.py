@@ -14,6 +14,7 @@ from ..client import Muster
 from ..errors import BadInput
 from .console import people, plain, warn
 from .interrupt import read_line
+from .person import person
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -69,7 +70,7 @@ async def ask_at_keyboard(muster: Muster, ask_id: str) -> None:
         return
     show_ask(one)
     reply = await _reply(one)
-    standing = await muster.reply(one, reply, by="cli")
+    standing = await muster.reply(one, reply, by=person())
     if standing.text != reply.text():
         warn(f"{standing.by} has answered before, and that stands")
 

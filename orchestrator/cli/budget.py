@@ -19,6 +19,7 @@ from .console import data, note
 from .find import find_task, short
 from .fleet import open_records
 from .options import microusd, task_words
+from .person import person
 from .units import dollars
 from .words import counted
 
@@ -126,7 +127,7 @@ async def _raise(words: str, tenant: str, cap_microusd: int) -> None:
             ledger = await _raise_tenant(muster, tenant, cap_microusd)
         else:
             record = await find_task(muster, words)
-            ledger = await muster.raise_budget(record.trace_id, cap_microusd, by="cli")
+            ledger = await muster.raise_budget(record.trace_id, cap_microusd, by=person())
     if ledger.cap_microusd is None:
         note("this trace has no cap")
     else:
@@ -139,9 +140,9 @@ async def _raise_tenant(muster: Muster, tenant: str, cap_microusd: int) -> Ledge
         raise BadInput(
             f"that is no raise: {tenant}: {ledger_text(now)}", hint=f"to set or lower a cap: muster budget cap {tenant}"
         )
-    return await muster.cap_tenant(tenant, cap_microusd, by="cli")
+    return await muster.cap_tenant(tenant, cap_microusd, by=person())
 
 
 async def _cap(tenant: str, cap_microusd: int | None) -> None:
     async with open_records(load_settings()) as muster:
-        note(f"{tenant}: {ledger_text(await muster.cap_tenant(tenant, cap_microusd, by='cli'))}")
+        note(f"{tenant}: {ledger_text(await muster.cap_tenant(tenant, cap_microusd, by=person()))}")

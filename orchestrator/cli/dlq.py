@@ -25,6 +25,7 @@ from .find import find_task, short
 from .fleet import open_fleet, open_records
 from .life import life_lines, life_of
 from .options import JsonLines, TaskId
+from .person import person
 from .request import readable_request, request_lines
 from .summary import Line, print_lines
 from .units import duration
@@ -157,7 +158,7 @@ async def _any_letters() -> bool:
 async def _requeue_one(muster: Muster, task_id: str, *, may_fail: bool) -> bool:
     """Among all of them, one that cannot be requeued stops no other."""
     try:
-        handle = await muster.requeue(task_id)
+        handle = await muster.requeue(task_id, by=person())
     except MusterError as e:
         if not may_fail:
             raise
@@ -174,7 +175,7 @@ async def _purge(words: list[str], every: bool, *, yes: bool) -> None:
         task_ids = await _chosen(muster, words, every)
         if task_ids and not yes:
             _require_yes(len(task_ids))
-        note(f"{counted(await muster.purge(task_ids), 'dead letter')} taken off the list")
+        note(f"{counted(await muster.purge(task_ids, by=person()), 'dead letter')} taken off the list")
 
 
 def _require_yes(count: int) -> None:

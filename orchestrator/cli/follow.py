@@ -19,6 +19,7 @@ from .asking import ask_at_keyboard, show_ask
 from .console import interactive, note
 from .interrupt import Choice, Interrupts, ask_choice, interrupts
 from .live import shown, skew_of
+from .person import person
 from .watch import Show, watch
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ async def follow(muster: Muster, view: Session, *, as_json: bool, may_ask: bool,
             note(f"it goes on; see it with: muster task watch {task_id}")
             return Followed(view, None, interrupted=True)
         note("cancelling …")
-        await muster.cancel(task_id, "interrupted", by="cli")
+        await muster.cancel(task_id, "interrupted", by=person())
         return Followed(view, await _last_word(muster, task_id), interrupted=True)
 
 

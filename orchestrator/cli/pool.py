@@ -19,6 +19,7 @@ from ..settings import load_settings
 from .console import data, note, people
 from .fleet import open_records
 from .options import JsonLines
+from .person import person
 from .units import duration
 from .words import counted
 
@@ -89,7 +90,7 @@ async def _tenants(as_json: bool) -> None:
 
 async def _allot(tenant: str, allotment: Allotment) -> None:
     async with open_records(load_settings()) as muster:
-        await muster.allot(tenant, allotment)
+        await muster.allot(tenant, allotment, by=person())
     note(f"{tenant}: {_allotted(allotment)}")
 
 

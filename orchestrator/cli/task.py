@@ -30,6 +30,7 @@ from .listing import print_tasks
 from .live import json_line
 from .options import Json, JsonLines, TaskId
 from .outcome import exit_code_after
+from .person import person
 from .show import show_result, show_task
 from .slash import OF_SESSIONS, of_session
 from .trees import app as trees_app
@@ -145,14 +146,14 @@ async def _cancel(words: str, reason: str) -> None:
                 f"the task {record.task_id} has ended already: {record.state}",
                 hint=f"see what came of it: muster task show {record.task_id}",
             )
-        count = await muster.cancel(record.task_id, reason, by="cli")
+        count = await muster.cancel(record.task_id, reason, by=person())
         note(f"{count} task(s) cancelled")
 
 
 async def _prompt(words: str, text: str) -> None:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
-        handle = await muster.prompt(record.task_id, text, by="cli")
+        handle = await muster.prompt(record.task_id, text, by=person())
         note("heard before its next turn by:" if handle.existing else "its session goes on in a new task:")
         data(handle.task_id)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import typer
 
-from ..api.tokens import Role, TokenFile
+from transport.audit import Decision
+
+from ..api.tokens import Role, Token, TokenFile
 from ..settings import Settings, load_settings
 from .console import data, note
+from .fleet import open_records
+from .person import person
 
 app = typer.Typer()
 
@@ -29,7 +34,11 @@ def create(
     tenant: Annotated[str, typer.Option(metavar="TENANT", help="Whose tasks it sees; * for all.")] = "default",
 ) -> None:
     """Make a token. It is shown once, on stdout, and only its hash is kept."""
-    data(token_file(load_settings()).create(name, role, tenant))
+    tokens = token_file(load_settings())
+    made, secret = tokens.draft(name, role, tenant)
+    asyncio.run(_note("token", made))
+    tokens.add(made)
+    data(secret)
     note("this is the only time that it is shown")
 
 
@@ -43,4 +52,13 @@ def list_tokens() -> None:
 @app.command("revoke")
 def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]) -> None:
     """Take a token back; servers refuse it from the next call on."""
-    token_file(load_settings()).revoke(name)
+    tokens = token_file(load_settings())
+    asyncio.run(_note("revoke", tokens.named(name)))
+    tokens.revoke(name)
+
+
+async def _note(action: str, token: Token) -> None:
+    """Before the deed: no token without an entry in the audit log."""
+    async with open_records(load_settings()) as muster:
+        decision = Decision(person(), action, token.name, token.tenant, {"role": token.role})
+        await muster.transport.audit.note(decision)

@@ -13,7 +13,7 @@ from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskRequest, Workspace
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from ..errors import BadInput
 from ..gathering import Policy, Want

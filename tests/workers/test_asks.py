@@ -163,7 +163,13 @@ async def test_nobody_answers_in_time(start_agents, workspace):
 
     assert result.status is State.COMPLETED
     assert "nobody has answered in time" in result.output.text
-    assert [event.answer for event in await hands.events(request.trace_id, "ask_answered")] == ["none"]
+    [answered] = await hands.events(request.trace_id, "ask_answered")
+    assert answered.answer == "none"
+    [entry, *_] = await hands.transport.audit.latest(1)
+    assert (entry.fields["actor"], entry.fields["subject"]) == ("timeout", request.task_id)
+    assert entry.fields["details"]["ask"] == answered.ask_id
+    late = await hands.transport.answers(request.task_id)
+    assert late[answered.ask_id].by == "timeout"
 
 
 async def test_a_headless_task_asks_nobody(start_agents, workspace):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from ..base import Blobs
 from ..errors import Misconfigured
+from .base import Blobs
 from .directory import DirectoryBlobs
 
 S3_OPTIONS = frozenset({"endpoint", "region"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..base import Blobs
 from ..errors import NotFound
+from .base import Blobs
 from .content import SMALL_BYTES
 
 

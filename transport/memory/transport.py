@@ -18,10 +18,11 @@ from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
 from .. import admission, bounds
+from ..audit import AuditLog, Decision, told
 from ..base import (
+    OPERATOR,
     Allotment,
     Answer,
-    Blobs,
     Claim,
     DeadLetter,
     Entry,
@@ -36,10 +37,12 @@ from ..base import (
     Wait,
 )
 from ..blobs import MemoryBlobs
+from ..blobs.base import Blobs
 from ..keyring import fresh
 from ..limits import Limits
 from ..rates import Rates
 from . import ends, pauses, reaping, starting, stream, submitting, writing
+from .audit import MemoryAudit
 from .fleet import Fleet
 from .keeper import MemoryKeeper
 from .rates import MemoryRates
@@ -64,6 +67,8 @@ class MemoryTransport:
         self.limits = limits or Limits()
         self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
         self.rates: Rates = MemoryRates(clock)
+        self._log = MemoryAudit(clock, self.keyring)
+        self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)
 
     # -- for those who want work done
@@ -83,7 +88,13 @@ class MemoryTransport:
             raise admission.too_large(request, error) from error
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
-        return ends.cancel(self._fleet, self._fleet.task(task_id), by=bounds.reason(by), reason=bounds.reason(reason))
+        task, by, reason = self._fleet.task(task_id), bounds.reason(by), bounds.reason(reason)
+        if task.live and task.cancel_reason is None and by not in self._fleet.tasks:
+            self._note(by, "cancel", task_id, task.request.tenant, reason=told(reason))
+        return ends.cancel(self._fleet, task, by=by, reason=reason)
+
+    def _note(self, actor: str, action: str, subject: str, tenant: str, **details: str | int) -> None:
+        self._log.append(Decision(actor, action, subject, tenant, details))
 
     async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
         text, by = bounds.words("text", text), bounds.reason(by)
@@ -91,7 +102,11 @@ class MemoryTransport:
 
     async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
         standing = Answer(bounds.words("text", text), bounds.reason(by), self._fleet.now())
-        return pauses.answer(self._fleet, self._fleet.task(task_id), bounds.reason(ask_id), standing)
+        task, ask_id = self._fleet.task(task_id), bounds.reason(ask_id)
+        if task.live and ask_id not in task.answers:
+            said = told(standing.text)
+            self._note(standing.by, "answer", task_id, task.request.tenant, ask=ask_id, answer=said)
+        return pauses.answer(self._fleet, task, ask_id, standing)
 
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
         return dict(self._fleet.task(task_id).answers)
@@ -207,11 +222,18 @@ class MemoryTransport:
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return list(reversed(self._fleet.dead.values()))[:limit]
 
-    async def purge(self, task_ids: Iterable[str]) -> int:
-        return sum(self._fleet.dead.pop(task_id, None) is not None for task_id in task_ids)
+    async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
+        gone = [task_id for task_id in task_ids if self._fleet.dead.pop(task_id, None)]
+        if gone:
+            self._note(bounds.reason(by), "purge", gone[0], "", letters=len(gone), tasks=" ".join(gone[:50]))
+        return len(gone)
 
-    async def allot(self, tenant: str, allotment: Allotment) -> None:
-        self._fleet.allotments[tenant] = bounds.allotment(allotment)
+    async def allot(self, tenant: str, allotment: Allotment, *, by: str = OPERATOR) -> None:
+        checked = bounds.allotment(allotment)
+        if self._fleet.allotments.get(tenant) != checked:
+            most = "no cap" if checked.max_running is None else checked.max_running
+            self._note(bounds.reason(by), "allot", tenant, tenant, weight=str(checked.weight), max_running=most)
+        self._fleet.allotments[tenant] = checked
         for line in self._fleet.lines.values():
             line.release_tenant(tenant)
         self._fleet.changed()  # a higher cap may let something start
@@ -224,10 +246,22 @@ class MemoryTransport:
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
+        trace = self._fleet.traces.get(trace_id)
+        before = trace.cap_microusd if trace else None
+        if trace and before is not None and before < cap_microusd:
+            tenant = self._fleet.tasks[trace.root].request.tenant
+            self._note(by, "raise", trace_id, tenant, from_microusd=before, to_microusd=cap_microusd)
         return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)
 
     async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
-        return pauses.fund(self._fleet, tenant, bounds.cap(cap_microusd), bounds.reason(by))
+        cap_microusd, by = bounds.cap(cap_microusd), bounds.reason(by)
+        before = self._fleet.purses[tenant].cap_microusd
+        if before != cap_microusd:
+            told = {"from_microusd": before, "to_microusd": cap_microusd}
+            self._note(
+                by, "fund", tenant, tenant, **{key: "no cap" if cap is None else cap for key, cap in told.items()}
+            )
+        return pauses.fund(self._fleet, tenant, cap_microusd, by)
 
     async def funds(self, tenant: str) -> Ledger:
         return self._fleet.purses[tenant].ledger()

@@ -44,12 +44,13 @@ def _letter(entry_id: str, fields: Sequence[bytes]) -> DeadLetter:
     )
 
 
-async def purge(cell: Cell, task_ids: Iterable[str]) -> int:
-    return await cell.run("purge", repeatable=True, tasks=list(task_ids))
+async def purge(cell: Cell, task_ids: Iterable[str], by: str) -> int:
+    return await cell.run("purge", repeatable=True, tasks=list(task_ids), by=by)
 
 
-async def allot(cell: Cell, tenant: str, allotment: Allotment) -> None:
-    await cell.run("allot", repeatable=True, tenant=tenant, weight=str(allotment.weight), cap=allotment.max_running)
+async def allot(cell: Cell, tenant: str, allotment: Allotment, by: str) -> None:
+    weight, cap = str(allotment.weight), allotment.max_running
+    await cell.run("allot", repeatable=True, tenant=tenant, weight=weight, cap=cap, by=by)
 
 
 async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int, by: str) -> Ledger:

@@ -14,6 +14,7 @@ from envelope.messages import TaskRequest
 from envelope.signature import Keyring
 
 from ..admission import check_bytes, flow_of, refusal, too_large
+from ..audit import told
 from ..base import Claim, Handle, Lease
 from ..delivery import failed
 from ..errors import Fenced, TransportError, no_task
@@ -166,7 +167,7 @@ def fenced(lease: Lease) -> Fenced:
 
 
 async def cancel(cell: Cell, task_id: str, *, by: str, reason: str) -> int:
-    alive = await cell.run("cancel", repeatable=True, task=task_id, by=by, reason=reason)
+    alive = await cell.run("cancel", repeatable=True, task=task_id, by=by, reason=reason, told=told(reason))
     if alive < 0:
         raise no_task(task_id)
     return alive

@@ -8,6 +8,7 @@ from typing import Any
 
 from envelope.messages import MAX_DEADLINE_MS
 
+from ..audit import told
 from ..base import Answer, Handle
 from ..errors import NotFound, no_task
 from .cell import Cell
@@ -31,7 +32,14 @@ def answers_ms(cell: Cell) -> int:
 
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:
     standing = await cell.run(
-        "answer", repeatable=True, task=task_id, ask=ask_id, text=text, by=by, answers_ms=answers_ms(cell)
+        "answer",
+        repeatable=True,
+        task=task_id,
+        ask=ask_id,
+        text=text,
+        told=told(text),
+        by=by,
+        answers_ms=answers_ms(cell),
     )
     if not standing:
         raise NotFound(f"the task {task_id} has ended, or is not known", hint="its ask needs no answer any more")

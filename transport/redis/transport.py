@@ -11,10 +11,11 @@ from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
 from .. import admission, bounds
+from ..audit import AuditLog
 from ..base import (
+    OPERATOR,
     Allotment,
     Answer,
-    Blobs,
     Claim,
     DeadLetter,
     Entry,
@@ -29,10 +30,12 @@ from ..base import (
     Wait,
 )
 from ..blobs import TieredBlobs
+from ..blobs.base import Blobs
 from ..keys import cell_of
 from ..limits import Limits
 from ..rates import Rates
 from . import events, merging, operators, queue, records, sessions
+from .audit import RedisAudit
 from .blobs import RedisBlobs
 from .cells import Cells
 from .checks import check
@@ -83,6 +86,7 @@ class RedisTransport:
         self.limits = cells.limits
         self.pools = frozenset(pools)
         self.rates: Rates = RedisRates(cells)
+        self.audit: AuditLog = RedisAudit(cells, keyring)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
         self._claiming = Claiming(cells, self.give_back)
@@ -208,13 +212,13 @@ class RedisTransport:
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return await merging.dead_letters(self._cells, limit)
 
-    async def purge(self, task_ids: Iterable[str]) -> int:
-        ids = list(task_ids)
-        return sum(await self._cells.each(lambda cell: operators.purge(cell, ids)))
+    async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
+        ids, by = list(task_ids), bounds.reason(by)
+        return sum(await self._cells.each(lambda cell: operators.purge(cell, ids, by)))
 
-    async def allot(self, tenant: str, allotment: Allotment) -> None:
-        checked = bounds.allotment(allotment)
-        await self._cells.each(lambda cell: operators.allot(cell, tenant, checked))
+    async def allot(self, tenant: str, allotment: Allotment, *, by: str = OPERATOR) -> None:
+        checked, by = bounds.allotment(allotment), bounds.reason(by)
+        await self._cells.each(lambda cell: operators.allot(cell, tenant, checked, by))
 
     async def allotments(self) -> Mapping[str, Allotment]:
         return await operators.allotments(self._cells.first)

@@ -16,7 +16,7 @@ from ..tools.people import Asked, People, Said
 from ..tools.question import PLAN_EXIT
 from .calls import Answered, RunCalls, answer
 from .session import Session
-from .verdicts import Granted, Refused, Told, Verdict, Waits, answered_events, judge
+from .verdicts import Granted, Late, Refused, Told, Verdict, Waits, answered_events, judge
 
 REFUSED_HINT = "a refusal with --message lets the agent go on without it; this one can go on with: muster task prompt"
 AFTER_PLAN = "build"  # who carries out what `plan` has planned
@@ -43,6 +43,9 @@ async def hear_people(
     people.approve(grant for each in asked.values() for grant in _always(each, said))
     moment_ms = await people.now_ms()
     verdicts = {call_id: judge(each, said, people.approved, now_ms=moment_ms) for call_id, each in asked.items()}
+    late = [ask for verdict in verdicts.values() if isinstance(verdict, Late) for ask in verdict.asks]
+    if late and await people.close(late):
+        return await hear_people(answers, context, run_calls, emit)
     for call_id, verdict in verdicts.items():
         for event in verdict.asks if isinstance(verdict, Waits) else answered_events(asked[call_id], said):
             emit(event)

@@ -42,6 +42,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Late(Told):
+    """These were not answered in time: the clock has said no."""
+
+    asks: tuple[AskOpened, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A person said no, and nothing else: the task ends."""
 
@@ -63,7 +70,7 @@ def judge(asked: Asked, said: Mapping[str, Said], approved: Sequence[Rule], *, n
             return Told(_error(f"Not done: a person said: {reply.message}", asked)) if reply.message else Refused(ask)
     missing = tuple(ask for ask in asked.asks if ask.ask_id not in replies and not _is_covered(ask, approved))
     if missing:
-        return Told(_error(TIMED_OUT, asked)) if now_ms >= asked.until_ms else Waits(missing)
+        return Late(_error(TIMED_OUT, asked), missing) if now_ms >= asked.until_ms else Waits(missing)
     if question is not None:
         return Told(answers_of(question, replies[question.ask_id], title=asked.title))
     return Granted(asked.asks[-1].detail)

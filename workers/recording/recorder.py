@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from envelope.messages import Attachment
-from transport.base import Blobs
+from transport.blobs.base import Blobs
 
 from ..agent.calls import RunCalls, offer
 from ..agent.session import Session

@@ -14,7 +14,8 @@ from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskRequest
 from envelope.redaction import redact
 from sandbox.base import Sandbox
-from transport.base import Blobs, Claim
+from transport.base import Claim
+from transport.blobs.base import Blobs
 from transport.errors import NotFound
 from transport.memory import MemoryTransport
 from transport.outbox import Outbox

@@ -64,7 +64,11 @@ class People(Protocol):
         ...
 
     async def said(self) -> Mapping[str, Said]:
-        """What they have said so far, by ask."""
+        """What they have said so far, by ask; of one that was closed nobody has said anything."""
+        ...
+
+    async def close(self, asks: Sequence[AskOpened]) -> bool:
+        """Let nobody answer these any more: their time is over. True when somebody was quicker; `said` tells who."""
         ...
 
     async def now_ms(self) -> int:

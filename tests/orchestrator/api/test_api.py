@@ -12,7 +12,7 @@ from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
 from orchestrator.api.bodies import MAX_BLOB_BYTES, MAX_JSON_BYTES
 from orchestrator.api.rates import Rates
-from orchestrator.api.tokens import PERMITS, Right, Role
+from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
 from transport.base import Claim, Wait
 
 pytestmark = pytest.mark.redis
@@ -47,6 +47,8 @@ ROUTES = {
     ("GET", "/v1/workers"): Right.SEE,
     ("GET", "/v1/pools"): Right.SEE,
     ("GET", "/v1/dead-letters"): Right.OPERATE,
+    ("GET", "/v1/audit"): Right.OPERATE,
+    ("GET", "/v1/audit/verify"): Right.OPERATE,
 }
 BODIES = {
     "/v1/tasks": {"json": NEW},
@@ -126,6 +128,25 @@ async def test_a_task_is_handed_over_once_for_one_key_and_its_result_read(api):
     assert (ended[1]["record"]["state"], ended[1]["result"]["output"]["text"]) == ("completed", "done")
     assert (await api.call("GET", f"/v1/tasks/{task_id}/diff")) == (200, "")
     assert [task["task_id"] for task in (await api.call("GET", "/v1/tasks"))[1]] == [task_id]
+
+
+async def test_decisions_are_listed_for_admins_of_their_tenant(api):
+    api.secrets["operator"] = api.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
+    task_id = await asking(api)
+    await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "once"})
+    await api.call("POST", f"/v1/tasks/{task_id}/cancel", who="submitter", json={"reason": "enough"})
+    status, entries = await api.call("GET", "/v1/audit", params={"subject": task_id})
+    checked = await api.call("GET", "/v1/audit/verify")
+
+    assert status == 200
+    assert [(entry["actor"], entry["action"]) for entry in entries] == [
+        ("api:submitter", "cancel"),
+        ("api:approver", "answer"),
+    ]
+    assert entries[1]["details"] == {"ask": "ask_1", "answer": '{"choice":"once"}'}
+    assert checked == (200, {"entries": 2, "sealed": 0, "breaks": []})
+    assert await api.call("GET", "/v1/audit", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/audit", who="operator", params={"limit": 1}) == (200, entries[:1])
 
 
 async def test_another_tenants_tasks_are_not_there(api):

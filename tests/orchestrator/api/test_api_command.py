@@ -77,3 +77,29 @@ async def test_a_server_answers_until_it_is_stopped(home, served_stage):
     assert {one["worker"] for one in workers} == {"build", DRIVERS}
     assert code == 0
     assert (taken.returncode, "cannot be listened on" in taken.stderr) == (2, True)
+
+
+def test_who_made_and_revoked_a_token_stands_in_the_audit_log(home, tmp_path):
+    muster(home, "token", "create", "ci", "--role", "submitter", "--tenant", "team")
+    muster(home, "token", "create", "ci")  # refused, and no decision
+    muster(home, "token", "revoke", "ci")
+    listed = [json.loads(line) for line in muster(home, "audit", "list", "--json").stdout.splitlines()]
+    shown = muster(home, "audit", "list", "--subject", "ci", "--limit", "1")
+    export = muster(home, "audit", "export").stdout
+    (kept := tmp_path / "log.jsonl").write_text(export)
+    whole = muster(home, "audit", "verify", "--against", str(kept))
+    kept.write_text(export.replace("submitter", "admin"))
+    otherwise = muster(home, "audit", "verify", "--against", str(kept))
+    kept.write_text("no\n")
+    unreadable = muster(home, "audit", "verify", "--against", str(kept))
+
+    assert [(one["action"], one["subject"], one["tenant"]) for one in listed] == [
+        ("revoke", "ci", "team"),
+        ("token", "ci", "team"),
+    ]
+    assert {one["actor"].startswith("cli:") for one in listed} == {True}
+    assert listed[0]["prev_hash"] == listed[1]["hash"]
+    assert ("revoke" in shown.stderr, "token" in shown.stderr) == (True, False)
+    assert (whole.returncode, whole.stderr) == (0, "2 entries, whole; 0 of them under a seal\n")
+    assert (otherwise.returncode, "broken at #1: was exported otherwise" in otherwise.stderr) == (1, True)
+    assert (unreadable.returncode, "no export of the audit log" in unreadable.stderr) == (2, True)

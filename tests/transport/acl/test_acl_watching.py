@@ -24,7 +24,12 @@ def typed(server: Any, folder: Path) -> str:
     (folder / "reader.password").write_text(server.passwords["reader"] + "\n")
     text = "\n".join(COMMANDS).replace("-p 6379", f"-p {server.port}").replace("redis-cli", cli)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, capture_output=True, text=True, timeout=30
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=30,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -16,8 +16,8 @@ import redis.asyncio
 from moto.server import ThreadedMotoServer
 
 from envelope.ids import new_trace_id
-from transport.base import Blobs
 from transport.blobs import DirectoryBlobs, MemoryBlobs
+from transport.blobs.base import Blobs
 from transport.blobs.life import GENERATION_MS
 from transport.blobs.s3 import open_bucket
 from transport.limits import Limits

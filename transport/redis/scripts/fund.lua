@@ -4,6 +4,9 @@
 local name, short = key('money', A.tenant), key('short', A.tenant)
 local found = call('HMGET', name, 'spent', 'cap', 'reserved')
 local before = tonumber(found[2] or -1)
+if before ~= (A.cap or -1) then
+  note(A.by, 'fund', A.tenant, A.tenant, {from_microusd = before >= 0 and before or 'no cap', to_microusd = A.cap or 'no cap'})
+end
 if A.cap then call('HSET', name, 'cap', text_of(A.cap)) else call('HDEL', name, 'cap') end
 local woken = {}
 if before >= 0 and (not A.cap or A.cap > before) then

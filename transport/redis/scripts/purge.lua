@@ -1,10 +1,17 @@
 -- Take tasks off the list of dead letters; how many were on it.
 
-local wanted, ids = {}, {}
+local wanted, ids, tasks = {}, {}, {}
 for _, task in ipairs(A.tasks) do wanted[task] = true end
 for _, entry in ipairs(call('XRANGE', cell('dead'), '-', '+')) do
   -- the entry's first field is the task
-  if wanted[entry[2][2]] then ids[#ids + 1] = entry[1] end
+  if wanted[entry[2][2]] then
+    ids[#ids + 1] = entry[1]
+    tasks[#tasks + 1] = entry[2][2]
+  end
+end
+-- Of very many the first: a hash over all of them would hold the server.
+if #ids > 0 then
+  note(A.by, 'purge', tasks[1], '', {letters = #ids, tasks = table.concat(tasks, ' ', 1, math.min(#tasks, 50))})
 end
 call_many('XDEL', cell('dead'), ids)
 return #ids

@@ -6,6 +6,8 @@ local found = call('HMGET', name, 'root', 'spent', 'cap', 'reserved')
 if not found[1] then return {} end
 local cap = tonumber(found[3] or -1)
 if cap >= 0 and cap < A.cap then
+  local root = call('HGET', key('task', found[1]), 'flow')
+  note(A.by, 'raise', A.trace, root and tenant_of(root) or '', {from_microusd = cap, to_microusd = A.cap})
   -- Those that are about to wait have their answer, too. All of the trace's tasks: for a person's rare command.
   for _, id in ipairs(call('LRANGE', key('tasks', A.trace), 0, -1)) do give(id, A.ask .. found[3], 'raised', A.by) end
   cap = A.cap

@@ -1,0 +1,56 @@
+"""The audit log as operators use it: checked, exported, compared with an export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transport.audit import AuditEntry, Break, first_break, missing_from
+from transport.base import Transport
+
+from .errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """`breaks`: the first in each chain. `sealed`: how many entries a seal covers, whoever can write to the store."""
+
+    entries: int
+    sealed: int
+    breaks: tuple[Break, ...]
+
+
+async def verified(transport: Transport, *, against: Sequence[AuditEntry] = ()) -> Verified:
+    """`against`: what was exported before, and must be there still."""
+    chains = await transport.audit.chains()
+    found = [first_break(chain, transport.keyring) or missing_from(chain, against) for chain in chains]
+    cells = {chain.cell for chain in chains}
+    strangers = (entry for entry in against if entry.cell not in cells)
+    foreign = next((Break(entry.cell, entry.seq, "was exported, and is gone") for entry in strangers), None)
+    return Verified(
+        sum(len(chain.entries) for chain in chains),
+        sum(chain.seal.seq for chain in chains if chain.seal),
+        tuple(one for one in (*found, foreign) if one),
+    )
+
+
+def told(entry: AuditEntry) -> dict[str, Any]:
+    """Its fields, with what they hash to."""
+    return {**entry.fields, "cell": entry.cell, "hash": entry.hash}
+
+
+def exported(entry: AuditEntry) -> str:
+    """One line of JSON, whose `body` is what was hashed, to the byte."""
+    return json.dumps({"cell": entry.cell, "hash": entry.hash, "body": entry.body.decode(errors="surrogateescape")})
+
+
+def read_export(file: Path) -> list[AuditEntry]:
+    """`BadInput` for what is no export."""
+    try:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        return [AuditEntry(int(row["cell"]), row["body"].encode(errors="surrogateescape"), row["hash"]) for row in rows]
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise BadInput(f"{file} is no export of the audit log", hint="make one: muster audit export > FILE") from e

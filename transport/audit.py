@@ -1,0 +1,186 @@
+"""The audit log: who decided what. Entries of a cell form a chain, each holding the hash of the one before.
+
+A decision that changes something in the store is recorded by the very step that changes it. What stands here is for
+those who check: a chain can be verified by anybody, and its seal by whoever has the fleet's keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
+
+from envelope.errors import BadSignature
+from envelope.redaction import redact_head
+from envelope.signature import Keyring
+
+TIMEOUT = "timeout"  # the actor of an ask that nobody answered in time
+MAX_TOLD_CHARS = 1_000  # of a text in an entry: what was asked and said stands whole in the trace's stream
+_SEAL = b"muster audit seal\n"  # nothing else that the fleet's keys sign begins so
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that somebody decided. `details` is one flat map; no secret belongs into it."""
+
+    actor: str  # `cli:ann@desk`, `api:TOKEN`, `webhook:NAME`, `timeout`
+    action: str
+    subject: str
+    tenant: str = ""
+    details: Mapping[str, str | int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """`body` is the JSON as it was hashed; `cell` says which chain it belongs to."""
+
+    cell: int
+    body: bytes
+    hash: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """`seq`, `time_ms`, `actor`, `action`, `subject`, `tenant`, `details`, `prev_hash`; none of a spoilt one."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+    @property
+    def seq(self) -> int:
+        return number if isinstance(number := self.fields.get("seq"), int) else 0
+
+    @property
+    def time_ms(self) -> int:
+        return moment if isinstance(moment := self.fields.get("time_ms"), int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """That a chain had this entry at this moment, under a key of the fleet's, which the store does not know."""
+
+    cell: int
+    seq: int
+    hash: str
+    at_ms: int
+    key_id: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One cell's log as it is kept: the `head` is written beside the entries, by the step that appends one."""
+
+    cell: int
+    entries: tuple[AuditEntry, ...]
+    head: tuple[int, str]
+    seal: Seal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first thing that is wrong with a chain. `seq`: which entry, or where one is missing."""
+
+    cell: int
+    seq: int
+    why: str
+
+
+class AuditLog(Protocol):
+    async def note(self, decision: Decision) -> None:
+        """Record a decision whose deed is done elsewhere; best before the deed."""
+        ...
+
+    async def latest(self, limit: int) -> list[AuditEntry]:
+        """Of all cells, the latest first."""
+        ...
+
+    async def chains(self) -> list[Chain]:
+        """All that there is, by cell."""
+        ...
+
+    async def seal(self) -> int:
+        """Sign the end of each chain that has grown; how many were signed."""
+        ...
+
+
+def chained(decision: Decision, *, seq: int, time_ms: int, prev_hash: str) -> tuple[bytes, str]:
+    """An entry's bytes and their hash, as `scripts/audit.lua` makes them."""
+    values = {
+        **asdict(decision),
+        "details": details_of(decision),
+        "seq": seq,
+        "time_ms": time_ms,
+        "prev_hash": prev_hash,
+    }
+    body = json.dumps(values, separators=(",", ":")).encode()
+    return body, hashlib.sha256(body).hexdigest()
+
+
+def details_of(decision: Decision) -> dict[str, str | int]:
+    """As they may stand in the log. Never empty: to Lua an empty map is a list, too."""
+    told_ = {name: told(value) if isinstance(value, str) else value for name, value in (decision.details or {}).items()}
+    return told_ or {"what": decision.action}
+
+
+def told(text: str) -> str:
+    """What somebody said, as it may stand in the log."""
+    return redact_head(text, MAX_TOLD_CHARS)
+
+
+def sealed(keyring: Keyring, *, cell: int, head: tuple[int, str], at_ms: int) -> Seal:
+    key_id, mac = keyring.sign(_statement(cell, *head, at_ms))
+    return Seal(cell, *head, at_ms, key_id, mac.hex())
+
+
+def first_break(chain: Chain, keyring: Keyring) -> Break | None:
+    """None for a chain that is whole, ends where its head says, and holds what its seal says."""
+    return next((found for found in _breaks(chain, keyring)), None)
+
+
+def missing_from(chain: Chain, exported: Iterable[AuditEntry]) -> Break | None:
+    """The first entry of an earlier export that the chain does not hold as it was."""
+    kept = {entry.seq: entry for entry in chain.entries}
+    for entry in exported:
+        if entry.cell == chain.cell and kept.get(entry.seq) != entry:
+            why = "was exported otherwise" if entry.seq in kept else "was exported, and is gone"
+            return Break(chain.cell, entry.seq, why)
+    return None
+
+
+def _breaks(chain: Chain, keyring: Keyring) -> Iterator[Break]:
+    prev_hash = ""
+    for seq, entry in enumerate(chain.entries, 1):
+        if why := _trouble(entry, seq, prev_hash):
+            yield Break(chain.cell, seq, why)
+        prev_hash = entry.hash
+    last = len(chain.entries)
+    if chain.head != (last, prev_hash):
+        yield Break(chain.cell, last + 1, f"the log ends here, but its head is #{chain.head[0]}")
+    if chain.seal and (why := _seal_trouble(chain.seal, chain.entries, keyring)):
+        yield Break(chain.cell, chain.seal.seq, why)
+
+
+def _trouble(entry: AuditEntry, seq: int, prev_hash: str) -> str:
+    if hashlib.sha256(entry.body).hexdigest() != entry.hash:
+        return "its content is not what was hashed"
+    if entry.seq != seq:
+        return f"in its place stands #{entry.seq}"
+    return "" if entry.fields.get("prev_hash") == prev_hash else "it does not follow the entry before it"
+
+
+def _seal_trouble(seal: Seal, entries: Sequence[AuditEntry], keyring: Keyring) -> str:
+    try:
+        keyring.verify(_statement(seal.cell, seal.seq, seal.hash, seal.at_ms), seal.key_id, bytes.fromhex(seal.mac))
+    except (BadSignature, ValueError) as e:
+        return f"its seal cannot be trusted: {e}"
+    if seal.seq > len(entries):
+        return "it was sealed, and is gone"
+    return "" if seal.seq == 0 or entries[seal.seq - 1].hash == seal.hash else "it was sealed otherwise"
+
+
+def _statement(cell: int, seq: int, hash_: str, at_ms: int) -> bytes:
+    return _SEAL + f"{cell} {seq} {hash_} {at_ms}".encode()

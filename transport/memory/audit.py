@@ -1,0 +1,41 @@
+"""The audit log in memory: one chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envelope.signature import Keyring
+
+from ..audit import AuditEntry, Chain, Decision, Seal, chained, sealed
+
+
+class MemoryAudit:
+    def __init__(self, clock: Callable[[], int], keyring: Keyring) -> None:
+        self._clock = clock
+        self._keyring = keyring
+        self._entries: list[AuditEntry] = []
+        self._seal: Seal | None = None
+
+    def append(self, decision: Decision) -> None:
+        head = self._head()
+        body, hash_ = chained(decision, seq=head[0] + 1, time_ms=self._clock(), prev_hash=head[1])
+        self._entries.append(AuditEntry(0, body, hash_))
+
+    async def note(self, decision: Decision) -> None:
+        self.append(decision)
+
+    async def latest(self, limit: int) -> list[AuditEntry]:
+        return list(reversed(self._entries))[:limit]
+
+    async def chains(self) -> list[Chain]:
+        return [Chain(0, tuple(self._entries), self._head(), self._seal)]
+
+    async def seal(self) -> int:
+        head = self._head()
+        if not head[0] or (self._seal and (self._seal.seq, self._seal.hash) == head):
+            return 0
+        self._seal = sealed(self._keyring, cell=0, head=head, at_ms=self._clock())
+        return 1
+
+    def _head(self) -> tuple[int, str]:
+        return len(self._entries), self._entries[-1].hash if self._entries else ""
