@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from envelope.scope import Scope
 from envelope.wire import Wire
 
 from .errors import BadInput, near_miss
+from .planner.modes import PlanMode
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
@@ -81,13 +83,26 @@ class GoalStep(Wire):
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
-    `then`: who goes on in the agent's session, if a person lets it leave its plan for that.
+    `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
+    `planner` by whom; `roster`: who may do a step of it.
     """
 
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
     record: bool = False
+    plan: PlanMode = PlanMode.NONE
+    planner: GoalStep | None = None
+    roster: tuple[GoalStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """How a goal is planned: by whom, and who may do a step of the plan."""
+
+    mode: PlanMode
+    planner: AgentCard
+    roster: Sequence[AgentCard]
 
 
 def params_of(model: type[P], request: TaskRequest) -> P:
@@ -198,6 +213,10 @@ def scope_of(card: AgentCard) -> Scope:
     return card.auth_scope or FULL_SCOPE
 
 
+def step_of(card: AgentCard) -> GoalStep:
+    return GoalStep(agent=card.name, pool=card.pool, auth_scope=scope_of(card))
+
+
 def goal_request(
     goal: str,
     *,
@@ -216,14 +235,24 @@ def goal_request(
     asks: AskTerms | None = AskTerms(),
     then: AgentCard | None = None,
     tenant: str = "",
+    planning: Planning | None = None,
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
     `asks`: None when nobody can be asked. `then`: who carries out what the agent has planned.
-    `record`: the agent's task keeps a cassette, which can be replayed.
+    `record`: the agent's task keeps a cassette, which can be replayed. `planning`: None when its agent plans by itself.
     """
     scope = scope_of(agent) if auth_scope is None else auth_scope
-    after = GoalStep(agent=then.name, pool=then.pool, auth_scope=scope_of(then)) if then else None
+    after = step_of(then) if then else None
+    # what its caller grants the goal's own agent, that has as a step's, too
+    cards = (
+        [card.model_copy(update={"auth_scope": scope}) if card == agent else card for card in planning.roster]
+        if planning
+        else []
+    )
+    roster = tuple(map(step_of, cards))
+    planner = step_of(planning.planner) if planning else None
+    others = [step for step in (after, planner, *roster) if step]
     params = GoalParams(
         agent=agent.name,
         pool=agent.pool,
@@ -232,6 +261,9 @@ def goal_request(
         gate=tuple(gate),
         min_tests=min_tests,
         record=record,
+        plan=planning.mode if planning else PlanMode.NONE,
+        planner=planner,
+        roster=roster,
     )
     return task_request(
         agent=RUN,
@@ -240,7 +272,9 @@ def goal_request(
         params=params.model_dump(mode="json"),
         workspace=workspace,
         auth_scope=tuple(
-            dict.fromkeys((*scope, *(after.auth_scope if after else ()), *(RECIPE_SCOPE if gate else ())))
+            dict.fromkeys(
+                (*scope, *(grant for step in others for grant in step.auth_scope), *(RECIPE_SCOPE if gate else ()))
+            )
         ),
         budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
