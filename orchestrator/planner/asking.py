@@ -177,6 +177,7 @@ def _work(driver: Driver, planner: GoalStep, prompt: str, schema: dict[str, Any]
         attachments=request.attachments,
         priority=request.priority,
         intent="plan",
+        asks=None,  # its answer is the plan: nobody is to approve it, and there is no plan file to leave
         sender=request.agent,
     )
     return Work("plan", child, "plan")

@@ -1,0 +1,39 @@
+"""Who plans a goal, and who may do a step of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envelope.agents import AgentCard, WorkerCard
+
+from ..catalogue import agent_named, agents_of
+from ..errors import BadInput
+from ..submit import PLAN, Planning
+from .modes import PlanMode
+
+DO_STEPS = frozenset({"primary", "subagent", "all"})
+
+
+def planning_of(
+    mode: PlanMode,
+    agent: AgentCard,
+    workers: Iterable[WorkerCard],
+    *,
+    commit: str = "",
+    project: Iterable[AgentCard] = (),
+) -> Planning | None:
+    """How a goal of `agent` is planned; None for not at all. `BadInput` when the agent is the one that plans."""
+    if mode is PlanMode.NONE:
+        return None
+    if agent.name == PLAN:
+        hint = "leave --plan out to approve its plan yourself, or name the agent that does the work"
+        raise BadInput(f"the agent {PLAN!r} plans by itself", hint=hint)
+    known = list(workers)
+    agents = agents_of(known, commit=commit) | {card.name: card for card in project}
+    return Planning(mode, agent_named(PLAN, known), roster_among(agents.values()))
+
+
+def roster_among(agents: Iterable[AgentCard]) -> list[AgentCard]:
+    """Those who may do a step, by name: all that people or agents start, but for the one that plans."""
+    found = {card.name: card for card in agents if card.mode in DO_STEPS and not card.hidden and card.name != PLAN}
+    return [found[name] for name in sorted(found)]
