@@ -15,10 +15,16 @@ from envelope.errors import ErrorCode
 from envelope.events import PlanChanged
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult, Workspace
+from orchestrator.driver import DriverContext
+from orchestrator.errors import BadInput
 from orchestrator.planner.modes import PlanMode
 from orchestrator.planner.survey import REPLAN_WORD
-from orchestrator.submit import Planning, goal_request
+from orchestrator.planner.wish import plan_again
+from orchestrator.service import handler_of
+from orchestrator.submit import DRIVERS, Planning, goal_request
+from transport.base import Transport
 from transport.consumer import Delivery
+from transport.errors import Unreachable
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 EXPLORE = AgentCard(name="explore", mode="subagent", pool="build", auth_scope=("read:**",))
@@ -348,13 +354,28 @@ async def test_a_person_who_stops_a_step_with_the_word_for_it_gets_another_plan(
     async with scene.workers(planners, editing(one=put("a.py", "one", "1"))), scene.stage.orchestrator():
         handle = await scene.stage.muster.submit(request)
         await under_way.wait()
-        two = scene.stage.builders.shards_started()[-1]
-        await scene.stage.muster.cancel(two.task_id, f"{REPLAN_WORD}smaller, please", by="a person")
+        goal = await scene.stage.muster.record(handle.task_id)
+        [two] = await plan_again(scene.stage.transport, goal, "smaller, please", by="a person")
         [result] = await scene.stage.muster.gather([handle])
 
     assert (result.status, result.errors) == (State.COMPLETED, ())
-    assert "smaller, please" in planners.asked[1].input.prompt
+    assert (two.agent, two.parent_task_id) == ("build", goal.task_id)
+    assert f"The step 'two' failed: {REPLAN_WORD}smaller, please" in planners.asked[1].input.prompt
     assert [name_of(task) for task in scene.stage.builders.shards_started()] == ["one", "two", "other"]
+
+
+async def test_a_goal_without_steps_under_way_or_without_a_plan_is_not_planned_again(scene):
+    muster = scene.stage.muster
+    played = await scene.play(PlanMode.LAYERED, [[step("one")]], editing())
+    light = await muster.submit(await scene.request(PlanMode.LIGHT))
+
+    for task_id, message in (
+        (played.result.task_id, "no step of the goal"),
+        (light.task_id, "has no plan that could be made again"),
+        (played.planners.asked[0].task_id, "no step of the goal"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            await plan_again(muster.transport, await muster.record(task_id), "x", by="y")
 
 
 async def test_the_plan_is_seen_as_it_goes(scene):
@@ -371,12 +392,24 @@ async def test_the_plan_is_seen_as_it_goes(scene):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("killed_at", ["plan", "one", "hard", "again", "easy", "verify"])
-async def test_a_driver_that_is_killed_at_any_step_goes_on_and_does_nothing_twice(scene, killed_at):
-    """The task at which the first orchestrator goes away waits until the second one is there."""
+TWO_PLANS = ([step("one"), step("hard", "one")], [step("easy", "one")])
+EDITS = {"one": put("a.py", "one", "1"), "hard": give_up, "easy": put("b.py", "old", "new")}
+
+
+def is_right(scene: Scene, result: TaskResult, planners: Planners) -> None:
+    assert (result.status, result.errors) == (State.COMPLETED, ())
+    assert result.output.structured["verified"] is True
+    assert [file.path for file in result.patch.files] == ["a.py", "b.py"]
+    assert [name_of(task) for task in scene.stage.builders.shards_started()] == ["one", "hard", "easy"]
+    assert len(planners.asked) == 2
+    assert Counter(task.agent for task in scene.stage.builders.started)["verify"] == 2
+
+
+@pytest.mark.parametrize("killed_at", ["plan", "hard", "verify"])
+async def test_a_driver_that_goes_away_while_a_task_is_under_way_is_followed_by_another(scene, killed_at):
+    """That task waits until the second orchestrator is there."""
     stage = scene.stage
-    planners = Planners([{"steps": [step("one"), step("hard", "one")]}, {"steps": [step("easy", "one")]}])
-    edit = editing(one=put("a.py", "one", "1"), hard=give_up, easy=put("b.py", "old", "new"))
+    planners = Planners([{"steps": plan} for plan in TWO_PLANS])
     under_way, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(name: str) -> None:
@@ -388,10 +421,10 @@ async def test_a_driver_that_is_killed_at_any_step_goes_on_and_does_nothing_twic
         await hold("verify" if task.agent == "verify" and task.workspace.changes else name_of(task))
 
     async def plan(delivery: Delivery) -> TaskResult:
-        await hold("again" if planners.asked else "plan")
+        await hold("" if planners.asked else "plan")
         return await planners.handle(delivery)
 
-    stage.builders.before_start, stage.builders.edit = before_start, scene.giving_up(edit)
+    stage.builders.before_start, stage.builders.edit = before_start, scene.giving_up(editing(**EDITS))
     request = await scene.request(PlanMode.LAYERED, gate=("run-tests",))
     async with stage.workers(), stage.serving("general", plan):
         async with stage.orchestrator():
@@ -401,8 +434,45 @@ async def test_a_driver_that_is_killed_at_any_step_goes_on_and_does_nothing_twic
         async with stage.orchestrator():
             [result] = await stage.muster.gather([handle])
 
-    assert (result.status, result.errors) == (State.COMPLETED, ())
-    assert result.output.structured["verified"] is True
-    assert [file.path for file in result.patch.files] == ["a.py", "b.py"]
-    assert [name_of(task) for task in stage.builders.shards_started()] == ["one", "hard", "easy"]
-    assert len(planners.asked) == 2
+    is_right(scene, result, planners)
+
+
+class Dying:
+    """A transport whose user loses it right after its first write, then after its second, and so on: what was written
+    is there, and nobody knows."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.lives = 0
+        self._left = 1
+
+    def __getattr__(self, name: str):
+        return getattr(self._transport, name)
+
+    async def submit(self, *arguments, **options):
+        return self._dies(await self._transport.submit(*arguments, **options))
+
+    async def emit(self, *arguments, **options):
+        return self._dies(await self._transport.emit(*arguments, **options))
+
+    def _dies(self, written):
+        self._left -= 1
+        if self._left == 0:
+            self.lives += 1
+            self._left = self.lives + 1
+            raise Unreachable("the line went dead")
+        return written
+
+
+async def test_a_driver_that_dies_after_each_of_its_writes_comes_to_the_same_end(scene):
+    stage = scene.stage
+    planners, dying = Planners([{"steps": plan} for plan in TWO_PLANS]), Dying(stage.transport)
+    handle_task = handler_of(DriverContext(dying, stage.folder / "cache", stage.metrics))
+    request = await scene.request(PlanMode.LAYERED, gate=("run-tests",))
+    async with scene.workers(planners, editing(**EDITS)), stage.serving(DRIVERS, handle_task):
+        handle = await stage.muster.submit(request)
+        [result] = await stage.muster.gather([handle])
+
+    is_right(scene, result, planners)
+    assert dying.lives > 10  # it has died at each write of the last life, which came to the end
+    assert (await stage.muster.record(handle.task_id)).attempt == dying.lives + 1
