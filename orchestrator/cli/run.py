@@ -23,7 +23,7 @@ from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..planner.modes import PlanMode
-from ..planner.team import planning_of
+from ..planner.team import planning_of, require_other
 from ..settings import load_settings
 from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
@@ -122,6 +122,7 @@ async def _run(options: RunOptions) -> int:
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
     if options.branch:
         await require_branch_name(options.branch)  # before anything is paid for
+    require_other(options.plan, options.agent)
     command = await command_of(options.goal, options.repository)
     if is_help(command):
         await print_commands(options.repository)

@@ -25,12 +25,17 @@ def planning_of(
     """How a goal of `agent` is planned; None for not at all. `BadInput` when the agent is the one that plans."""
     if mode is PlanMode.NONE:
         return None
-    if agent.name == PLAN:
-        hint = "leave --plan out to approve its plan yourself, or name the agent that does the work"
-        raise BadInput(f"the agent {PLAN!r} plans by itself", hint=hint)
+    require_other(mode, agent.name)
     known = list(workers)
     agents = agents_of(known, commit=commit) | {card.name: card for card in project}
     return Planning(mode, agent_named(PLAN, known), roster_among(agents.values()))
+
+
+def require_other(mode: PlanMode, agent: str) -> None:
+    """`BadInput` when the agent that plans would be led by a plan."""
+    if mode is not PlanMode.NONE and agent == PLAN:
+        hint = "leave --plan out to approve its plan yourself, or name the agent that does the work"
+        raise BadInput(f"the agent {PLAN!r} plans by itself", hint=hint)
 
 
 def roster_among(agents: Iterable[AgentCard]) -> list[AgentCard]:

@@ -48,12 +48,12 @@ def test_a_file_that_cannot_be_read_is_one_sentence(desk):
     assert "odd.md is not UTF-8 text" in refused[1].stderr
 
 
-def test_an_agent_that_plans_is_not_planned_for(desk):
-    desk.repository("project", {"a": "b"})
-    refused = desk.muster("run", "x", "--repo", "project", "--agent", "plan", "--plan", "layered")
+def test_an_agent_that_plans_is_not_planned_for_and_nothing_is_started_to_say_so(desk):
+    refused = desk.muster("run", "x", "--agent", "plan", "--plan", "layered")
 
     assert refused.exit_code == 2
     assert "error: the agent 'plan' plans by itself\nhint: leave --plan out" in refused.stderr
+    assert not (desk.home / "state").exists()
 
 
 @pytest.mark.parametrize(
