@@ -65,3 +65,23 @@ def narrow(parent: Scope, wanted: Scope | None) -> Scope:
                 hint=f"ask for no more than: {', '.join(parent) or 'nothing'}",
             )
     return wanted
+
+
+def common(one: Scope, other: Scope) -> Scope:
+    """What both hold, as far as it can be said in grants of theirs.
+
+    Of two overlapping grants neither of which covers the other, nothing is kept: less than both allow, never more.
+
+    >>> common(("read:**", "edit:src/**"), ("edit:**", "read:docs/*", "bash:*"))
+    ('edit:src/**', 'read:docs/*')
+    """
+    kept = (grant for wide, grants in ((other, one), (one, other)) for grant in grants if _holds(wide, grant))
+    return tuple(dict.fromkeys(kept))
+
+
+def _holds(scope: Scope, grant: str) -> bool:
+    try:
+        narrow(scope, (grant,))
+    except ScopeExceeded:
+        return False
+    return True

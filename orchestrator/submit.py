@@ -14,7 +14,8 @@ from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
-from envelope.scope import Scope
+from envelope.plan import Plan
+from envelope.scope import Scope, common
 from envelope.wire import Wire
 
 from .errors import BadInput, near_miss
@@ -84,7 +85,7 @@ class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
-    `planner` by whom; `roster`: who may do a step of it.
+    `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
     """
 
     then: GoalStep | None = None
@@ -94,15 +95,17 @@ class GoalParams(GoalStep):
     plan: PlanMode = PlanMode.NONE
     planner: GoalStep | None = None
     roster: tuple[GoalStep, ...] = ()
+    given_plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """How a goal is planned: by whom, and who may do a step of the plan."""
+    """How a goal is planned: by whom, and who may do a step of the plan. `plan`: the first one, made by a person."""
 
     mode: PlanMode
     planner: AgentCard
     roster: Sequence[AgentCard]
+    plan: Plan | None = None
 
 
 def params_of(model: type[P], request: TaskRequest) -> P:
@@ -217,6 +220,12 @@ def step_of(card: AgentCard) -> GoalStep:
     return GoalStep(agent=card.name, pool=card.pool, auth_scope=scope_of(card))
 
 
+def _step_within(scope: Scope, card: AgentCard, agent: AgentCard) -> GoalStep:
+    """A step of a goal of `agent`, which may do what `scope` says: nobody who works on it may do more."""
+    step = step_of(card)
+    return step.model_copy(update={"auth_scope": scope if card == agent else common(step.auth_scope, scope)})
+
+
 def goal_request(
     goal: str,
     *,
@@ -244,15 +253,6 @@ def goal_request(
     """
     scope = scope_of(agent) if auth_scope is None else auth_scope
     after = step_of(then) if then else None
-    # what its caller grants the goal's own agent, that has as a step's, too
-    cards = (
-        [card.model_copy(update={"auth_scope": scope}) if card == agent else card for card in planning.roster]
-        if planning
-        else []
-    )
-    roster = tuple(map(step_of, cards))
-    planner = step_of(planning.planner) if planning else None
-    others = [step for step in (after, planner, *roster) if step]
     params = GoalParams(
         agent=agent.name,
         pool=agent.pool,
@@ -262,8 +262,9 @@ def goal_request(
         min_tests=min_tests,
         record=record,
         plan=planning.mode if planning else PlanMode.NONE,
-        planner=planner,
-        roster=roster,
+        planner=_step_within(scope, planning.planner, agent) if planning else None,
+        roster=tuple(_step_within(scope, card, agent) for card in planning.roster) if planning else (),
+        given_plan=planning.plan if planning else None,
     )
     return task_request(
         agent=RUN,
@@ -272,9 +273,7 @@ def goal_request(
         params=params.model_dump(mode="json"),
         workspace=workspace,
         auth_scope=tuple(
-            dict.fromkeys(
-                (*scope, *(grant for step in others for grant in step.auth_scope), *(RECIPE_SCOPE if gate else ()))
-            )
+            dict.fromkeys((*scope, *(after.auth_scope if after else ()), *(RECIPE_SCOPE if gate else ())))
         ),
         budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,

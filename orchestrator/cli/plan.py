@@ -19,7 +19,7 @@ from repo.local import describe
 from ..agent_files import agent_files
 from ..errors import BadInput
 from ..planner.checks import Bounds
-from ..planner.files import MAX_FILE_BYTES, file_faults
+from ..planner.files import file_faults, read_plan
 from ..planner.team import roster_among
 from ..session.fold import Session, apply_all
 from ..settings import load_settings
@@ -41,7 +41,7 @@ def check(
     as_json: JsonLines = False,
 ) -> None:
     """Check a plan: the sections of a plan file, or the steps of a structured one."""
-    text = _text_of(file)
+    text = read_plan(file)
     faults = file_faults(file.name, text, Bounds(agents=asyncio.run(_agents(repo)) if file.suffix != ".md" else None))
     for fault in faults:
         if as_json:
@@ -57,19 +57,6 @@ def check(
 def show(task: TaskId, as_json: JsonLines = False) -> None:
     """Show the plan of a task, and how far each step is; of a goal, also those of the tasks below it."""
     asyncio.run(_show(task, as_json))
-
-
-def _text_of(file: Path) -> str:
-    try:
-        content = file.read_bytes()
-    except OSError as e:
-        raise BadInput(f"{file} cannot be read: {e.strerror}") from e
-    if len(content) > MAX_FILE_BYTES:
-        raise BadInput(f"{file} has {len(content)} bytes, more than {MAX_FILE_BYTES}", hint="name a plan")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as e:
-        raise BadInput(f"{file} is not UTF-8 text") from e
 
 
 async def _agents(repo: Path) -> dict[str, Scope]:

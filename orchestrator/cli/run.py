@@ -14,6 +14,7 @@ from envelope.agents import AgentCard, CommandCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskRequest
+from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
@@ -22,6 +23,7 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
+from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
 from ..planner.team import planning_of, require_other
 from ..settings import load_settings
@@ -54,6 +56,7 @@ class RunOptions:
     allow_dirty: bool
     record: bool
     plan: PlanMode
+    given_plan: Plan | None
 
 
 def run(
@@ -86,9 +89,10 @@ def run(
     allow_dirty: AllowDirty = False,
     record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
     plan: Annotated[
-        PlanMode,
+        str,
         typer.Option(
-            help="Plan first, step by step; or give waypoints; or plan on failure; or let the agent keep a plan."
+            metavar="HOW",
+            help="How it is planned: layered, light, on-demand, living; or by the steps in a .toml or .json file.",
         ),
     ] = PlanMode.NONE,
     task: Annotated[
@@ -104,7 +108,7 @@ def run(
         raise typer.Exit(of_session(goal, task))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record, plan,
+        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -135,7 +139,7 @@ async def _run(options: RunOptions) -> int:
         card, project = await _card(muster, options.agent, command, local, trusted)
         is_planned = options.plan is not PlanMode.NONE or card.name == PLAN
         workers = await muster.workers() if is_planned else []
-        planning = planning_of(options.plan, card, workers, commit=local.head, project=project)
+        planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
         then = agent_named(BUILD, workers) if card.name == PLAN else None
         request = await _request(muster, options, card, then, planning, local)
         handle = await muster.submit(request)

@@ -68,6 +68,11 @@ def _of_all(plan: Plan) -> Iterator[Fault]:
 
 
 def _of_texts(step: PlanStep) -> Iterator[Fault]:
+    for name in ("step_id", "title"):
+        if not getattr(step, name).isprintable():
+            yield Fault(
+                f"the {name} of the step {step.step_id[:40]!r} is not one line of text", "leave line breaks out"
+            )
     for name, most in MAX_CHARS.items():
         text: str = getattr(step, name)
         if not text.strip() and name != "title":

@@ -34,9 +34,7 @@ async def drive_plan(driver: Driver, params: GoalParams) -> TaskResult:
 
 
 async def _layered(driver: Driver, params: GoalParams) -> TaskResult:
-    bounds = _bounds(driver, params)
-    plan = await ask_plan(driver, _planner(params), params.roster, lambda plan: checked(plan, bounds))
-    return await _follow(driver, params, plan)
+    return await _follow(driver, params, await _first_plan(driver, params))
 
 
 async def _on_demand(driver: Driver, params: GoalParams) -> TaskResult:
@@ -54,8 +52,7 @@ async def _light(driver: Driver, params: GoalParams) -> TaskResult:
 
 
 async def _living(driver: Driver, params: GoalParams) -> TaskResult:
-    bounds = _bounds(driver, params)
-    plan = await ask_plan(driver, _planner(params), params.roster, lambda plan: checked(plan, bounds))
+    plan = await _first_plan(driver, params)
     steps = tuple(step.model_copy(update={"goal": step.goal[:LIVING_GOAL_CHARS]}) for step in plan.steps)
     return await _alone(driver, params, AgentParams(plan=plan.model_copy(update={"steps": steps})))
 
@@ -66,6 +63,13 @@ DRIVES: Mapping[PlanMode, Callable[[Driver, GoalParams], Awaitable[TaskResult]]]
     PlanMode.LIGHT: _light,
     PlanMode.LIVING: _living,
 }
+
+
+async def _first_plan(driver: Driver, params: GoalParams) -> Plan:
+    bounds = _bounds(driver, params)
+    if params.given_plan is not None:
+        return checked(params.given_plan, bounds)
+    return await ask_plan(driver, _planner(params), params.roster, lambda plan: checked(plan, bounds))
 
 
 async def _alone(driver: Driver, params: GoalParams, told: AgentParams) -> TaskResult:

@@ -1,10 +1,11 @@
-"""A plan as somebody wrote it into a file: sections for people, or steps for the planner. Pure."""
+"""A plan as somebody wrote it into a file: sections for people, or steps for the planner."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -13,11 +14,38 @@ from envelope.plan import Plan, PlanStep
 from envelope.plan_sections import section_faults
 
 from ..errors import BadInput, near_miss
-from .checks import Bounds, Fault, faults_of
+from .checks import Bounds, Fault, checked, faults_of
 from .graph import as_graph
+from .modes import PlanMode
 
-MAX_FILE_BYTES = 1024 * 1024  # what an envelope may have
+MAX_FILE_BYTES = 512 * 1024  # half of what an envelope may have
 READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
+
+
+def mode_or_plan(word: str) -> tuple[PlanMode, Plan | None]:
+    """What `--plan` says: a way to plan, or the file of a first plan, whose steps are dispatched."""
+    modes = [mode.value for mode in PlanMode]
+    if word in modes:
+        return PlanMode(word), None
+    file = Path(word)
+    if file.suffix not in READERS:
+        hint = near_miss(word, modes) + "; or a file of steps that ends in .toml or .json"
+        raise BadInput(f"there is no way to plan called {word!r}", hint=hint)
+    return PlanMode.LAYERED, checked(plan_in(file.name, read_plan(file), file.suffix), Bounds())
+
+
+def read_plan(file: Path) -> str:
+    """The text of a plan's file; `BadInput` when it cannot be read as one."""
+    try:
+        content = file.read_bytes()
+    except OSError as e:
+        raise BadInput(f"{file} cannot be read: {e.strerror}") from e
+    if len(content) > MAX_FILE_BYTES:
+        raise BadInput(f"{file} has {len(content)} bytes, more than {MAX_FILE_BYTES}", hint="name a plan")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as e:
+        raise BadInput(f"{file} is not UTF-8 text") from e
 
 
 def file_faults(name: str, text: str, bounds: Bounds = Bounds()) -> list[Fault]:

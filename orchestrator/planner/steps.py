@@ -28,7 +28,7 @@ MAX_SHOWN_PATHS = 10
 
 def roster_of(params: GoalParams) -> Mapping[str, GoalStep]:
     """Who may do a step, by name."""
-    return {step.agent: step for step in params.roster}
+    return {params.agent: params} | {step.agent: step for step in params.roster}
 
 
 @dataclass(slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelope.agents import AgentCard, WorkerCard
+from envelope.plan import Plan
 
 from ..catalogue import agent_named, agents_of
 from ..errors import BadInput
-from ..submit import PLAN, Planning
+from ..submit import PLAN, Planning, scope_of
+from .checks import Bounds, checked
 from .modes import PlanMode
 
 DO_STEPS = frozenset({"primary", "subagent", "all"})
@@ -21,14 +23,19 @@ def planning_of(
     *,
     commit: str = "",
     project: Iterable[AgentCard] = (),
+    plan: Plan | None = None,
 ) -> Planning | None:
-    """How a goal of `agent` is planned; None for not at all. `BadInput` when the agent is the one that plans."""
+    """How a goal of `agent` is planned; None for not at all. `BadInput` when the agent is the one that plans, or when
+    `plan`, the first one, names agents that there are not."""
     if mode is PlanMode.NONE:
         return None
     require_other(mode, agent.name)
     known = list(workers)
     agents = agents_of(known, commit=commit) | {card.name: card for card in project}
-    return Planning(mode, agent_named(PLAN, known), roster_among(agents.values()))
+    roster = roster_among(agents.values())
+    if plan is not None:
+        checked(plan, Bounds(agents={card.name: scope_of(card) for card in roster}))
+    return Planning(mode, agent_named(PLAN, known), roster, plan)
 
 
 def require_other(mode: PlanMode, agent: str) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from envelope.agents import AgentCard, WorkerCard
+from envelope.plan import Plan, PlanStep
 from envelope.plan_sections import SECTIONS, section_faults
 from orchestrator.errors import BadInput
-from orchestrator.planner.files import file_faults
+from orchestrator.planner.files import file_faults, mode_or_plan
+from orchestrator.planner.modes import PlanMode
+from orchestrator.planner.team import planning_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
 WHOLE = "\n".join(f"## {name}\nSomething.\n" for name in SECTIONS)
@@ -54,6 +58,46 @@ def test_an_agent_that_plans_is_not_planned_for_and_nothing_is_started_to_say_so
     assert refused.exit_code == 2
     assert "error: the agent 'plan' plans by itself\nhint: leave --plan out" in refused.stderr
     assert not (desk.home / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("lite", "there is no way to plan called 'lite'"),
+        ("none.toml", "none.toml cannot be read"),
+        ("odd.json", "these steps wait for each other: a -> a"),
+    ],
+)
+def test_what_is_no_way_to_plan_is_refused(word, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stuck = {"step_id": "a", "title": "t", "goal": "g", "agent": "build", "depends_on": ["a"]}
+    (tmp_path / "odd.json").write_text(json.dumps([stuck]))
+    with pytest.raises(BadInput) as refused:
+        mode_or_plan(word)
+    assert message in refused.value.message and "<" not in refused.value.hint
+
+
+def test_a_file_of_steps_is_a_plan_in_layers(tmp_path):
+    [example] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "steps.toml").write_text(example)
+
+    mode, plan = mode_or_plan(str(tmp_path / "steps.toml"))
+
+    assert mode is PlanMode.LAYERED
+    assert plan is not None and [(one.step_id, one.depends_on) for one in plan.steps] == [
+        ("look", ()),
+        ("mend", ("look",)),
+    ]
+    assert mode_or_plan("on-demand") == (PlanMode.ON_DEMAND, None)
+
+
+def test_an_agent_of_a_given_plan_that_nobody_offers_is_named_before_anything_is_submitted():
+    build = AgentCard(name="build", mode="primary", pool="build")
+    plan = Plan(goal="", steps=(PlanStep(step_id="a", title="a", goal="a", agent="biuld"),))
+    with pytest.raises(BadInput, match="names an agent 'biuld'"):
+        planning_of(
+            PlanMode.LAYERED, build, [WorkerCard(worker="w", pool="build", slots=1, agents=(build,))], plan=plan
+        )
 
 
 @pytest.mark.parametrize(

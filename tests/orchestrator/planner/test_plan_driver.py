@@ -15,6 +15,7 @@ from envelope.errors import ErrorCode
 from envelope.events import PlanChanged
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult, Workspace
+from envelope.plan import Plan
 from orchestrator.driver import DriverContext
 from orchestrator.errors import BadInput
 from orchestrator.planner.modes import PlanMode
@@ -83,10 +84,10 @@ Edit = Callable[[TaskRequest, dict[str, str]], None]
 class Scene:
     stage: object
 
-    async def request(self, mode: PlanMode, *, gate: tuple[str, ...] = (), files=FILES, **options) -> TaskRequest:
+    async def request(self, mode: PlanMode, *, gate: tuple[str, ...] = (), files=FILES, plan=None, **options):
         given = await self.stage.repository(files)
         workspace = Workspace(bundle=given.bundle, base=given.base)
-        planning = Planning(mode, PLAN, (BUILD, EXPLORE))
+        planning = Planning(mode, PLAN, (BUILD, EXPLORE), plan)
         settings = self.stage.muster.settings
         return goal_request(
             GOAL, agent=BUILD, settings=settings, workspace=workspace, gate=gate, planning=planning, **options
@@ -298,6 +299,47 @@ async def test_a_gate_proves_the_merged_change_and_no_step_alone(scene):
 
     assert [error.code for error in played.result.errors] == [ErrorCode.GATE_FAILED]
     assert played.result.output.structured["gate"]["after"]["tests"] == 3
+
+
+def given(*steps: dict, **fields) -> Plan:
+    return Plan.model_validate({"goal": GOAL, "steps": steps, **fields})
+
+
+async def test_a_plan_that_a_person_made_is_carried_out_as_it_is_and_a_model_mends_it(scene):
+    scope = ["edit:a.py", "read:**"]
+    plan = given(step("one", auth_scope=scope, deadline_ms=60_000), step("hard", "one", on_failure="replan"))
+    edit = editing(one=put("a.py", "one", "1"), hard=give_up, easy=put("b.py", "old", "new"))
+    played = await scene.play(PlanMode.LAYERED, [[step("easy", "one")]], edit, plan=plan)
+
+    assert (played.result.status, played.result.errors) == (State.COMPLETED, ())
+    assert played.steps == ["one", "hard", "easy"]
+    assert (played.task("one").auth_scope, played.task("one").deadline_ms) == (tuple(scope), 60_000)
+    assert len(played.planners.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (given(step("one", auth_scope=["webfetch:**"])), "the grant 'webfetch:**' is not within"),
+        (given(step("one", budget={"max_cost_microusd": 10**9})), "the steps may spend $1000.00 together"),
+        (given(step("one", "two")), "depends on 'two', which is no step"),
+    ],
+)
+async def test_a_persons_plan_that_does_not_fit_its_goal_starts_nothing(scene, plan, message):
+    played = await scene.play(PlanMode.LAYERED, [], editing(), plan=plan)
+
+    [error] = played.result.errors
+    assert (error.code, played.tasks, played.planners.asked) == (ErrorCode.BAD_INPUT, [], [])
+    assert message in error.message and error.hint
+
+
+async def test_no_step_may_do_more_than_the_agent_of_the_goal(scene):
+    plans = [[step("look", agent="explore"), step("one", "look")]]
+    played = await scene.play(PlanMode.LAYERED, plans, editing(), auth_scope=("read:**", "edit:b.py"))
+
+    assert played.task("look").auth_scope == ("read:**",)
+    assert played.task("one").auth_scope == ("read:**", "edit:b.py")
+    assert played.planners.asked[0].auth_scope == ("read:**",)
 
 
 async def test_on_demand_asks_nobody_while_the_agent_gets_on_alone(scene):

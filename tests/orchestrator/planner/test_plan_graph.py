@@ -60,6 +60,7 @@ def ended(code: ErrorCode | None = None, message: str = "") -> TaskResult:
             "shorter deadlines",
         ),
         (plan(step("a").model_copy(update={"goal": " "})), "the step 'a' has no goal", "say its goal"),
+        (plan(step("a\n# b")), "the step_id of the step 'a\\n# b' is not one line", "line breaks"),
         (plan(step("x" * 41)), "has 41 characters", "say it in 40"),
         (plan(*(step(f"s{n}") for n in range(51))), "the plan has 51 steps, more than 50", "larger"),
     ],
@@ -218,6 +219,7 @@ def test_each_run_starts_once_after_what_it_needs_in_whatever_order_they_end_and
     assert "running" not in one.values()
 
 
+@settings(deadline=None)
 @given(graphs())
 def test_the_order_of_a_plan_is_one_in_which_it_can_be_done(graph):
     ordered = [each.step_id for each in in_order(graph)]
