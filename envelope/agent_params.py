@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from .plan import Plan
 from .wire import Wire
 
 # Rules as they travel: permission, pattern, and whether it denies. The last match counts.
@@ -22,6 +23,9 @@ class AgentParams(Wire):
 
     Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
     worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
+
+    `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
+    its living plan, which it may change.
     """
 
     record: bool = False
@@ -30,6 +34,8 @@ class AgentParams(Wire):
     unrevert: bool = False
     subagent_depth: Annotated[int, Field(ge=0)] | None = None
     inherited_denies: tuple[RuleRows, ...] = ()
+    waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
+    plan: Plan | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -79,6 +79,26 @@ def narrow(parent: Scope, wanted: Scope | None) -> Scope:
     return wanted
 
 
+def common(one: Scope, other: Scope) -> Scope:
+    """What both hold, as far as it can be said in grants of theirs.
+
+    Of two overlapping grants neither of which covers the other, nothing is kept: less than both allow, never more.
+
+    >>> common(("read:**", "edit:src/**"), ("edit:**", "read:docs/*", "bash:*"))
+    ('edit:src/**', 'read:docs/*')
+    """
+    kept = (grant for wide, grants in ((other, one), (one, other)) for grant in grants if _allows(wide, grant))
+    return tuple(dict.fromkeys(kept))
+
+
+def _allows(scope: Scope, grant: str) -> bool:
+    try:
+        narrow(scope, (grant,))
+    except ScopeExceeded:
+        return False
+    return True
+
+
 def _holds(name: str, tool: str) -> bool:
     """Is a grant on `name` one on `tool`? A wildcard holds nothing that opens a way out, and hands none on."""
     return name == tool if is_named(tool) else covers([name], tool)

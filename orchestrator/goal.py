@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from envelope.agent_params import AgentParams
 from envelope.errors import CODES, ErrorCode
-from envelope.ids import content_key
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, PatchRef, TaskResult
 from repo.merge import merge_patches
 from repo.mirror import Mirror
 
-from .driver import Driver, Work, completed, ended_with
+from .driver import Driver, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import NO_GATE, Gate, Proof
+from .goal_work import agent_work, title_of
 from .judgement import Judgement, Run
+from .planner.drive import drive_plan
+from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .submit import GoalParams, GoalStep, params_of, task_request
+from .submit import GoalParams, GoalStep, params_of
 
 BUNDLE_NAME = "change.bundle"
-CARRY_OUT = (
-    "Your plan was approved; carry it out now. You are the engineer who makes the change: your workspace can be"
-    " written, you may edit files and run commands, and what was said above of planning only no longer holds. Read a"
-    " file before you change it, make the smallest change that does the job, run the tests that cover it, and report"
-    " what you changed, how you checked it, and what you did not do."
-)
-TITLE_CHARS = 72  # git's custom for the first line of a commit
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
 
 
@@ -90,7 +85,9 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
 
 async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[TaskResult, Run | None]:
     """The agent's result and the gate's on the base. Whichever makes the other pointless ends both."""
-    works = [_agent_work(driver, params), *([gate.before()] if gate else [])]
+    if params.plan is not PlanMode.NONE:
+        return await _ask_planned(driver, params, gate)
+    works = [agent_work(driver, params), *([gate.before()] if gate else [])]
     answer: TaskResult | None = None
     before: Run | None = None
     async with aclosing(driver.run(works)) as endings:
@@ -105,6 +102,28 @@ async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[T
     return answer, before
 
 
+async def _ask_planned(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[TaskResult, Run | None]:
+    """As `_ask`, for a goal whose agents are led by a plan."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            proving = group.create_task(_base_run(driver, gate))
+            answer = await drive_plan(driver, params)
+            if not completed(answer):
+                proving.cancel()
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return answer, None if proving.cancelled() else proving.result()
+
+
+async def _base_run(driver: Driver, gate: Gate | None) -> Run | None:
+    if gate is None:
+        return None
+    async with aclosing(driver.run([gate.before()])) as endings:
+        async for ended in endings:
+            return await gate.read("before", ended.result)
+    raise AssertionError("`run` ends after every work has")
+
+
 def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
     """Who goes on in the agent's session, when a person has approved its plan."""
     then = params.then
@@ -112,39 +131,10 @@ def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
 
 
 async def _carried_out(driver: Driver, step: GoalStep, plan: TaskResult) -> TaskResult:
-    async with aclosing(driver.run([_agent_work(driver, step, plan)])) as endings:
+    async with aclosing(driver.run([agent_work(driver, step, plan=plan)])) as endings:
         async for ended in endings:
             return ended.result
     raise AssertionError("`run` ends after every work has")
-
-
-def _agent_work(driver: Driver, step: GoalStep, plan: TaskResult | None = None) -> Work:
-    request = driver.request
-    is_recorded = params_of(GoalParams, request).record
-    child = task_request(
-        parent=request,
-        agent=step.agent,
-        pool=step.pool,
-        prompt=CARRY_OUT if plan else request.input.prompt,
-        params=AgentParams(record=True).model_dump() if is_recorded else {},
-        resume_token=plan.resume_token if plan else "",
-        workspace=request.workspace,
-        auth_scope=step.auth_scope,
-        budget=request.budget,
-        deadline_ms=driver.remaining_ms,
-        idempotency_key=content_key("goal", request.task_id, *([plan.task_id] if plan else [])),
-        model=request.model,
-        output_schema=request.output_schema,
-        context_refs=request.context_refs,
-        attachments=request.attachments,
-        priority=request.priority,
-        sender=request.agent,
-    )
-    return Work("agent", child, _title(request.input.prompt))
-
-
-def _title(prompt: str) -> str:
-    return (prompt.strip().splitlines() or [""])[0][:TITLE_CHARS]
 
 
 async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
@@ -154,7 +144,7 @@ async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
         return None
     blobs = driver.transport.blobs
     mirror = await driver.mirror(workspace.bundle, workspace.base)
-    changeset = await as_changeset(blobs, "change", _title(driver.request.input.prompt), patch)
+    changeset = await as_changeset(blobs, "change", title_of(driver.request.input.prompt), patch)
     merged = await merge_patches(mirror, workspace.base, [changeset])
     if merged.collisions:
         why = f"the agent's patch does not apply to its own base: {merged.collisions[0].detail}"

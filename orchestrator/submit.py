@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
@@ -13,10 +14,12 @@ from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
-from envelope.scope import Scope
+from envelope.plan import Plan
+from envelope.scope import Scope, common
 from envelope.wire import Wire
 
 from .errors import BadInput, near_miss
+from .planner.modes import PlanMode
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
@@ -81,13 +84,28 @@ class GoalStep(Wire):
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
-    `then`: who goes on in the agent's session, if a person lets it leave its plan for that.
+    `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
+    `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
     """
 
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
     record: bool = False
+    plan: PlanMode = PlanMode.NONE
+    planner: GoalStep | None = None
+    roster: tuple[GoalStep, ...] = ()
+    given_plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """How a goal is planned: by whom, and who may do a step of the plan. `plan`: the first one, made by a person."""
+
+    mode: PlanMode
+    planner: AgentCard
+    roster: Sequence[AgentCard]
+    plan: Plan | None = None
 
 
 def params_of(model: type[P], request: TaskRequest) -> P:
@@ -198,6 +216,16 @@ def scope_of(card: AgentCard) -> Scope:
     return card.auth_scope or FULL_SCOPE
 
 
+def step_of(card: AgentCard) -> GoalStep:
+    return GoalStep(agent=card.name, pool=card.pool, auth_scope=scope_of(card))
+
+
+def _step_within(scope: Scope, card: AgentCard, agent: AgentCard) -> GoalStep:
+    """A step of a goal of `agent`, which may do what `scope` says: nobody who works on it may do more."""
+    step = step_of(card)
+    return step.model_copy(update={"auth_scope": scope if card == agent else common(step.auth_scope, scope)})
+
+
 def goal_request(
     goal: str,
     *,
@@ -216,14 +244,15 @@ def goal_request(
     asks: AskTerms | None = AskTerms(),
     then: AgentCard | None = None,
     tenant: str = "",
+    planning: Planning | None = None,
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
     `asks`: None when nobody can be asked. `then`: who carries out what the agent has planned.
-    `record`: the agent's task keeps a cassette, which can be replayed.
+    `record`: the agent's task keeps a cassette, which can be replayed. `planning`: None when its agent plans by itself.
     """
     scope = scope_of(agent) if auth_scope is None else auth_scope
-    after = GoalStep(agent=then.name, pool=then.pool, auth_scope=scope_of(then)) if then else None
+    after = step_of(then) if then else None
     params = GoalParams(
         agent=agent.name,
         pool=agent.pool,
@@ -232,6 +261,10 @@ def goal_request(
         gate=tuple(gate),
         min_tests=min_tests,
         record=record,
+        plan=planning.mode if planning else PlanMode.NONE,
+        planner=_step_within(scope, planning.planner, agent) if planning else None,
+        roster=tuple(_step_within(scope, card, agent) for card in planning.roster) if planning else (),
+        given_plan=planning.plan if planning else None,
     )
     return task_request(
         agent=RUN,

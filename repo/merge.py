@@ -123,7 +123,17 @@ async def _merge(line: _Line, changeset: Changeset) -> Collision | None:
 
 
 def _collision(line: _Line, changeset: Changeset, tree: str, fields: list[bytes]) -> Collision:
-    """`fields`: the paths in conflict, an empty one, then messages: a count, so many paths, a type, the text."""
+    paths, detail = conflicts_in(fields)
+    # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
+    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
+    return Collision(changeset.key, owners, paths, detail, tree)
+
+
+def conflicts_in(fields: list[bytes]) -> tuple[tuple[str, ...], str]:
+    """What `git merge-tree -z` says after the tree: the paths in conflict, and its account of them.
+
+    `fields`: those paths, an empty one, then messages: a count, so many paths, a type, the text.
+    """
     end = fields.index(b"")
     paths = {name.decode("utf-8", "backslashreplace") for name in fields[:end]}
     messages: list[str] = []
@@ -133,9 +143,7 @@ def _collision(line: _Line, changeset: Changeset, tree: str, fields: list[bytes]
         kind, text = next(rest), next(rest)
         if kind.startswith(b"CONFLICT") and about:
             messages.append(text.decode("utf-8", "backslashreplace").strip())
-    # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
-    return Collision(changeset.key, owners, tuple(sorted(paths)), "\n".join(messages), tree)
+    return tuple(sorted(paths)), "\n".join(messages)
 
 
 async def _commit_on_base(line: _Line, changeset: Changeset) -> str:

@@ -13,7 +13,7 @@ from envelope.events import ChildEnded, ChildSpawned
 from envelope.ids import content_key, new_task_id
 from envelope.messages import ErrorInfo, PatchRef, TaskInput, TaskRequest, TaskResult, Workspace
 from envelope.pattern import match
-from envelope.scope import Scope, narrow, split
+from envelope.scope import Scope, common, split
 from repo.errors import PatchRefused, RepoError
 from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
@@ -203,7 +203,7 @@ def child_scope(caller: Scope, wanted: Scope | None, tool_names: tuple[str, ...]
 
     Of two overlapping grants neither of which covers the other, nothing is kept: less than asked, never more.
     """
-    kept = caller if wanted is None else (*_within(caller, wanted), *_within(wanted, caller))
+    kept = caller if wanted is None else common(wanted, caller)
     if levels < 1:
         kept = (plain for grant in kept for plain in _without_task(grant, tool_names))
     return tuple(dict.fromkeys(kept))
@@ -222,19 +222,6 @@ def child_budget(caller: Budget, spent: Metrics) -> Budget:
 
 def _share(left: int) -> int:
     return max(0, int(left * BUDGET_SHARE))
-
-
-def _within(outer: Scope, grants: Scope) -> Scope:
-    """The grants that `outer` covers."""
-    return tuple(grant for grant in grants if _covered(outer, grant))
-
-
-def _covered(outer: Scope, grant: str) -> bool:
-    try:
-        narrow(outer, (grant,))
-    except ScopeExceeded:
-        return False
-    return True
 
 
 def _without_task(grant: str, tool_names: tuple[str, ...]) -> Scope:

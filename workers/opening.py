@@ -21,6 +21,7 @@ from .agent.surroundings import Git, Tree, git_of, tree_of
 from .artifacts import SYSTEM_LINE as ARTIFACTS_LINE
 from .attempt import Attempt
 from .first_prompt import first_prompt
+from .params import agent_params
 from .permissions.guard import Guard
 from .project.committed import CommittedFiles, Unclear, committed_files
 from .project.files import Files
@@ -60,7 +61,10 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
     system = f"{system}\n\n{ARTIFACTS_LINE}"
     session = open_session(agent, model=model, system=system, prompt=prompt, budget=request.budget)
     # what stands in the prompt is not attached to a read again; to be edited it must be read
-    return session.model_copy(update={"read_digests": {file.source: "" for file in readable if not file.is_users}})
+    digests = {file.source: "" for file in readable if not file.is_users}
+    told = agent_params(request)
+    given = {"read_digests": digests, "waypoints": told.waypoints, "given_plan": told.plan}
+    return session.model_copy(update=given)
 
 
 async def _look_around(attempt: Attempt, guidance: Guidance, model: str) -> Surroundings:

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Command] = {
     "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
+    "plan": Command(".plan:app", "Check a plan, and see how far one is."),
     "task": Command(".task:app", "See, stop and use tasks."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),

@@ -14,6 +14,7 @@ from envelope.agents import AgentCard, CommandCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskRequest
+from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
@@ -22,8 +23,11 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
+from ..planner.files import mode_or_plan
+from ..planner.modes import PlanMode
+from ..planner.team import planning_of, require_other
 from ..settings import load_settings
-from ..submit import BUILD, PLAN, goal_request, scope_of
+from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
 from .console import data, note
 from .fleet import open_fleet
@@ -51,6 +55,8 @@ class RunOptions:
     no_input: bool
     allow_dirty: bool
     record: bool
+    plan: PlanMode
+    given_plan: Plan | None
 
 
 def run(
@@ -82,6 +88,13 @@ def run(
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
     record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="How it is planned: layered, light, on-demand, living; or by the steps in a .toml or .json file.",
+        ),
+    ] = PlanMode.NONE,
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
@@ -104,7 +117,7 @@ def run(
         raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record,
+        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -122,6 +135,7 @@ async def _run(options: RunOptions) -> int:
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
     if options.branch:
         await require_branch_name(options.branch)  # before anything is paid for
+    require_other(options.plan, options.agent)
     command = await command_of(options.goal, options.repository)
     if is_help(command):
         await print_commands(options.repository)
@@ -131,9 +145,12 @@ async def _run(options: RunOptions) -> int:
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
-        card = await _card(muster, options.agent, command, local, trusted)
-        then = agent_named(BUILD, await muster.workers()) if card.name == PLAN else None
-        request = await _request(muster, options, card, then, local)
+        card, project = await _card(muster, options.agent, command, local, trusted)
+        is_planned = options.plan is not PlanMode.NONE or card.name == PLAN
+        workers = await muster.workers() if is_planned else []
+        planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
+        then = agent_named(BUILD, workers) if card.name == PLAN else None
+        request = await _request(muster, options, card, then, planning, local)
         handle = await muster.submit(request)
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
@@ -148,20 +165,26 @@ async def _run(options: RunOptions) -> int:
 
 async def _card(
     muster: Muster, name: str, command: CommandCard | None, local: LocalRepository, trusted: str
-) -> AgentCard:
-    """Who does it: whom the person named, else whom the command names: of the workers, or of the repository."""
+) -> tuple[AgentCard, list[AgentCard]]:
+    """Who does it: whom the person named, else whom the command names: of the workers, or of the repository, whose
+    agents come with it."""
     wanted = name or muster.settings.default_agent
     project = await project_cards(local, trusted, wanted=wanted)
     workers = await muster.workers()
     if name:
-        return agent_named(name, workers, commit=local.head, project=project)
+        return agent_named(name, workers, commit=local.head, project=project), project
     default = default_agent(wanted, workers, commit=local.head, project=project)
     agents = agents_of(workers, commit=local.head) | {card.name: card for card in project}
-    return agent_for(command, default, agents)
+    return agent_for(command, default, agents), project
 
 
 async def _request(
-    muster: Muster, options: RunOptions, card: AgentCard, then: AgentCard | None, local: LocalRepository
+    muster: Muster,
+    options: RunOptions,
+    card: AgentCard,
+    then: AgentCard | None,
+    planning: Planning | None,
+    local: LocalRepository,
 ) -> TaskRequest:
     cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
     return goal_request(
@@ -176,5 +199,6 @@ async def _request(
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
         model=options.model,
         record=options.record,
+        planning=planning,
         asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
     )

@@ -17,6 +17,7 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..errors import BadInput
+from ..planner.wish import plan_again
 from ..session.fold import Session, apply_all
 from ..settings import load_settings
 from ..submit import DRIVERS, RUN
@@ -69,6 +70,17 @@ def cancel(
 ) -> None:
     """Stop a task and everything below it."""
     asyncio.run(_cancel(task, reason))
+
+
+@app.command("replan")
+def replan(
+    task: TaskId,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the next plan should know.")
+    ] = "a person asked for it",
+) -> None:
+    """Have the rest of a goal planned again: its steps that are under way are stopped, what is done stays."""
+    asyncio.run(_replan(task, reason))
 
 
 @app.command("prompt")
@@ -148,6 +160,13 @@ async def _cancel(words: str, reason: str) -> None:
             )
         count = await muster.cancel(record.task_id, reason, by=person())
         note(f"{count} task(s) cancelled")
+
+
+async def _replan(words: str, reason: str) -> None:
+    async with open_fleet(load_settings()) as muster:
+        record = await find_task(muster, words)
+        stopped = await plan_again(muster.transport, record, reason, by="cli")
+        note(f"{len(stopped)} step(s) stopped; what is left is planned again")
 
 
 async def _prompt(words: str, text: str) -> None:

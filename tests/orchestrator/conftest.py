@@ -31,7 +31,6 @@ from orchestrator.repositories import fetch_mirror
 from orchestrator.service import handler_of
 from orchestrator.settings import Settings
 from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput
-from repo.checkout import checkout
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch
 from transport.base import Transport
@@ -126,18 +125,22 @@ class Builders:
         where = task.workspace
         return await fetch_mirror(self.transport.blobs, self.folder, bundle_ref=where.bundle, base=where.base), where
 
+    async def _tree(self, mirror: Mirror, where: Workspace) -> str:
+        diff = await self.transport.blobs.get(where.changes) if where.changes else b""
+        return await apply_to_tree(mirror.git_dir, where.base, diff)
+
     async def _change(self, task: TaskRequest) -> dict[str, Any]:
         mirror, where = await self._workspace(task)
-        tree = await checkout(mirror, where.base, self.folder)
+        tree = await self._tree(mirror, where)
         with tempfile.TemporaryDirectory() as copy:
-            subprocess.run(["cp", "-a", f"{tree}/.", copy], check=True)
+            unpack(mirror, tree, Path(copy))
             files = read_files(Path(copy))
             self.edit(task, files)
             for path, text in files.items():
                 (Path(copy) / path).write_text(text)
             patch = await extract_patch(
                 git_dir=mirror.git_dir,
-                base=where.base,
+                base=tree if where.changes else where.base,
                 work_tree=Path(copy),
                 allowed=lambda path: not self.honest or allows(task.auth_scope, "edit", path),
             )
@@ -146,21 +149,24 @@ class Builders:
         stats = tuple(FileStat(path=f.path, status=f.status, old_path=f.old_path) for f in patch.files)
         added = sum(file.added or 0 for file in patch.files)
         ref = PatchRef(
-            base=where.base, diff=await self.transport.blobs.put(patch.diff), files=stats, added=added, tree=patch.tree
+            base=patch.base, diff=await self.transport.blobs.put(patch.diff), files=stats, added=added, tree=patch.tree
         )
         return {"output": Output(text="changed"), "patch": ref}
 
     async def _verify(self, task: TaskRequest) -> dict[str, Any]:
         mirror, where = await self._workspace(task)
-        diff = await self.transport.blobs.get(where.changes) if where.changes else b""
-        tree = await apply_to_tree(mirror.git_dir, where.base, diff)
-        archive = subprocess.run(["git", "archive", tree], cwd=mirror.git_dir, check=True, capture_output=True).stdout
+        tree = await self._tree(mirror, where)
         with tempfile.TemporaryDirectory() as copy:
-            subprocess.run(["tar", "-x", "-C", copy], input=archive, check=True)
+            unpack(mirror, tree, Path(copy))
             tests = self.tests(read_files(Path(copy)))
         code = 1 if tests and tests["failed"] else 0
         steps = [{"command": task.input.params["commands"][0], "exit_code": code, "timed_out": False, "tests": tests}]
         return {"output": Output(structured={"steps": steps, "tree": tree})}
+
+
+def unpack(mirror: Mirror, tree: str, folder: Path) -> None:
+    archive = subprocess.run(["git", "archive", tree], cwd=mirror.git_dir, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
 
 
 def read_files(folder: Path) -> Files:

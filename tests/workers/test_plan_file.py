@@ -9,6 +9,7 @@ from envelope.errors import ErrorCode
 from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
+from envelope.plan_sections import SECTIONS
 from workers.agents.registry import builtin
 from workers.recording.replay import find_cassette, replay
 
@@ -25,6 +26,17 @@ def calls(tool: str, **arguments: str) -> str:
     return f"reply: {{tool_calls: [{{name: {tool}, arguments: {{{told}}}}}]}}"
 
 
+def whole(overview: str) -> str:
+    """A plan with all its sections."""
+    rest = "".join(f"\n# {name}\n-" for name in SECTIONS[1:])
+    return f"# Overview\n{overview}{rest}"
+
+
+def quoted(text: str) -> str:
+    """Within quotes in YAML."""
+    return text.replace("\n", "\\n")
+
+
 PLANS = f"""
 rules:
   - {{when: {{{CARRIED}, turn: 7}}, {FILE.replace("prompt", "user")}, {calls("read", filePath="${file}")}}}
@@ -32,7 +44,7 @@ rules:
   - {{when: {{{CARRIED}}}, reply: {{text: "It said: ${{result.6}}"}}}}
   - {{when: {{turn: 1}}, {LEAVES}}}
   - {{when: {{turn: 2}}, {calls("write", filePath="src/other.py", content="X = 2")}}}
-  - {{when: {{turn: 3}}, {FILE}, {calls("write", filePath="${file}", content="1. Change X.")}}}
+  - {{when: {{turn: 3}}, {FILE}, {calls("write", filePath="${file}", content=quoted(whole("1. Change X.")))}}}
   - {{when: {{result_contains: smaller}}, {FILE},
      {calls("edit", filePath="${file}", oldString="Change X.", newString="Make made.txt.")}}}
   - {{{LEAVES}}}
@@ -67,13 +79,13 @@ async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_wor
     await hands.transport.submit([request])
     first, place = await asked(hands, request)
     path = f"/workspace/.muster/plans/{request.task_id}.md"
-    assert (first.permission, first.detail) == ("plan_exit", "1. Change X.")
+    assert (first.permission, first.detail) == ("plan_exit", whole("1. Change X."))
     await hands.stop()
     others, _ = await start_agents("rules: []", model_base_url=server.base_url)
 
     await say(others, request, first, Reply(choice="reject", message="make it smaller"))
     second, _ = await asked(others, request, after=place)
-    assert second.detail == "1. Make made.txt."
+    assert second.detail == whole("1. Make made.txt.")
     await say(others, request, second, YES)
     planned = await others.ended(request.task_id)
 
@@ -86,7 +98,7 @@ async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_wor
     carry = goal(others, workspace, "build", prompt="carry it out", resume_token=planned.resume_token)
     built = await others.result(carry)
 
-    assert built.output.text.startswith("It said: <path>" + path) and "1: 1. Make made.txt." in built.output.text
+    assert built.output.text.startswith("It said: <path>" + path) and "2: 1. Make made.txt." in built.output.text
     assert [file.path for file in built.patch.files] == ["made.txt"]
     users = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
     assert len(users) == 2 and users[1].startswith(f"carry it out\n\nThe approved plan: {path}")
@@ -121,7 +133,7 @@ rules:
   - {{when: {{turn: 1}}, reply: {{text: Hm.}}}}
   - {{when: {{turn: 2}}, reply: {{tool_calls: [{{name: question, arguments: {{questions: [{wants}]}}}}]}}}}
   - {{when: {{turn: 3}}, reply: {{text: Hm again.}}}}
-  - {{when: {{turn: 4}}, {FILE}, {calls("write", filePath="${file}", content="1. Red.")}}}
+  - {{when: {{turn: 4}}, {FILE}, {calls("write", filePath="${file}", content=quoted(whole("1. Red.")))}}}
   - {{{LEAVES}}}
 """
     )
@@ -135,6 +147,27 @@ rules:
     result = await hands.ended(request.task_id)
 
     assert (result.next_agent, server.log.requests) == ("build", 5)
+
+
+async def test_a_plan_that_is_not_whole_is_not_shown_to_anybody_before_it_is(start_agents, workspace):
+    half = whole("Red.").replace("# Approach\n-", "# Approach").replace("# Verification\n-", "")
+    hands, server = await start_agents(
+        f"""
+rules:
+  - {{when: {{turn: 1}}, {FILE}, {calls("write", filePath="${file}", content=quoted(half))}}}
+  - {{when: {{turn: 2}}, {LEAVES}}}
+  - {{when: {{turn: 3}}, {FILE}, {calls("write", filePath="${file}", content=quoted(whole("Red.")))}}}
+  - {{{LEAVES}}}
+"""
+    )
+    request = goal(hands, workspace, asks=AskTerms())
+    await hands.transport.submit([request])
+
+    ask, _ = await asked(hands, request)
+
+    assert ask.detail == whole("Red.")
+    refused = server.log.bodies[2]["messages"][-1]["content"]
+    assert 'is not whole: the section "Approach" is empty; the section "Verification" is missing; write' in refused
 
 
 async def test_where_nobody_can_be_asked_a_text_is_the_plan(start_agents, workspace):

@@ -71,6 +71,8 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
         compaction=mended.compaction,
         due=mended.due,
         cleared=mended.cleared,
+        waypoints=mended.waypoints,
+        given_plan=mended.given_plan,
     )
 
 

@@ -9,6 +9,7 @@ from envelope.plan import Plan
 
 from ..permissions.guard import PLAN_FILE
 from ..tools.base import ToolResult
+from ..tools.plan_changes import listed
 from ..tools.plan_update import PLAN, PLAN_UPDATE
 from .session import Session
 
@@ -21,13 +22,13 @@ def plan_text_of(session: Session) -> str:
 def plan_of(session: Session) -> Plan | None:
     """The living plan, with what was done in a turn that is still open."""
     found = next((metadata[PLAN] for metadata in _newest_first(session) if PLAN in metadata), None)
-    return None if found is None else Plan.model_validate(found)
+    return session.given_plan if found is None else Plan.model_validate(found)
 
 
 def told_plan(session: Session) -> str:
     """The living plan as the model was last told it."""
     told = (one.content for one in reversed(session.messages) if one.name == PLAN_UPDATE and not one.is_error)
-    return next(told, "")
+    return next(told, "") or (listed(session.given_plan) if session.given_plan else "")
 
 
 def _newest_first(session: Session) -> Iterator[Mapping[str, Any]]:

@@ -21,6 +21,7 @@ BUILDING = (
     " an agreed plan, carry it out."
 )
 STANDING = "The plan as it stands (change it with plan_update):"
+WAYPOINTS = "Waypoints on the way, as somebody saw them beforehand. Depart from them where what you find says so:"
 # agent → what it hears with every prompt
 ALWAYS: Mapping[str, str] = {"plan": PLANNING}
 # (agent before, agent now) → what it hears when it takes over
@@ -35,7 +36,9 @@ def reminder_of(session: Session) -> str:
 def _reminder(session: Session, plan: str) -> str:
     words = ALWAYS.get(session.agent) or AFTER.get((session.previous_agent, session.agent), "")
     file = f"You write one file, your plan: {session.plan_file}" if session.plan_file else ""
-    return "\n\n".join(part for part in (words, file, f"{STANDING}\n{plan}" if plan else "") if part)
+    ways = "\n".join((WAYPOINTS, *(f"{number}. {each}" for number, each in enumerate(session.waypoints, 1))))
+    parts = (words, file, ways if session.waypoints else "", f"{STANDING}\n{plan}" if plan else "")
+    return "\n\n".join(part for part in parts if part)
 
 
 def with_reminder(session: Session, shown: Sequence[ChatMessage]) -> Sequence[ChatMessage]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from envelope.budget import Budget, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import ToolCallSummary
+from envelope.plan import Plan
 from envelope.redaction import redact_known
 from envelope.scope import Grant
 
@@ -101,4 +102,6 @@ class Session(Stored):
     waits_for_tenant: bool = False  # that cap is the tenant's
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task
     plan_file: str = ""  # of an agent that plans: the path of the one file that it may write
+    waypoints: tuple[str, ...] = ()  # to the goal, from which the agent may depart
+    given_plan: Plan | None = None  # the living plan that it began with
     undone: str | None = None  # checkpoint of what a revert took away; nothing was said since

@@ -7,6 +7,7 @@ from typing import Any
 
 from envelope.asks import Option, Question
 from envelope.events import AskOpened
+from envelope.plan_sections import section_faults
 
 from .base import Target, ToolContext
 from .errors import ToolError
@@ -98,6 +99,11 @@ class PlanExit:
         if planning.path and not planning.text.strip():
             raise ToolError(
                 f"your plan file {planning.path} is empty; write the plan there, and call {self.name} again"
+            )
+        if planning.path and (faults := section_faults(planning.text)):
+            raise ToolError(
+                f"your plan file {planning.path} is not whole: {'; '.join(faults)}; write them there, each under a"
+                f" heading of that name, and call {self.name} again"
             )
         return await _asked(context, call_id, self.name, (LEAVE,), title=self.title(arguments), detail=planning.text)
 

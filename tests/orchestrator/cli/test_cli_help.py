@@ -35,6 +35,7 @@ Commands:
   run       Give an agent a goal in a repository, and prove its change.
   batch     Change many files or repositories at once.
   fanout    Ask one thing of many items, each a task of its own.
+  plan      Check a plan, and see how far one is.
   task      See, stop and use tasks.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
