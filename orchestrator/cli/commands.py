@@ -31,6 +31,7 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
+    "init": Command(".init:init", "Write a muster.toml for a repository, guessed from its files."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
     "task": Command(".task:app", "See, stop and use tasks."),

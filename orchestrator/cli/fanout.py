@@ -36,6 +36,7 @@ from .fleet import open_fleet
 from .follow import follow
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
 from .outcome import exit_code_after
+from .project_file import project_defaults
 from .repository import starting_point
 from .summary import summary_of_fanout
 
@@ -113,10 +114,13 @@ async def _run(asked: Ask) -> int:
     check_prompt(asked.prompt, items)  # before anything is started
     asked.want.checked(len(items))
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    known = await project_defaults(local, settings, is_trusted=bool(trusted))
     async with open_fleet(settings) as muster:
         project = await project_cards(local, trusted, wanted=asked.agent)
         card = agent_named(asked.agent, await muster.workers(), by_person=False, commit=local.head, project=project)
-        cap = settings.budget_microusd if asked.budget_microusd is None else asked.budget_microusd
+        caps = (asked.budget_microusd, known.budget_microusd, settings.budget_microusd)
+        cap = next(cap for cap in caps if cap is not None)
+        deadline_s = asked.deadline_s or known.deadline_s
         request = await fanout_request(
             asked.prompt,
             items,
@@ -125,10 +129,10 @@ async def _run(asked: Ask) -> int:
             settings=settings,
             want=asked.want,
             max_running=asked.max_running,
-            workspace=await muster.pack(local.root, commit=local.head),
+            workspace=await muster.pack(local.root, commit=local.head, setup=known.setup),
             budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not asked.no_input),
-            deadline_ms=asked.deadline_s and asked.deadline_s * 1000,
-            model=asked.model,
+            deadline_ms=deadline_s and deadline_s * 1000,
+            model=asked.model or known.model,
             asks=ask_terms(settings, (local.root,), no_input=asked.no_input),
         )
         handle = await muster.submit_repeatable(request)

@@ -28,6 +28,7 @@ from ..trust import TrustStore, trusted_digest
 from .console import data, note
 from .fleet import open_fleet
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
@@ -51,6 +52,7 @@ class RunOptions:
     no_input: bool
     allow_dirty: bool
     record: bool
+    default_agent: str = ""  # the repository's
 
 
 def run(
@@ -121,8 +123,9 @@ async def _run(options: RunOptions) -> int:
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
+    options = _completed(options, await project_defaults(local, settings, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
-        card = await _card(muster, options.agent, command, local, trusted)
+        card = await _card(muster, options, command, local, trusted)
         then = agent_named(BUILD, await muster.workers()) if card.name == PLAN else None
         request = await _request(muster, options, card, then, local)
         handle = await muster.submit(request)
@@ -137,11 +140,25 @@ async def _run(options: RunOptions) -> int:
         return await follow_run(muster, request, handle, shown)
 
 
+def _completed(options: RunOptions, known: Defaults) -> RunOptions:
+    """What the command line leaves open, the repository's `muster.toml` may say."""
+    return replace(
+        options,
+        default_agent=known.agent,
+        model=options.model or known.model,
+        setup=options.setup or known.setup,
+        gate=options.gate or known.gate,
+        budget_microusd=known.budget_microusd if options.budget_microusd is None else options.budget_microusd,
+        deadline_s=options.deadline_s or known.deadline_s,
+    )
+
+
 async def _card(
-    muster: Muster, name: str, command: CommandCard | None, local: LocalRepository, trusted: str
+    muster: Muster, options: RunOptions, command: CommandCard | None, local: LocalRepository, trusted: str
 ) -> AgentCard:
     """Who does it: whom the person named, else whom the command names: of the workers, or of the repository."""
-    wanted = name or muster.settings.default_agent
+    name = options.agent
+    wanted = name or options.default_agent or muster.settings.default_agent
     project = await project_cards(local, trusted, wanted=wanted)
     workers = await muster.workers()
     if name:

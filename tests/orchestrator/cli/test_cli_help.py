@@ -33,6 +33,7 @@ Options:
 
 Commands:
   run       Give an agent a goal in a repository, and prove its change.
+  init      Write a muster.toml for a repository, guessed from its files.
   batch     Change many files or repositories at once.
   fanout    Ask one thing of many items, each a task of its own.
   task      See, stop and use tasks.

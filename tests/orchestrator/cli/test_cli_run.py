@@ -134,3 +134,36 @@ def test_an_agent_that_people_cannot_start_is_refused_before_anything_is_submitt
     assert sentence in error
     assert hint in told
     assert desk.muster("task", "list", "--json").stdout == before
+
+
+def test_a_gate_is_tried_out_on_the_last_commit(desk, project):
+    assert "gate   python -m pytest -q" in desk.muster("init", cwd=_with(project, "pytest.ini", "")).stderr
+    (project / "muster.toml").write_text("gate = ['python -m pytest -q']\n")
+    passed = desk.muster("init", "--check", cwd=project)
+    assert passed.exit_code == 0, passed.stderr
+    assert "gate: passed, 1 test" in passed.stderr
+    (project / "muster.toml").write_text("gate = ['python -m nothing_here']\n")
+    failed = desk.muster("init", "--check", cwd=project)
+    assert failed.exit_code == 1
+    assert "the gate fails on the last commit" in failed.stderr
+    assert "name what is missing in setup" in failed.stderr
+
+
+def test_what_a_trusted_repository_says_of_its_gate_is_used(desk, project):
+    _with(project, "muster.toml", "gate = ['python -m pytest -q']\nbudget = 0.5\n")
+    desk.git("add", "-A", repository=project)
+    desk.git("commit", "-q", "-m", "settings", repository=project)
+    before = desk.muster("run", "greet", "--repo", "project")
+    desk.muster("trust", "project")
+    after = desk.muster("run", "greet", "--repo", "project")
+
+    assert "muster.toml is not trusted, and its gate not used" in before.stderr
+    assert "✔ done, not verified" in before.stderr
+    assert "of $0.5000" in before.stderr  # it may ask for less
+    assert after.exit_code == 0, after.stderr
+    assert "✔ done and verified" in after.stderr
+
+
+def _with(project, name, text):
+    (project / name).write_text(text)
+    return project
