@@ -32,9 +32,10 @@ from ..settings import load_settings
 from ..submit import FANOUT
 from ..trust import TrustStore, trusted_digest
 from .console import answer, data, note
+from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd
 from .outcome import exit_code_after
 from .project_file import project_defaults
 from .repository import starting_point
@@ -66,6 +67,7 @@ class Ask:
     as_json: bool
     no_input: bool
     allow_dirty: bool
+    yes: bool
 
 
 def fanout(
@@ -95,6 +97,7 @@ def fanout(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    yes: Yes = False,
 ) -> None:
     """Ask one thing of many items: each is a task of its own, and the answers meet in one report.
 
@@ -102,7 +105,7 @@ def fanout(
     """
     asked = Ask(
         agent, prompt, over, repo, Want(gather, quorum), max_running, form, microusd(budget), deadline, model, detach,
-        as_json, no_input, allow_dirty,
+        as_json, no_input, allow_dirty, yes,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(asked)))
 
@@ -117,7 +120,8 @@ async def _run(asked: Ask) -> int:
     known = await project_defaults(local, settings, is_trusted=bool(trusted))
     async with open_fleet(settings) as muster:
         project = await project_cards(local, trusted, wanted=asked.agent)
-        card = agent_named(asked.agent, await muster.workers(), by_person=False, commit=local.head, project=project)
+        workers = await muster.workers()
+        card = agent_named(asked.agent, workers, by_person=False, commit=local.head, project=project)
         caps = (asked.budget_microusd, known.budget_microusd, settings.budget_microusd)
         cap = next(cap for cap in caps if cap is not None)
         deadline_s = asked.deadline_s or known.deadline_s
@@ -135,6 +139,11 @@ async def _run(asked: Ask) -> int:
             model=asked.model or known.model,
             asks=ask_terms(settings, (local.root,), no_input=asked.no_input),
         )
+        may_ask = not (asked.yes or asked.no_input or asked.detach or asked.as_json)
+        spending = Spending(asked.prompt, request.model or card.model, cap, may_ask, agents=len(items))
+        if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
+            note("nothing was submitted")
+            return ExitCode.CANCELLED
         handle = await muster.submit_repeatable(request)
         if handle.existing:
             state = "already done" if await muster.result(handle.task_id) else "already under way"

@@ -41,6 +41,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the t
 NoInput = Annotated[
     bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may cost as much as is estimated.")]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from envelope.agents import AgentCard, CommandCard
+from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskRequest
@@ -26,8 +27,9 @@ from ..settings import load_settings
 from ..submit import BUILD, PLAN, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
 from .console import data, note
+from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -52,6 +54,7 @@ class RunOptions:
     no_input: bool
     allow_dirty: bool
     record: bool
+    yes: bool
     default_agent: str = ""  # the repository's
 
 
@@ -84,6 +87,7 @@ def run(
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
     record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
+    yes: Yes = False,
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
@@ -97,7 +101,7 @@ def run(
         raise typer.Exit(of_session(goal, task))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record,
+        model, branch, detach, as_json, no_input, allow_dirty, record, yes,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -125,9 +129,16 @@ async def _run(options: RunOptions) -> int:
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
     options = _completed(options, await project_defaults(local, settings, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
-        card = await _card(muster, options, command, local, trusted)
-        then = agent_named(BUILD, await muster.workers()) if card.name == PLAN else None
+        workers = await muster.workers()
+        card = await _card(muster, options, command, local, trusted, workers)
+        then = agent_named(BUILD, workers) if card.name == PLAN else None
         request = await _request(muster, options, card, then, local)
+        spending = Spending(
+            options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
+        )
+        if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
+            note("nothing was submitted")
+            return ExitCode.CANCELLED
         handle = await muster.submit(request)
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
@@ -153,14 +164,23 @@ def _completed(options: RunOptions, known: Defaults) -> RunOptions:
     )
 
 
+def _waits(options: RunOptions) -> bool:
+    """Is there somebody who would answer?"""
+    return not (options.yes or options.no_input or options.detach or options.as_json)
+
+
 async def _card(
-    muster: Muster, options: RunOptions, command: CommandCard | None, local: LocalRepository, trusted: str
+    muster: Muster,
+    options: RunOptions,
+    command: CommandCard | None,
+    local: LocalRepository,
+    trusted: str,
+    workers: Sequence[WorkerCard],
 ) -> AgentCard:
     """Who does it: whom the person named, else whom the command names: of the workers, or of the repository."""
     name = options.agent
     wanted = name or options.default_agent or muster.settings.default_agent
     project = await project_cards(local, trusted, wanted=wanted)
-    workers = await muster.workers()
     if name:
         return agent_named(name, workers, commit=local.head, project=project)
     default = default_agent(wanted, workers, commit=local.head, project=project)

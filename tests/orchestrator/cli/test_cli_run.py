@@ -164,6 +164,24 @@ def test_what_a_trusted_repository_says_of_its_gate_is_used(desk, project):
     assert "✔ done and verified" in after.stderr
 
 
+ESTIMATED = "estimate: $0.0442 to $0.7996 with openai/scripted; at $5.00 it stops"
+
+
+def test_a_run_tells_before_what_it_will_about_cost_and_after_what_it_did(desk, project):
+    done = desk.muster("run", "greet", "--repo", "project")
+    lines = done.stderr.splitlines()
+    assert lines[0] == ESTIMATED
+    assert any(line.split()[:1] == ["cost"] and line.split("cost")[1].strip().startswith("$0.0") for line in lines)
+    assert "of $5.00" in done.stderr
+
+
+def test_who_cannot_answer_is_not_asked_about_the_cost(desk, project):
+    dear = {"MUSTER_ASK_ABOVE_MICROUSD": "1"}
+    done = desk.muster("run", "greet", "--repo", "project", env=dear)
+    assert done.exit_code == 0, done.stderr
+    assert "go on?" not in done.stderr
+
+
 def _with(project, name, text):
     (project / name).write_text(text)
     return project
