@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Command] = {
     "ask": Command(".ask:app", "See and answer what tasks ask people."),
     "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
+    "top": Command(".top:top", "Watch the fleet: pools, workers, and all that is under way."),
     "up": Command(".up:up", "Start the fleet of this machine."),
     "down": Command(".up:down", "Stop the fleet of this machine."),
     "serve": Command(".serve:serve", "Serve the HTTP API."),

@@ -43,6 +43,7 @@ Commands:
   ask       See and answer what tasks ask people.
   dlq       See, repeat and drop tasks that nobody could do.
   pool      See the pools, and what tenants get of them.
+  top       Watch the fleet: pools, workers, and all that is under way.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
   serve     Serve the HTTP API.
