@@ -216,6 +216,7 @@ def goal_request(
     asks: AskTerms | None = AskTerms(),
     then: AgentCard | None = None,
     tenant: str = "",
+    attachments: tuple[Attachment, ...] = (),
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
@@ -249,4 +250,5 @@ def goal_request(
         tenant=tenant or settings.tenant,
         sender=sender,
         asks=asks,
+        attachments=attachments,
     )

@@ -55,6 +55,7 @@ class RunOptions:
     allow_dirty: bool
     record: bool
     yes: bool
+    files: tuple[Path, ...]
     default_agent: str = ""  # the repository's
 
 
@@ -81,6 +82,9 @@ def run(
     allow: Annotated[
         list[str] | None, typer.Option(metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…")
     ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
+    ] = None,
     branch: Annotated[str, typer.Option(metavar="NAME", help="Set this branch to the change, once it is done.")] = "",
     detach: Detach = False,
     as_json: Json = False,
@@ -101,7 +105,7 @@ def run(
         raise typer.Exit(of_session(goal, task))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record, yes,
+        model, branch, detach, as_json, no_input, allow_dirty, record, yes, tuple(file or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -119,6 +123,8 @@ async def _run(options: RunOptions) -> int:
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
     if options.branch:
         await require_branch_name(options.branch)  # before anything is paid for
+    for missing in (path for path in options.files if not path.is_file()):
+        raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
     command = await command_of(options.goal, options.repository)
     if is_help(command):
         await print_commands(options.repository)
@@ -204,5 +210,6 @@ async def _request(
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
         model=options.model,
         record=options.record,
+        attachments=tuple([await muster.attach(path) for path in options.files]),
         asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
     )

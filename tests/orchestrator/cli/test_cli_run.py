@@ -18,6 +18,7 @@ FILES = {
 }
 REFUSED = "whose key is refused"
 # What each goal makes of the greeting: the script looks at the goal's words.
+BROUGHT = "the-words-of-a-log"
 GREETINGS = {"greet warmly": "'hello, you'", "part": "'goodbye'", "greet": "'hello!'"}
 
 
@@ -36,7 +37,8 @@ def _rules(goal: str, greeting: str) -> list[dict[str, Any]]:
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A scripted model over real HTTP."""
     refusal = {"when": {"prompt_contains": REFUSED}, "fault": {"status": 401, "message": "Incorrect API key"}}
-    rules = [refusal, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
+    seen = {"when": {"user_contains": BROUGHT}, "reply": {"text": "I have read the log."}}
+    rules = [refusal, seen, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     path.write_text(json.dumps({"rules": rules}))
     words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
@@ -180,6 +182,16 @@ def test_who_cannot_answer_is_not_asked_about_the_cost(desk, project):
     done = desk.muster("run", "greet", "--repo", "project", env=dear)
     assert done.exit_code == 0, done.stderr
     assert "go on?" not in done.stderr
+
+
+def test_files_go_along_and_mentions_are_attached(desk, project):
+    (desk.home / "crash.log").write_text(BROUGHT)
+    _with(project, "notes.txt", BROUGHT)
+    desk.git("add", "-A", repository=project)
+    desk.git("commit", "-q", "-m", "notes", repository=project)
+    for words in (("what does it say?", "--file", "crash.log"), ("what does @notes.txt say?",)):
+        done = desk.muster("run", *words, "--repo", "project")
+        assert done.stdout == "I have read the log.\n", done.stderr
 
 
 def _with(project, name, text):
