@@ -31,6 +31,7 @@ from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import FANOUT
 from ..trust import TrustStore, trusted_digest
+from .completing import agent_names
 from .console import answer, data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
@@ -71,7 +72,12 @@ class Ask:
 
 
 def fanout(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who does each: explore, general, build, or your own.")],
+    agent: Annotated[
+        str,
+        typer.Argument(
+            metavar="AGENT", autocompletion=agent_names, help="Who does each: explore, general, build, or your own."
+        ),
+    ],
     prompt: Annotated[
         str,
         typer.Argument(metavar="PROMPT", help="What each is to do; {item} stands for its item, {name} for a field."),

@@ -16,6 +16,7 @@ from envelope.messages import MAX_DEADLINE_MS
 from ..approvals import approved_in
 from ..errors import BadInput
 from ..settings import Settings
+from .completing import task_ids
 from .units import parse_duration_s
 
 
@@ -54,7 +55,13 @@ def task_words(text: str) -> str:
 
 
 TaskId = Annotated[
-    str, typer.Argument(metavar="TASK", parser=task_words, help="A task's id, or its end as `task list` shows it.")
+    str,
+    typer.Argument(
+        metavar="TASK",
+        parser=task_words,
+        autocompletion=task_ids,
+        help="A task's id, or its end as `task list` shows it.",
+    ),
 ]
 
 

@@ -26,6 +26,7 @@ from ..errors import BadInput
 from ..settings import load_settings
 from ..submit import BUILD, PLAN, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
+from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
@@ -67,7 +68,9 @@ def run(
     agent: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Who does it; plan asks first [default: the setting default_agent, or build]."
+            metavar="NAME",
+            autocompletion=agent_names,
+            help="Who does it; plan asks first [default: the setting default_agent, or build].",
         ),
     ] = "",
     gate: Annotated[

@@ -134,6 +134,19 @@ def test_completion_knows_the_options_of_a_command(desk):
     assert "--gate" in desk.muster(env=asked).stdout
 
 
+def test_completion_knows_the_agents_of_this_machine(desk):
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run x --agent ", "COMP_CWORD": "4"}
+    assert {"build", "plan"} <= set(desk.muster(env=asked).stdout.split())
+
+
+def test_completion_starts_no_fleet_and_shows_no_error(desk):
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster task show ", "COMP_CWORD": "3"}
+    alone = desk.muster(env=asked)
+    assert not (desk.home / "state").exists()
+    lost = desk.muster(env=asked | {"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    assert [(done.stdout.strip(), done.stderr) for done in (alone, lost)] == [("", ""), ("", "")]
+
+
 def test_the_settings_are_shown_without_their_passwords(desk):
     done = desk.muster("config", "show", "--origin", env={"MUSTER_REDIS_URL": "redis://:open-sesame@example.org/0"})
     assert done.exit_code == 0, done.stderr

@@ -99,6 +99,8 @@ def test_without_a_gate_it_is_done_and_not_verified(desk, project):
 
 def test_a_detached_goal_is_found_again_by_its_id(desk, project):
     task_id = desk.muster("run", "greet", "--repo", "project", "--detach").stdout.strip()
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster task show ", "COMP_CWORD": "3"}
+    assert task_id[-8:] in desk.muster(env=asked).stdout.split()
     watched = desk.muster("task", "watch", task_id[-8:], "--json")
     assert watched.exit_code == 0, watched.stderr
     last = json.loads(watched.stdout.splitlines()[-1])
