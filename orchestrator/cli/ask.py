@@ -16,10 +16,10 @@ from ..settings import load_settings
 from .asking import show_ask, subject
 from .completing import ask_ids
 from .console import data, note, people, plain, warn
-from .find import short
 from .fleet import open_fleet, open_records
 from .options import JsonLines
 from .units import duration
+from .words import short
 
 app = typer.Typer()
 

@@ -12,10 +12,9 @@ from transport.base import PoolStats
 
 from ..overview import Going, Overview
 from .console import plain
-from .find import short
 from .tree import GLYPHS, doing
 from .units import dollars, duration, tokens
-from .words import counted
+from .words import counted, short
 
 BAR_CHARS = 10
 # Title, the pools' and the goals' own blank lines, and the line that counts what is left out.
