@@ -12,9 +12,9 @@ from envelope.agents import ModelPrice
 
 # A goal that is a question, and one that edits, tests and mends, as runs of the built-in agents go.
 FEW_TURNS, MANY_TURNS = 4, 30
-# What each request begins with: the agent's prompt and its tools; then what a turn adds (a call and what it gave back)
-# and what of it the model says itself.
-START_TOKENS = 8_000
+# What each request begins with: prompt and tools of `build` are 11.5 kB, and a project's instructions a third of that
+# again; then what a turn adds (a call and what it gave back), and what of it the model says itself.
+START_TOKENS = 4_000
 TURN_TOKENS = 1_200
 REPLY_TOKENS = 250
 BYTES_PER_TOKEN = 4
@@ -33,7 +33,7 @@ def estimate(price: ModelPrice, *, prompt: str, agents: int = 1, cap_microusd: i
     """Of so many agents with a prompt like this one.
 
     >>> estimate(ModelPrice(input_microusd=1_000_000, output_microusd=5_000_000), prompt="mend it")
-    Estimate(low_microusd=44208, high_microusd=799560)
+    Estimate(low_microusd=28208, high_microusd=679560)
     >>> estimate(ModelPrice(input_microusd=0, output_microusd=0), prompt="mend it").high_microusd
     0
     """

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Command] = {
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
     "task": Command(".task:app", "See, stop and use tasks."),
+    "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
     "budget": Command(".budget:app", "Let a goal or a batch spend more."),

@@ -37,6 +37,7 @@ Commands:
   batch     Change many files or repositories at once.
   fanout    Ask one thing of many items, each a task of its own.
   task      See, stop and use tasks.
+  attach    Follow a task that goes on without you, to its end.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
   budget    Let a goal or a batch spend more.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.acceptance
@@ -72,3 +74,16 @@ def test_a_link_is_not_written_through(desk, project):
     assert done.exit_code == 2
     assert "is a link" in done.stderr
     assert other.read_text() == "mine"
+
+
+def test_the_settings_tell_what_a_repository_changes(desk, project):
+    (project / "muster.toml").write_text("budget = 1.5\nmodel = 'a/b'\n")
+    desk.git("add", "-A", repository=project)
+    desk.git("commit", "-q", "-m", "settings", repository=project)
+    told = [json.loads(desk.muster("config", "show", "--origin", cwd=project).stdout)]
+    assert desk.muster("trust", cwd=project).exit_code == 0
+    told.append(json.loads(desk.muster("config", "show", "--origin", cwd=project).stdout))
+
+    assert [each["budget_microusd"] for each in told] == [{"value": 1_500_000, "origin": "muster.toml"}] * 2
+    assert [each["model"]["origin"] for each in told] == ["default", "muster.toml"]
+    assert told[1]["tenant"] == {"value": "default", "origin": "default"}

@@ -168,7 +168,7 @@ def test_what_a_trusted_repository_says_of_its_gate_is_used(desk, project):
     assert "✔ done and verified" in after.stderr
 
 
-ESTIMATED = "estimate: $0.0442 to $0.7996 with openai/scripted; at $5.00 it stops"
+ESTIMATED = "estimate: $0.0282 to $0.6796 with openai/scripted; at $5.00 it stops"
 
 
 def test_a_run_tells_before_what_it_will_about_cost_and_after_what_it_did(desk, project):

@@ -67,7 +67,7 @@ def terminal(fleet_desk, tmux) -> Iterator[Screen]:
 
 def test_a_run_is_agreed_to_watched_left_and_found_again(terminal):
     terminal.types("./muster run 'fan out' --repo project")
-    terminal.shows(r"estimate: \$0\.0442 to \$0\.7996 with openai/scripted; at \$5\.00 it stops", r"go on\? \[y/N\]")
+    terminal.shows(r"estimate: \$0\.0282 to \$0\.6796 with openai/scripted; at \$5\.00 it stops", r"go on\? \[y/N\]")
     terminal.types("n")
     terminal.shows("nothing was submitted")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -145,3 +147,9 @@ def test_variables_count_more_than_the_file(monkeypatch):
         monkeypatch.setenv(f"MUSTER_{name}", value)
     found = defaults(FILE, Settings(), is_trusted=True)
     assert (found.model, found.budget_microusd, found.agent, found.deadline_s) == ("", 7, "", 7200)
+
+
+def test_the_documents_example_is_one():
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert parsed(example.encode(), "docs/cli.md").model_fields_set == set(ProjectFile.model_fields)
