@@ -166,6 +166,7 @@ class BudgetReached(Tagged):
     limit: Literal["cost", "tokens", "turns", "tool_calls"]
     spent: int
     allowed: int
+    whose: str = "task"  # or trace, or tenant
 
 
 class MergeStep(Tagged):

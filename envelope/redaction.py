@@ -146,6 +146,32 @@ def redact_value(value: Any) -> Any:
             return value
 
 
+def may_hold_secrets(value: Any) -> bool:
+    """Might `redact_value` change this? Says yes for nothing where it does not know; much quicker than to do it."""
+    texts: list[str] = []
+    if _finds_secret_name(value, texts):
+        return True
+    whole = "\n".join(texts)
+    return _may_hold_secrets(whole) or any(secret in whole for secret in _known)
+
+
+def _finds_secret_name(value: Any, texts: list[str]) -> bool:
+    """Does a key name a secret, or is anything of an unknown kind? All texts on the way are gathered."""
+    match value:
+        case str():
+            texts.append(value)
+            return False
+        case None | int() | float():
+            return False
+        case dict():
+            items = cast(dict[Any, Any], value).items()
+            return any(_names_secret(key) or _finds_secret_name(inner, texts) for key, inner in items)
+        case list() | tuple():
+            return any(_finds_secret_name(inner, texts) for inner in cast(list[Any], value))
+        case _:
+            return True
+
+
 def _beginning(secret: str, text: str) -> int:
     """Where the end of the text may be the beginning of the secret; the text's length when nowhere."""
     shortest = max(0, len(text) - len(secret) + 1)

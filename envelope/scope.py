@@ -8,14 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from .errors import ScopeExceeded
 from .pattern import MAX_PATTERN_CHARS, covers, match
+from .reach import fault_of, is_named
+
+
+def _checked(grant: str) -> str:
+    if fault := fault_of(grant):
+        raise ValueError(fault)
+    return grant
+
 
 # A tool's name, which may carry wildcards (`mcp_*`), then what it may touch: a path, a command, a URL, an agent.
 # No longer than what `covers` looks at: a grant beyond it could never be handed on.
-Grant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$", max_length=MAX_PATTERN_CHARS)]
+Grant = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_*?.\-]+:(?s:.+)$", max_length=MAX_PATTERN_CHARS),
+    AfterValidator(_checked),
+]
 Scope = tuple[Grant, ...]
 
 # One grant governs the tools that do the same thing.
@@ -58,10 +70,15 @@ def narrow(parent: Scope, wanted: Scope | None) -> Scope:
         return parent
     for grant in wanted:
         tool, pattern = split(grant)
-        patterns = [held for name, held in map(split, parent) if covers([name], tool)]
+        patterns = [held for name, held in map(split, parent) if _holds(name, tool)]
         if not covers(patterns, pattern):
             raise ScopeExceeded(
                 f"the grant {grant!r} is not within the caller's scope",
                 hint=f"ask for no more than: {', '.join(parent) or 'nothing'}",
             )
     return wanted
+
+
+def _holds(name: str, tool: str) -> bool:
+    """Is a grant on `name` one on `tool`? A wildcard holds nothing that opens a way out, and hands none on."""
+    return name == tool if is_named(tool) else covers([name], tool)

@@ -14,17 +14,19 @@ from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
 from orchestrator.batch.request import batch_request
+from orchestrator.budgets import Funds
 from orchestrator.client import Muster
+from orchestrator.costs import Cost
 from orchestrator.gathering import Gathered, Policy, Want
 from orchestrator.session.fold import Session, apply, apply_all
-from orchestrator.session.task import TaskView
+from orchestrator.session.task import Spent, TaskView
 from orchestrator.settings import Settings
 from orchestrator.submit import goal_request, task_request
-from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
+from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, TaskRecord
 
 __all__ = [
-    "Allotment", "Attachment", "Budget", "ContextRef", "DeadLetter", "Entry", "ErrorCode", "ExitCode", "Gathered",
-    "Handle", "Muster", "MusterError", "Policy", "Session", "Settings", "State", "TaskProgress", "TaskRecord",
-    "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request",
-    "goal_request", "task_request",
+    "Allotment", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode", "ExitCode",
+    "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "Settings", "Spent", "State",
+    "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply",
+    "apply_all", "batch_request", "goal_request", "task_request",
 ]  # fmt: skip

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import TypeAdapter, ValidationError
-
-from envelope.messages import Name
 from transport.base import Allotment
 
+from .budgets import checked_tenant
 from .errors import BadInput
 
 # At a weight of a million a start would cost a flow no virtual time at all: it would be served for ever.
@@ -15,10 +13,7 @@ WEIGHTS = (0.001, 1000)
 
 def checked_allotment(tenant: str, allotment: Allotment) -> tuple[str, Allotment]:
     """The same, or `BadInput`: a weight is divided by, and a name is part of the keys of its flows."""
-    try:
-        TypeAdapter[str](Name).validate_python(tenant)
-    except ValidationError as e:
-        raise BadInput(f"{tenant!r} is no tenant's name", hint="up to 100 of: letters, digits and . _ / -") from e
+    checked_tenant(tenant)
     least, most = WEIGHTS
     if not least <= allotment.weight <= most:
         hint = f"1 is everybody's, 2 is twice as much; from {least} to {most}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Unpack, overload
@@ -14,10 +13,12 @@ from typing import Unpack, overload
 from envelope.agent_params import UNDOING
 from envelope.agents import WorkerCard
 from envelope.asks import Reply
+from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from repo.bundle import bundle
 from repo.local import Place, describe, locate
+from repo.temporary import temporary_folder
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
@@ -26,13 +27,18 @@ from transport.settings import connect
 from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
+from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named
+from .costs import Cost, cost_of
 from .errors import BadInput
 from .gathering import Gathered, Want
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
+from .session.fold import Session
+from .session.kept import Folds
 from .settings import Settings, load_settings
-from .submit import BATCH, DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
+from .staying import stay
+from .submit import DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
 from .trust import TrustStore, trusted_digest
 
 # As many tasks of a trace, and as many of the latest roots, are looked through.
@@ -48,6 +54,7 @@ class Muster:
         self.transport = transport
         self.settings = settings
         self._outbox = Outbox(transport)
+        self._folds = Folds(transport)
 
     @classmethod
     @asynccontextmanager
@@ -100,6 +107,35 @@ class Muster:
             return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
         return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
 
+    async def run(
+        self,
+        request: TaskRequest | None = None,
+        /,
+        *,
+        watch: Callable[[Entry], None] | None = None,
+        **fields: Unpack[TaskFields],
+    ) -> TaskResult:
+        """Hand over one task, as `submit` does, and wait for its result; `watch` sees what happens meanwhile.
+
+        A failed task is a result, not an exception. Who stops waiting stops nothing: `cancel` does.
+        """
+        handle = await (self.submit(**fields) if request is None else self.submit(request))
+        return await stay(self.transport, self._outbox, handle, watch)
+
+    async def resume(
+        self, task_id: str, prompt: str = "", *, budget: Budget | None = None, deadline_ms: int | None = None
+    ) -> Handle:
+        """Go on, in a new task, with the session of one that has ended, however it ended; of a goal with its agent's.
+
+        Without a prompt it takes up its work where that stopped. Grants are those of before, and so are limits that are
+        not named. `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
+        """
+        request = going_on(await listener(self.transport, task_id), prompt)
+        limits = {"budget": budget, "deadline_ms": deadline_ms}
+        return await self.submit(
+            request.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
+        )
+
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
 
@@ -125,6 +161,18 @@ class Muster:
     async def events(self, trace_id: str) -> list[Entry]:
         """What the trace's stream holds now."""
         return [entry async for entry in self.follow(trace_id, wait=False)]
+
+    async def tree(self, trace_id: str) -> Session:
+        """The trace's tasks as they are now, folded from its events; a snapshot that stays so.
+
+        Who asks again on the same connection pays for what has happened since.
+        """
+        return await self._folds.of(trace_id)
+
+    async def cost(self, trace_id: str) -> Cost:
+        """What the trace has cost, by model and by agent, beside its cap; `reserved` is under way."""
+        session, ledger = await self.tree(trace_id), await self.transport.ledger(trace_id)
+        return cost_of(session, ledger, await self.tasks(trace_id=trace_id, limit=MAX_LISTED))
 
     async def gather(
         self,
@@ -207,7 +255,7 @@ class Muster:
         """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
         latest roots."""
         inside = await self.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
-        roots = await self.tasks(limit=MAX_LISTED) if task.agent == BATCH else []
+        roots = await self.tasks(limit=MAX_LISTED) if task.agent in SHARDED else []
         shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
         return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
 
@@ -252,9 +300,41 @@ class Muster:
         """By tenant; who is not named gets the weight 1, and has no cap."""
         return await self.transport.allotments()
 
+    async def budget(self, trace_id: str) -> Funds:
+        """The money of a trace, or of a batch or fan-out with all its shards: spent, set aside, allowed, waited for."""
+        root = await self._root(trace_id)
+        return await funds_of(self.transport, root, await self._all_of(root))
+
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
-        """Let a trace spend up to this much; its money now. A higher cap, or none, stays. Who waits for it goes on."""
-        return await self.transport.raise_cap(trace_id, cap_microusd, by=by)
+        """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
+
+        Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
+        """
+        root = await self._root(trace_id)
+        shards = await self._all_of(root) if root.agent in SHARDED else []
+        return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
+
+    async def _root(self, trace_id: str) -> TaskRecord:
+        roots = await self.tasks(trace_id=trace_id, limit=1)
+        if not roots:
+            raise NotFound(f"there is no trace {trace_id}", hint="see the latest with: muster task list")
+        return roots[0]
+
+    async def _all_of(self, root: TaskRecord) -> list[TaskRecord]:
+        inside = await self.tasks(trace_id=root.trace_id, limit=MAX_LISTED)
+        known = {task.task_id for task in inside}
+        return [*inside, *(shard for shard in await self.children(root) if shard.task_id not in known)]
+
+    async def tenant_budget(self, tenant: str) -> Ledger:
+        """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
+        return await self.transport.funds(checked_tenant(tenant))
+
+    async def cap_tenant(self, tenant: str, cap_microusd: int | None, *, by: str = "api") -> Ledger:
+        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on.
+
+        It holds for what is under way. Who waits for more goes on when there is more.
+        """
+        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by)
 
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""
@@ -295,8 +375,8 @@ class Muster:
         """
         place = repository if isinstance(repository, Place) else await locate(repository)
         base = commit or (await describe(place.root)).head
-        with tempfile.TemporaryDirectory(prefix="muster-pack-") as folder:
-            packed = Path(folder) / "repository.bundle"
+        with temporary_folder("pack") as folder:
+            packed = folder / "repository.bundle"
             await bundle(place, base, packed)
             return Workspace(
                 bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),

@@ -19,12 +19,15 @@ from envelope.errors import CODES
 from envelope.events import ChildEnded, ChildSpawned, Event
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
+from repo.mirror import Mirror
 from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
 from transport.errors import NotFound, QueueFull
 from transport.outbox import Outbox
 
 from .metrics import OrchestratorMetrics
+from .mirrors import MirrorsAtWork
+from .repositories import fetch_mirror
 from .submit import repeated
 
 # About 150 bytes each: far from the size limit of a message.
@@ -70,6 +73,7 @@ class DriverContext:
     transport: Transport
     cache_dir: Path
     metrics: OrchestratorMetrics
+    mirrors: MirrorsAtWork = field(default_factory=MirrorsAtWork)
 
 
 @dataclass(slots=True)
@@ -104,6 +108,12 @@ class Driver:
     def remaining_ms(self) -> int:
         """Time left of the deadline; at least a second, since a request cannot ask for nothing."""
         return max(1_000, self.delivery.claim.expires_at_ms - self.now_ms)
+
+    async def mirror(self, bundle_ref: str, base: str) -> Mirror:
+        """The repository in a bundle blob; it stays for as long as this driver works."""
+        mirror = await fetch_mirror(self.transport.blobs, self.context.cache_dir, bundle_ref=bundle_ref, base=base)
+        self.context.mirrors.add(self.request.task_id, mirror)
+        return mirror
 
     async def report(self, *events: Event) -> None:
         """Append to the trace's stream; readers see the events in the order of the calls."""

@@ -17,7 +17,7 @@ from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import NO_GATE, Gate, Proof
 from .judgement import Judgement, Run
-from .repositories import as_changeset, attach_bundle, fetch_mirror
+from .repositories import as_changeset, attach_bundle
 from .submit import GoalParams, GoalStep, params_of, task_request
 
 BUNDLE_NAME = "change.bundle"
@@ -153,7 +153,7 @@ async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
     if patch is None or workspace is None or workspace.bundle is None or workspace.changes is not None:
         return None
     blobs = driver.transport.blobs
-    mirror = await fetch_mirror(blobs, driver.context.cache_dir, bundle_ref=workspace.bundle, base=workspace.base)
+    mirror = await driver.mirror(workspace.bundle, workspace.base)
     changeset = await as_changeset(blobs, "change", _title(driver.request.input.prompt), patch)
     merged = await merge_patches(mirror, workspace.base, [changeset])
     if merged.collisions:

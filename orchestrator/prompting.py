@@ -44,7 +44,7 @@ def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
         "trace_id": new_trace_id(near=request.trace_id),
         "parent_task_id": None,
         "sender": "api",
-        "intent": intent_of(prompt),
+        "intent": intent_of(prompt) or request.intent,
         "input": TaskInput(prompt=prompt, params=inherited(request.input.params)),
         "resume_token": session_of(request),
         "idempotency_key": "",

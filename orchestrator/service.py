@@ -32,6 +32,7 @@ from .fanout.drive import drive_fanout
 from .goal import drive_goal
 from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
+from .mirrors import keep_mirrors
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, FANOUT, RUN
 
@@ -54,7 +55,10 @@ FORESEEN = (BadInput, ScopeExceeded, Refused, NotFound, RepoError)
 def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskResult]]:
     async def handle(delivery: Delivery) -> TaskResult:
         logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
-        return await _drive(await open_driver(delivery, context))
+        try:
+            return await _drive(await open_driver(delivery, context))
+        finally:
+            context.mirrors.release(delivery.request.task_id)
 
     return handle
 
@@ -96,7 +100,8 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
         stack.push_async_callback(transport.close)
         port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
         card = _card(settings, port)
-        handle = handler_of(DriverContext(transport, settings.cache_dir, metrics))
+        context = DriverContext(transport, settings.cache_dir, metrics)
+        handle = handler_of(context)
         consumer = Consumer(
             transport,
             pool=DRIVERS,
@@ -106,7 +111,11 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             on_event=metrics.observe,
         )
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
-        helpers = (lambda: _beat(transport, card, metrics, settings), lambda: run_jobs(transport, settings))
+        helpers = (
+            lambda: _beat(transport, card, metrics, settings),
+            lambda: run_jobs(transport, settings),
+            lambda: keep_mirrors(context.mirrors, settings),
+        )
         async with asyncio.TaskGroup() as group:
             helping = [group.create_task(_keep_up(helper)) for helper in helpers]
             await consumer.run(stop, hurry)

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from envelope.messages import MAX_DEADLINE_MS
+from repo.keeping import DAY_S, GIB, Allowance
 from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
@@ -37,12 +38,19 @@ class Settings(FleetSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
+    # Of the repositories that goals and batches merge in; workers take the same two for theirs (docs/sandbox.md).
+    repositories_max_age_days: Annotated[float, Field(gt=0)] = 14
+    repositories_max_gib: Annotated[float, Field(ge=0)] = 20
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 
     @property
     def known_pools(self) -> frozenset[str]:
         """Pools that are given work before any of their workers has announced itself."""
         return frozenset({*DEFAULT_POOLS, *self.pools})
+
+    @property
+    def repositories_allowance(self) -> Allowance:
+        return Allowance(self.repositories_max_age_days * DAY_S, int(self.repositories_max_gib * GIB))
 
     @property
     def cache_dir(self) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import GitFailed
-from .scratch import Scratch
+from .scratch import Scratch, scratch
 from .survey import Survey, survey_tree
 from .wording import capped, each, readable
 
@@ -36,6 +36,12 @@ async def collect_touched(own: Scratch, work_tree: Path, touched: Touched) -> bo
     except GitFailed:
         return False
     return not updated.stderr
+
+
+async def not_ignored(git_dir: Path, work_tree: Path, paths: Sequence[bytes]) -> list[bytes]:
+    """Those that the rules in `work_tree` let into a patch, whether they are there or not."""
+    with scratch(git_dir / "objects") as own:
+        return await _not_ignored(own, work_tree, [*paths])
 
 
 async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ RepoError
 ├── CommitMissing       the repository has no such commit
 ├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
+├── TreePartial         a patch that needs more of its work tree than there is
 ├── PatchRefused        a patch that does not apply, or is not what it says
 └── BranchRefused       a branch that must not be moved
 
@@ -75,6 +76,10 @@ class CheckoutFailed(RepoError):
 
 
 class SourceRefused(RepoError):
+    pass
+
+
+class TreePartial(RepoError):
     pass
 
 

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,17 @@ def try_lock(path: Path) -> Generator[bool]:
             yield True
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def turn_every(period_s: float, stamp: Path) -> Generator[bool]:
+    """Whether it is the caller's turn: nobody is at it, and the last turn was longer ago. The first is at once."""
+    is_new = not stamp.exists()
+    with try_lock(stamp) as is_free:
+        is_due = is_free and (is_new or time.time() - stamp.stat().st_mtime > period_s)
+        if is_due:
+            stamp_use(stamp)
+        yield is_due
 
 
 def stamp_use(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +68,13 @@ async def mirror_of(
     commit: str,
     key: str | None = None,
     protocols: Collection[str] = DEFAULT_PROTOCOLS,
+    env: Mapping[str, str] | None = None,
 ) -> Mirror:
     """The mirror that holds `commit`, from exactly one of `url` and `bundle`; both are read only when it is missing.
 
     `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. `key`
-    lets several bundles of one repository share a mirror. Without it, a bundle's mirror belongs to its commit.
+    lets several bundles of one repository share a mirror. Without it, a bundle's mirror belongs to its commit. `env`
+    is of the fetch alone: what must not stand in a command line.
     """
     if (url is None) == (bundle is None):
         raise SourceRefused("A mirror needs either an address or a bundle")
@@ -87,7 +89,7 @@ async def mirror_of(
             if bundle is not None:
                 await unbundle(mirror.git_dir, bundle)
             if url is not None:
-                await _fetch(mirror, url, commit, protocols)
+                await _fetch(mirror, url, commit, protocols, env)
         await mirror.resolve(commit)
     return mirror
 
@@ -105,7 +107,9 @@ def _create(git_dir: Path) -> None:
     part.rename(git_dir)
 
 
-async def _fetch(mirror: Mirror, url: str, commit: str, protocols: Collection[str]) -> None:
+async def _fetch(
+    mirror: Mirror, url: str, commit: str, protocols: Collection[str], env: Mapping[str, str] | None
+) -> None:
     if url.startswith("-"):
         raise SourceRefused(f"{url!r} is not a repository's address")
     everything = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
@@ -115,7 +119,8 @@ async def _fetch(mirror: Mirror, url: str, commit: str, protocols: Collection[st
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--end-of-options", url)
     for refs in attempts:
         try:
-            await git("fetch", *options, *refs, git_dir=mirror.git_dir, protocols=protocols, timeout_s=FETCH_TIMEOUT_S)
+            fetch = ("fetch", *options, *refs)
+            await git(*fetch, git_dir=mirror.git_dir, protocols=protocols, env=env, timeout_s=FETCH_TIMEOUT_S)
             return
         except GitFailed as e:
             if refs is attempts[-1]:

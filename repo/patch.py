@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .changes import NO_MODE, SYMLINK_MODE, FileChange, TreeChange, changes_between
 from .collect import Touched, collect, collect_touched
-from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused
+from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused, TreePartial
 from .git import GIB, Completed
 from .mirror import Mirror
 from .scratch import Scratch, scratch
@@ -54,6 +54,7 @@ async def extract_patch(
     work_tree: Path,
     index_seed: Path | None = None,
     touched: Touched | None = None,
+    partial: bool = False,
     allowed: Callable[[str], bool] | None = None,
     max_bytes: int = MAX_PATCH_BYTES,
 ) -> Patch:
@@ -61,13 +62,16 @@ async def extract_patch(
 
     Nothing of the work tree runs (stop its own processes first), and nothing is written to it or to `git_dir`.
     `index_seed` (`checkout.index_of`) saves reading unchanged files, and `touched` looking at them: it promises that
-    the seed is of `base`, and nothing else differs from it. A rename needs `allowed` for both of its paths.
+    the seed is of `base`, and nothing else differs from it. `partial`: `work_tree` has nothing else; then `TreePartial`
+    is raised where git has to see all of it. A rename needs `allowed` for both of its paths.
     A file over `max_bytes` is left out with a warning; a patch over it raises `PatchRefused`.
     """
     with scratch(git_dir / "objects") as own:
         base_tree = await _tree_of(own, base)
         if index_seed and touched and await _take_touched(own, index_seed, work_tree, touched):
             warnings: tuple[str, ...] = ()
+        elif partial:
+            raise TreePartial("The rest of the work tree is needed for this patch")
         else:
             await _seed_index(own, base_tree, index_seed)
             warnings = await collect(own, work_tree, max_file_bytes=max_bytes)

@@ -14,6 +14,8 @@ from typing import Protocol, Self
 from repo.keeping import Allowance, Kept
 from repo.patch import Patch
 
+from .outlet import NO_OUTLET, Outlet, Tell, tell_nobody
+
 WORKSPACE = "/workspace"  # where every sandbox sees its code; an image must not create it (its mode would stick)
 
 MIB = 1024 * 1024
@@ -47,7 +49,12 @@ class SandboxSpec:
     limits: Limits = field(default_factory=Limits)
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    egress: frozenset[str] = frozenset()  # host names that may be reached through the proxy; empty: no network
+    egress: frozenset[str] = frozenset()  # hosts that may be reached through the proxy, as `name` or `name:port`
+    outlet: Outlet = NO_OUTLET
+
+    @property
+    def has_network(self) -> bool:
+        return bool(self.egress or self.outlet.credentials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class Setup:
     repository_key: str  # two repositories never share an image
     commands: tuple[str, ...]
     egress_hosts: frozenset[str] | None = None  # None: those of this host's package index
+    tell: Tell = field(default=tell_nobody, compare=False)  # what becomes of each request to the outside
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ import asyncio
 import os
 import shutil
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from repo.keeping import Allowance, Kept
+from repo.seed import Seed
 
 from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
@@ -34,7 +35,9 @@ from .seccomp import as_file
 from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
 from .shell import shell_in_namespaces
 from .toolserver import install_server
+from .touched import Stamps
 from .unfit import NOT_STARTED, why_not_started
+from .view import OverlayView, View, apply_from_outside
 from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
@@ -141,11 +144,11 @@ class BubblewrapDriver:
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
-        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
-        keeper = Namespaces(group, workspace.merged, process)
-        upper, folder = workspace.upper, workspace.folder
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, upper, folder)
+        allow_private = self._allow_private_egress and writable_root
+        proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper))
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder)
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""
@@ -201,11 +204,12 @@ class BubblewrapDriver:
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """Keeps one sandbox. See `opened.Keeper`."""
+    """Keeps one sandbox. See `view.Keeper`."""
 
     group: ControlGroup
     merged: Path
     process: asyncio.subprocess.Process
+    overlay: OverlayView
 
     async def freeze(self) -> None:
         try:
@@ -221,6 +225,15 @@ class Namespaces:
         if not self.merged.is_mount():
             raise SandboxLost("The sandbox is gone.")
         return self.merged
+
+    async def stamps(self) -> Stamps | None:
+        return await self.overlay.stamps()
+
+    def view(self, git_dir: Path, seed: Seed | None, *, whole: bool) -> AbstractAsyncContextManager[View]:
+        return self.overlay.of(self, seed)
+
+    async def apply(self, git_dir: Path, diff: bytes) -> None:
+        await apply_from_outside(self, git_dir, diff)
 
 
 async def _dismantle(folder: Path) -> None:

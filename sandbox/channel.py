@@ -19,6 +19,7 @@ from .errors import LimitExceeded, PathError, SandboxError, SandboxLost
 LENGTHS = struct.Struct("!II")
 MAX_REPLY_HEADER_BYTES = 64 * 1024  # numbers and one path; files and output are bodies
 MAX_REPLY_BODY_BYTES = 64 * 1024  # the server's chunk
+MAX_REQUEST_HEADER_BYTES = 1024 * 1024  # likewise: a command line and its environment
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024  # the server's own limit
 GRACE_S = 5.0  # the server's time-out comes first; a client that still waits after this has lost its server
 
@@ -96,7 +97,7 @@ class Channel:
         call = _Call(asyncio.get_running_loop().create_future(), max_bytes, on_data, bytearray())
         self._calls[call_id] = call
         try:
-            await self._write(encode({**arguments, "id": call_id, "op": op}, body))
+            await self._write(_request({**arguments, "id": call_id, "op": op}, body))
             header = await self._answer(call_id, call.done, timeout_s)
         except asyncio.CancelledError:
             await self._cancel(call_id)
@@ -180,6 +181,14 @@ class Channel:
                 call.done.exception()  # nobody may be waiting, as when a sandbox is closed while it opens
         self._calls.clear()
         self._on_lost()
+
+
+def _request(header: Header, body: bytes) -> bytes:
+    """What the server would end over is not sent."""
+    frame = encode(header, body)
+    if len(frame) - len(body) - LENGTHS.size > MAX_REQUEST_HEADER_BYTES:
+        raise LimitExceeded("A command and its environment may have 1 MiB: write more to a file, and run that.")
+    return frame
 
 
 def encode(header: Header, body: bytes) -> bytes:

@@ -9,23 +9,56 @@ from typing import Any
 
 from .base import MIB, WORKSPACE, Limits, SandboxSpec
 from .seccomp import program
+from .toolserver import ELSEWHERE
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
 SHM = "/dev/shm"  # noqa: S108 - inside
 SERVER_PATH = "/run/muster-toolserver.py"
+TOOLS_FOLDER = "/run/muster-tools"  # from the engine's stock; see toolserver/elsewhere.py
+BASE_FOLDER = "/run/muster-base"
+WORKSPACE_SHARE = 2  # half of a sandbox's memory
 EGRESS_FOLDER = "/run/muster-egress"
 PREFIX = "muster."
 OWNER_LABEL = f"{PREFIX}owner"
 EXPIRY_LABEL = f"{PREFIX}expires_at"
 SHM_BYTES = 64 * MIB  # the engine's default, said aloud
-# Python must come from where only root writes: setup commands may have changed what stands first on PATH.
-START_SERVER = (
-    "python=$(PATH=/usr/local/bin:/usr/bin:/bin command -v python3)"
-    ' || { echo "the image has no python3" >&2; exit 127; };'
-    f' exec "$python" -S -E {SERVER_PATH} "$0" "$1"'
-)
+# After the id of a sandbox: of what its workspace is written through, where its own container may not.
+WRITER = "-writer"
+
+
+def start_server(path: str) -> str:
+    """Python must come from where only root writes: setup commands may have changed what stands first on PATH."""
+    return (
+        "python=$(PATH=/usr/local/bin:/usr/bin:/bin command -v python3)"
+        ' || { echo "the image has no python3" >&2; exit 127; };'
+        f' exec "$python" -S -E {path} "$0" "$1"'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stocked:
+    """What an engine has that cannot mount a file of ours: volumes of its own, to be mounted read-only, and a workspace
+    in memory. Its owner is told as the engine's host counts."""
+
+    tools: str
+    base: str | None  # the packed checkout
+    base_bytes: int  # when it is laid out
+    base_files: int
+    uid: int
+    gid: int
+    writer_of: str = ""  # the sandbox whose workspace this container writes; empty: its own
+
+    def workspace_bytes(self, limits: Limits) -> int:
+        """Of the task's own. What is written counts as memory, of which the commands need some, too."""
+        return min(limits.workspace_bytes, limits.memory_bytes // WORKSPACE_SHARE)
+
+    def volume_options(self, limits: Limits) -> dict[str, str]:
+        size = self.base_bytes + self.workspace_bytes(limits)
+        files = self.base_files + limits.workspace_inodes
+        given = f"size={size},nr_inodes={files},uid={self.uid},gid={self.gid},mode=0755"
+        return {"type": "tmpfs", "device": "tmpfs", "o": f"nosuid,nodev,{given}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +73,7 @@ class Opening:
     expires_at_s: int
     writable_root: bool = False  # for the setup phase only: what it installs is committed
     runtime: str | None = None
+    stocked: Stocked | None = None  # where the engine sees no file of ours
 
     @property
     def labels(self) -> dict[str, str]:
@@ -54,9 +88,10 @@ def labels_of_spec(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def container_config(opening: Opening) -> dict[str, Any]:
+    start = start_server(SERVER_PATH if opening.stocked is None else f"{TOOLS_FOLDER}/{ELSEWHERE[-1].name}")
     return {
         "Image": opening.spec.image,
-        "Entrypoint": ["/bin/sh", "-c", START_SERVER, str(opening.spec.limits.lifetime_s), program().hex()],
+        "Entrypoint": ["/bin/sh", "-c", start, str(opening.spec.limits.lifetime_s), program().hex()],
         "Cmd": [],
         "User": f"{AGENT_UID}:{AGENT_GID}",
         "WorkingDir": "/",  # any other that is missing would be made in the image
@@ -81,6 +116,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def _host_config(opening: Opening) -> dict[str, Any]:
     limits = opening.spec.limits
+    memory_bytes = limits.memory_bytes + (opening.stocked.base_bytes if opening.stocked else 0)
     config: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",
@@ -89,13 +125,13 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile, and below it our own filter
         "IpcMode": "none",  # a namespace of its own, without the engine's /dev/shm, which has no limit of files
         "LogConfig": {"Type": "none", "Config": {}},  # else every reply is also written to the engine's disk
-        "Memory": limits.memory_bytes,
-        "MemorySwap": limits.memory_bytes,
+        "Memory": memory_bytes,
+        "MemorySwap": memory_bytes,
         "NanoCpus": int(limits.cpus * 1e9),
         "PidsLimit": limits.pids,
         "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
         "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755"), SHM: _shm(limits)},
-        "Mounts": _mounts(opening),
+        "Mounts": _mounts(opening) if opening.stocked is None else _stocked_mounts(opening, opening.stocked),
     }
     if opening.runtime is not None:
         config["Runtime"] = opening.runtime
@@ -117,24 +153,39 @@ def _shm(limits: Limits) -> str:
 
 
 def _mounts(opening: Opening) -> list[dict[str, Any]]:
-    volume = {
-        "NoCopy": True,  # an image's own /workspace must not be copied into the task's
-        "Labels": opening.labels,
-        "DriverConfig": {"Name": "local", "Options": opening.workspace.volume_options()},
-    }
-    mounts = [
-        {
-            "Type": "volume",
-            "Source": opening.sandbox_id,
-            "Target": WORKSPACE,
-            "ReadOnly": opening.spec.read_only,
-            "VolumeOptions": volume,
-        },
-        _bind(opening.server, SERVER_PATH),
-    ]
-    if opening.spec.egress:
+    mounts = [_workspace(opening, opening.sandbox_id, opening.workspace.volume_options())]
+    mounts.append(_bind(opening.server, SERVER_PATH))
+    if opening.spec.has_network:
         mounts.append(_bind(opening.workspace.egress, EGRESS_FOLDER))
     return mounts
+
+
+def _stocked_mounts(opening: Opening, stocked: Stocked) -> list[dict[str, Any]]:
+    options = stocked.volume_options(opening.spec.limits)
+    mounts = [_workspace(opening, stocked.writer_of or opening.sandbox_id, options)]
+    mounts.append(_stock(stocked.tools, TOOLS_FOLDER))
+    if stocked.base is not None:
+        mounts.append(_stock(stocked.base, BASE_FOLDER))
+    return mounts
+
+
+def _workspace(opening: Opening, volume: str, options: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "Type": "volume",
+        "Source": volume,
+        "Target": WORKSPACE,
+        "ReadOnly": opening.spec.read_only,
+        "VolumeOptions": {
+            "NoCopy": True,  # an image's own /workspace must not be copied into the task's
+            "Labels": opening.labels,
+            "DriverConfig": {"Name": "local", "Options": options},
+        },
+    }
+
+
+def _stock(volume: str, target: str) -> dict[str, Any]:
+    options = {"NoCopy": True}
+    return {"Type": "volume", "Source": volume, "Target": target, "ReadOnly": True, "VolumeOptions": options}
 
 
 def _bind(source: Path, target: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,16 +19,26 @@ import aiohttp
 from aiodocker.stream import Stream
 
 from repo.keeping import Kept
+from repo.seed import Seed
 
 from .base import Finding
 from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
+from .touched import Stamps
 from .unfit import FULL_HINT
+from .view import OverlayView, View, apply_from_outside
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
 FREEZE_RETRY_S = 0.5
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
-NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = 404, 409, 500, 900  # the last is the client library's own
+BAD_REQUEST, NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = (
+    400,
+    404,
+    409,
+    500,
+    900,
+)  # the last is the client library's own
+NO_IMAGE = "muster-no-such-image:none"
 STDERR = 2
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
@@ -41,6 +51,15 @@ class Labelled:
     """A container or a volume of ours, by its sandbox's id."""
 
     sandbox_id: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A container that is never started: a volume is filled through it. Name and labels tell reapers whose it is."""
+
+    name: str
+    image: str  # any that the engine has
     labels: Mapping[str, str]
 
 
@@ -90,24 +109,70 @@ class Engine:
 
     async def describe(self, runtime: str | None) -> str:
         """For people: the engine's version and the runtime; `EngineUnavailable` when it does not know the runtime."""
-        async with self._call() as client:
-            details = await client.system.info()
+        details = await self.details()
         if runtime and runtime not in details["Runtimes"]:
             hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
             raise EngineUnavailable(f"The Docker engine has no runtime {runtime}.", hint=hint)
         return f"Docker engine {details['ServerVersion']}, runtime {runtime or details['DefaultRuntime']}"
 
     async def report(self) -> list[Finding]:
-        async with self._call() as client:
-            details = await client.system.info()
-        options = {each.partition(",")[0].removeprefix("name=") for each in details.get("SecurityOptions") or []}
+        details = await self.details()
         groups = f"control groups v{details.get('CgroupVersion', '1')} ({details.get('CgroupDriver')})"
         hint = "" if details.get("Driver") in LAYERED else "overlay2 opens sandboxes faster than this one"
         return [
             Finding("storage", f"{details.get('Driver')}, in {details.get('DockerRootDir')}", hint),
             Finding("limits", groups),
-            _user_namespaces(options),
+            _user_namespaces(security_options(details)),
         ]
+
+    async def details(self) -> dict[str, Any]:
+        async with self._call() as client:
+            return dict(await client.system.info())
+
+    async def sees(self, path: Path) -> bool:
+        """Whether the engine has this file under this path. Nothing is made: it looks at mounts before the image."""
+        mount = {"Type": "bind", "Source": str(path), "Target": "/probe", "ReadOnly": True}
+        async with self._call() as client:
+            try:
+                await client.containers.create({"Image": NO_IMAGE, "HostConfig": {"Mounts": [mount]}})
+            except aiodocker.DockerError as error:
+                if error.status == NOT_FOUND:  # the image, that is
+                    return True
+                if error.status == BAD_REQUEST and "bind" in error.message:
+                    return False
+                raise
+        raise SandboxError(f"The engine has an image {NO_IMAGE}, which nobody should make.")
+
+    async def has_volume(self, name: str) -> bool:
+        async with self._call(ignore=(NOT_FOUND,)) as client:
+            await client.volumes.get(name)
+            return True
+        return False
+
+    async def fill(self, volume: str, volume_labels: Mapping[str, str], archive: Any, holder: Holder) -> None:
+        """Unpack a tar archive (bytes, or a file) into a volume."""
+        mount = {"Type": "volume", "Source": volume, "Target": "/stock", "VolumeOptions": {"NoCopy": True}}
+        labels = dict(holder.labels)
+        config = {"Image": holder.image, "Cmd": ["true"], "Labels": labels, "HostConfig": {"Mounts": [mount]}}
+        async with self._call(timeout_s=COMMIT_TIMEOUT_S) as client:
+            await client.volumes.create({"Name": volume, "Labels": dict(volume_labels)})
+            container = await client.containers.create(config, name=holder.name)
+            try:
+                await container.put_archive("/stock", archive)
+            finally:
+                await container.delete(force=True)
+
+    async def volume_details(self, label: str) -> list[dict[str, Any]]:
+        async with self._call() as client:
+            found: dict[str, Any] = await client.volumes.list(filters={"label": [label]})
+            return found["Volumes"] or []
+
+    async def discard_volume(self, name: str) -> bool:
+        """The engine refuses to remove one that a container has."""
+        async with self._call(ignore=(NOT_FOUND, CONFLICT)) as client:
+            await (await client.volumes.get(name)).delete()
+            return True
+        return False
 
     async def create(self, name: str, config: Mapping[str, Any]) -> None:
         async with self._call() as client:
@@ -252,10 +317,11 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Keeps one sandbox. See `opened.Keeper`."""
+    """Keeps one sandbox. See `view.Keeper`."""
 
     engine: Engine
     name: str
+    overlay: OverlayView
 
     async def freeze(self) -> None:
         await self.engine.pause(self.name)
@@ -266,6 +332,15 @@ class Container:
     async def work_tree(self) -> Path:
         return await self.engine.mountpoint(self.name)
 
+    async def stamps(self) -> Stamps | None:
+        return await self.overlay.stamps()
+
+    def view(self, git_dir: Path, seed: Seed | None, *, whole: bool) -> AbstractAsyncContextManager[View]:
+        return self.overlay.of(self, seed)
+
+    async def apply(self, git_dir: Path, diff: bytes) -> None:
+        await apply_from_outside(self, git_dir, diff)
+
 
 async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     details = await client.images.inspect(image)
@@ -274,12 +349,16 @@ async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
 
 
+def security_options(details: Mapping[str, Any]) -> set[str]:
+    """Their names: `rootless`, `userns` and others."""
+    said: list[str] = details.get("SecurityOptions") or []
+    return {each.partition(",")[0].removeprefix("name=") for each in said}
+
+
 def _user_namespaces(options: Collection[str]) -> Finding:
-    """Where the engine shifts user ids, files that were given to the sandbox's user belong to nobody inside."""
     for option, words in (("userns", "remapped by the engine"), ("rootless", "the engine is rootless")):
         if option in options:
-            hint = "workspaces cannot be written so: give sandboxes an engine without it, or the driver bubblewrap"
-            return Finding("user ids", words, hint)
+            return Finding("user ids", words)
     return Finding("user ids", "as on this machine; no user namespace of the engine")
 
 

@@ -16,9 +16,12 @@ from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
 from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
-from .disk import disk_report, held_limits
+from .disk import DISK_LIMITS, disk_report, held_limits
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
+from .elsewhere.assembly import Elsewhere
+from .elsewhere.probe import Placement, placement_of
+from .elsewhere.stock import Stock
 from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .openings import Openings
@@ -28,7 +31,8 @@ from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
 from .unfit import NOT_STARTED, why_not_started
-from .workspace import create_workspace, remove_workspace
+from .view import OverlayView
+from .workspace import Workspace, create_workspace, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
 # By engine or kernel, wherever a sandbox opens at all; those of the workspace's disk depend on this host.
@@ -42,7 +46,8 @@ EXPIRY_GRACE_S = 60  # after its own timer should have ended it, anybody may rem
 class DockerDriver:
     """See `SandboxDriver`. `async with` closes all sandboxes that are still open.
 
-    `state_dir` holds what the engine mounts, so the engine must see it under the same path. `owner` names this worker
+    `state_dir` holds what the engine mounts, if it sees it under the same path; else what sandboxes need travels to it.
+    `owner` names this worker
     for `reap`; two that live at once need two names. `runtime` is an OCI runtime that the engine knows, such as runsc.
     `allow_private_egress` lets the egress proxy connect to private addresses: for an operator's own package index.
     """
@@ -58,6 +63,10 @@ class DockerDriver:
         self._runtime = runtime
         self._allow_private_egress = allow_private_egress
         self._openings = Openings()
+        self._sandboxes = self.state_dir / "sandboxes"
+        self._stock = Stock(self.engine, self.state_dir / "stock")
+        self._placement: Placement | None = None
+        self._asking = asyncio.Lock()
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
@@ -71,7 +80,9 @@ class DockerDriver:
 
     async def report(self) -> list[Finding]:
         isolates = Finding("isolation", await self.check())
-        return [isolates, *await self.engine.report(), *disk_report(self.state_dir)]
+        elsewhere = await self._elsewhere()
+        workspaces = elsewhere.report() if elsewhere else disk_report(self.state_dir)
+        return [isolates, *await self.engine.report(), *workspaces]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
         if all(each.sandbox_id != sandbox_id for each in await self.engine.containers(OWNER_LABEL)):
@@ -80,7 +91,7 @@ class DockerDriver:
 
     async def known(self) -> list[Known]:
         things = [*await self.engine.volumes(OWNER_LABEL), *await self.engine.containers(OWNER_LABEL)]
-        return known_of(things, self.state_dir / "sandboxes")
+        return known_of(things, self._sandboxes)
 
     async def require_image(self, image: str) -> str:
         return await image_id_of(self.engine, image)
@@ -90,13 +101,15 @@ class DockerDriver:
         return await ensure_setup(setup, self.engine, open_writable, self.state_dir / "locks", on_output)
 
     async def setups(self) -> list[Kept]:
-        return await self.engine.kept(REPOSITORY)
+        return [*await self.engine.kept(REPOSITORY), *await self._stock.kept()]
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
-        return await collect_setups(self.engine, allowance, now_s=now_s)
+        images = await collect_setups(self.engine, allowance, now_s=now_s)
+        return [*images, *await self._stock.collect(allowance, now_s=now_s)]
 
     def capabilities(self) -> Capabilities:
-        limits = HELD_LIMITS | held_limits()
+        is_elsewhere = self._placement is not None and self._placement.why_elsewhere
+        limits = HELD_LIMITS | (DISK_LIMITS if is_elsewhere else held_limits())
         return Capabilities(isolation="container", network_none=True, limits=limits, copy_on_write=True)
 
     async def reap(self, *, owner: str | None = None, now_s: float) -> list[str]:
@@ -120,19 +133,33 @@ class DockerDriver:
     async def _assemble(
         self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
     ) -> OpenSandbox:
-        limits = None if spec.read_only else spec.limits
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
+        # The operator's own index is for setup: a task reaches no private address by it.
+        allow_private = self._allow_private_egress and writable_root
+        proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
+        if elsewhere := await self._elsewhere():
+            workspace, server = Workspace(self._sandboxes / sandbox_id, self.state_dir), self.state_dir
+            opening = Opening(
+                sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
+            )
+            return await elsewhere.assemble(opening, card, proxy, ca_bundle, undo)
+        limits = None if spec.read_only else spec.limits
         workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card)
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
         channel = await self._start(opening, undo)
-        proxy = EgressProxy(spec.egress, allow_private=self._allow_private_egress)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.egress else {}
-        container = Container(self.engine, sandbox_id)
-        upper, folder = workspace.upper, workspace.folder
-        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, upper, folder)
+        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper))
+        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder)
+
+    async def _elsewhere(self) -> Elsewhere | None:
+        """How workspaces are made where the engine cannot mount this host's folders. Asked once."""
+        async with self._asking:
+            if self._placement is None:
+                self._placement = await placement_of(self.engine, self.state_dir)
+        return Elsewhere(self._stock, self._placement, self._start) if self._placement.why_elsewhere else None
 
     async def _start(self, opening: Opening, undo: AsyncExitStack) -> Channel:
         """Create, attach, start, and wait until the tool server listens."""
@@ -176,4 +203,4 @@ async def open_egress(
     await proxy.start(folder / SOCKET_NAME)
     has_bundle = copy_ca_bundle(ca_bundle, folder)
     port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
-    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None)
+    return proxy_environment(port, EGRESS_FOLDER if has_bundle else None) | proxy.environment

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
 import shutil
 import socket
+import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from .addresses import is_public
 from .errors import SandboxError
+from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
 
 WEB_PORTS = frozenset({80, 443})
 MAX_HEAD_BYTES = 64 * 1024  # eight times what web servers take
@@ -27,26 +30,9 @@ CONNECT_TIMEOUT_S = 30.0  # a dozen lost packets
 CHUNK_BYTES = 64 * 1024  # what a pipe or socket buffer holds
 MAX_REFUSED = 100  # for a hint; a command that asks for a million names must not fill this process
 MAX_NAME_CHARS = 260  # the longest name that DNS knows, and a port
+HOST = re.compile(r"[a-z0-9._:-]{1,253}")  # names and addresses: it is shown to people, and comes from inside
 MAX_CONNECTIONS = 64  # an installer opens ten or so
-# Where a machine keeps what was never meant for strangers: itself, its neighbours, its cloud's metadata service.
-PRIVATE_NETWORKS = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        *(
-            "192.168.0.0/16",
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-            "::/127",
-            "64:ff9b::/96",
-            "fc00::/7",
-            "fe80::/10",
-            "ff00::/8",
-        ),
-    )
-)
-
-
+MAX_WAITING = 64  # more than these in a queue are sent away: each holds a descriptor of the worker
 SOCKET_NAME = "proxy.sock"
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 CA_NAME = "ca.crt"
@@ -96,16 +82,24 @@ class EgressProxy:
         *,
         allow_private: bool = False,
         may_connect: Callable[[str, int], bool] | None = None,
+        outlet: Outlet = NO_OUTLET,
     ) -> None:
         """A host is a name, for the ports 80 and 443, or `name:port`. `allow_private` is for an operator whose own
         index stands on a private address; it never comes from a task. `may_connect` judges addresses in its place."""
         self._hosts = frozenset(host.lower() for host in hosts)
         self._allow_private = allow_private
+        self._outlet = outlet
+        self._credentials = {(each.host, each.inner_port): each for each in outlet.credentials}
         self._may_connect = may_connect or self._is_public
         self._server: asyncio.Server | None = None
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._connections: set[asyncio.Task[None]] = set()
         self.refused: set[str] = set()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What commands inside need beside the proxy's address."""
+        return environment_for(self._outlet.credentials)
 
     async def start(self, socket_path: Path) -> Self:
         try:
@@ -132,6 +126,8 @@ class EgressProxy:
         assert task is not None  # asyncio runs this as a task of its own
         self._connections.add(task)
         try:
+            if len(self._connections) > MAX_CONNECTIONS + MAX_WAITING:
+                return
             async with self._slots:
                 await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -143,14 +139,20 @@ class EgressProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
             head = await reader.readuntil(b"\r\n\r\n")
+        host, port = "", 0
         try:
             host, port, first_bytes = _parse(head)
+            if first_bytes and (credential := self._credentials.get((host, port))):
+                await self._carry(credential, head, reader, writer)
+                return
             self._require_allowed(host, port)
             far_reader, far_writer = await self._connect(host, port)
         except _Refused as refusal:
+            self._outlet.tell(Decision(host, port, why_not=str(refusal)))
             writer.write(_response("403 Forbidden", f"{refusal}\n"))
             await writer.drain()
             return
+        self._outlet.tell(Decision(host, port))
         try:
             if first_bytes:
                 far_writer.write(first_bytes)
@@ -160,20 +162,44 @@ class EgressProxy:
         finally:
             far_writer.close()
 
+    async def _carry(
+        self, credential: Credential, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        # Imported now: few sandboxes have a credential, and a worker should start without it.
+        from .carried import Carried, Stream, Unfit, tls_for
+
+        try:
+            carried = Carried(credential, head)
+            far = Stream(*await self._connect(credential.host, credential.port, tls_for(credential)))
+            self._outlet.tell(
+                Decision(credential.host, credential.port, credential=credential.name, request=carried.shown)
+            )
+            try:
+                await carried.carry(Stream(reader, writer), far)
+            finally:
+                far.writer.close()
+        except Unfit as unfit:
+            raise _Refused(str(unfit)) from unfit
+
     def _require_allowed(self, host: str, port: int) -> None:
         if f"{host}:{port}" in self._hosts or (host in self._hosts and port in WEB_PORTS):
             return
         self._note_refused(host, port)
-        raise _Refused(f"{host}:{port} may not be reached from this sandbox.")
+        other_way = next((each.place for each in self._outlet.credentials if each.host == host), "")
+        instead = f" Ask for http://{other_way}/ instead: the proxy goes on by https." if other_way else ""
+        raise _Refused(f"{host}:{port} may not be reached from this sandbox.{instead}")
 
     def _is_public(self, address: str, port: int) -> bool:
-        return self._allow_private or not is_private(address)
+        place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        return self._allow_private or place in self._outlet.private or not is_private(address)
 
     def _note_refused(self, host: str, port: int) -> None:
         if len(self.refused) < MAX_REFUSED:
             self.refused.add(f"{host}:{port}"[:MAX_NAME_CHARS])
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -185,10 +211,15 @@ class EgressProxy:
             raise _Refused(
                 f"{host}:{port} is a private address, or no port of the web: only public addresses are reached."
             )
+        name = host if tls else None
         for address in allowed:
-            with suppress(OSError):
+            try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    return await asyncio.open_connection(address, port)
+                    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+            except ssl.SSLError as error:
+                raise _Refused(f"{host}:{port} is not who it should be: {error.reason or error}.") from error
+            except OSError:
+                pass  # the next address may answer
         raise _Refused(f"{host}:{port} does not answer.")
 
 
@@ -208,10 +239,9 @@ def _listen(socket_path: Path) -> socket.socket:
 
 
 def is_private(address: str) -> bool:
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
-    return any(parsed in network for network in PRIVATE_NETWORKS)
+    parsed = ipaddress.ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return not is_public(str(mapped or parsed))
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes]:
@@ -225,6 +255,8 @@ def _parse(head: bytes) -> tuple[str, int, bytes]:
     try:
         url = urlsplit(f"//{target}" if tunnel else target)
         host, port = (url.hostname or "").lower(), url.port or (443 if tunnel else 80)
+        if not HOST.fullmatch(host):
+            raise ValueError(host)
     except ValueError as error:
         raise _Refused("That is no address.") from error
     if tunnel:

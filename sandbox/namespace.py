@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
-from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, START_SERVER, TMP
+from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
 from .errors import SandboxError
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
@@ -89,7 +89,7 @@ def launcher(opening: Opening) -> list[str]:
 def _sources(opening: Opening) -> dict[str, Path]:
     """What bubblewrap is to bind, by the place where it finds it."""
     sources = {WORKSPACE_PLACE: opening.workspace.merged, SERVER_PLACE: opening.server}
-    if opening.spec.egress:
+    if opening.spec.has_network:
         sources[EGRESS_PLACE] = opening.workspace.egress
     if opening.root.base != Path("/"):
         sources[ROOT_PLACE] = opening.root.base
@@ -122,9 +122,9 @@ def bubblewrap(opening: Opening) -> list[str]:
         *("--bind", TMP_PLACE, TMP, "--bind", HOME_PLACE, HOME),
         *("--ro-bind" if spec.read_only else "--bind", WORKSPACE_PLACE, WORKSPACE),
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),
-        *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.egress else ()),
+        *(("--ro-bind", EGRESS_PLACE, EGRESS_FOLDER) if spec.has_network else ()),
         *(() if opening.root.writable else ("--remount-ro", "/")),
-        *("--chdir", "/", "--", "/bin/sh", "-c", START_SERVER, str(spec.limits.lifetime_s), ""),
+        *("--chdir", "/", "--", "/bin/sh", "-c", start_server(SERVER_PATH), str(spec.limits.lifetime_s), ""),
     ]
 
 

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Set
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from repo.checkout import index_of
-from repo.errors import PatchRefused, RepoError
-from repo.git import git
+from repo.errors import TreePartial
 from repo.patch import Patch, apply_to_tree, extract_patch
 from repo.seed import Seed, seed_of
 
-from .base import WORKSPACE, Command, SandboxSpec
-from .changed import touched_paths
+from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
 from .errors import SandboxError
 from .handed import note_labels
 from .tools import ToolClient
-from .touched import Stamps, stamps_of
+from .touched import Stamps
+from .view import Keeper
 
-APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
 BASE_INDEX = "base.index"  # in the folder of a sandbox whose base is not its checkout's
-APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
-
-
-class Keeper(Protocol):
-    """What holds the processes and the workspace of one sandbox, from outside. A sandbox that is gone is
-    `SandboxLost`."""
-
-    async def freeze(self) -> None:
-        """Every process stops where it stands, and none of them can start another again."""
-        ...
-
-    async def thaw(self) -> None: ...
-
-    async def work_tree(self) -> Path:
-        """Where the workspace can be read on this host."""
-        ...
 
 
 class OpenSandbox(ToolClient):
@@ -53,13 +36,11 @@ class OpenSandbox(ToolClient):
         keeper: Keeper,
         destroy: Callable[[], Coroutine[Any, Any, None]],
         refused_hosts: Set[str],
-        upper: Path,
         folder: Path,
     ) -> None:
         """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain.
 
-        `upper` is the folder of the engine's host that holds what was written to the workspace; `folder` is what its
-        driver keeps of it there.
+        `folder` is what its driver keeps of it on this host.
         """
         super().__init__(channel, env)
         self.id = sandbox_id
@@ -70,7 +51,6 @@ class OpenSandbox(ToolClient):
         self._keeper = keeper
         self._destroy = destroy
         self.refused_hosts = refused_hosts
-        self._upper = upper
         self._folder = folder
         self._taken: tuple[str, Stamps, Patch] | None = None  # the last snapshot: of what base, and when
         self._closing: asyncio.Task[None] | None = None
@@ -81,7 +61,7 @@ class OpenSandbox(ToolClient):
             return
         base = await apply_to_tree(self._git_dir(), self._base, diff) if as_base else self._base
         seed = await self._seed_of(base) if as_base else self._seed
-        await (self._apply_from_outside(diff) if self._spec.read_only else self._apply_inside(diff))
+        await (self._keeper.apply(self._git_dir(), diff) if self._spec.read_only else self.apply_inside(diff))
         self._base, self._seed = base, seed
 
     async def snapshot(self) -> Patch:
@@ -90,11 +70,11 @@ class OpenSandbox(ToolClient):
         The last one again where nothing was touched since: git takes ten times as long to say so.
         """
         async with self._freezing:
-            if self._taken and self._taken[:2] == (self._base, await asyncio.to_thread(stamps_of, self._upper)):
+            if self._taken and self._taken[:2] == (self._base, await self._keeper.stamps()):
                 return self._taken[2]
             await self._keeper.freeze()
             try:
-                stamps = await asyncio.to_thread(stamps_of, self._upper)
+                stamps = await self._keeper.stamps()
                 patch = await self._extract(None)
             finally:
                 await self._keeper.thaw()
@@ -124,33 +104,25 @@ class OpenSandbox(ToolClient):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _apply_inside(self, diff: bytes) -> None:
-        """As the agent would: a hostile workspace configures this git, but inside is all that it reaches."""
-        result = await self.exec(Command(["git", *APPLY], stdin=diff, timeout_s=APPLY_TIMEOUT_S))
-        if result.exit_code != 0:
-            said = result.output.decode(errors="replace").strip()
-            raise PatchRefused(f"The patch does not apply to the workspace: {said[-500:]}")
-
-    async def _apply_from_outside(self, diff: bytes) -> None:
-        """A read-only workspace has no writer, so that its tree holds still while the host writes. Git's hardened
-        runner refuses paths that leave the tree or go through a link."""
-        work_tree = await self._keeper.work_tree()
-        try:
-            await git(*APPLY, git_dir=self._git_dir(), work_tree=work_tree, cwd=work_tree, stdin=diff)
-        except RepoError as error:
-            raise PatchRefused(f"The patch does not apply to the workspace: {error}") from error
-
     async def _extract(self, allowed: Callable[[str], bool] | None) -> Patch:
-        checkout, seed = self._spec.checkout, self._seed
-        touched = checkout and seed and await asyncio.to_thread(touched_paths, self._upper, checkout)
-        return await extract_patch(
-            git_dir=self._git_dir(),
-            base=self._base,
-            work_tree=await self._keeper.work_tree(),
-            index_seed=seed and seed.index,
-            touched=touched and seed and seed.seen_from_base(touched),
-            allowed=allowed,
-        )
+        try:
+            return await self._extracted(allowed, whole=False)
+        except TreePartial:
+            return await self._extracted(allowed, whole=True)
+
+    async def _extracted(self, allowed: Callable[[str], bool] | None, *, whole: bool) -> Patch:
+        git_dir, seed = self._git_dir(), self._seed
+        async with self._keeper.view(git_dir, seed, whole=whole) as view:
+            patch = await extract_patch(
+                git_dir=git_dir,
+                base=self._base,
+                work_tree=view.work_tree,
+                index_seed=seed and seed.index,
+                touched=view.touched and seed and seed.seen_from_base(view.touched),
+                partial=view.partial,
+                allowed=allowed,
+            )
+        return replace(patch, warnings=(*patch.warnings, *view.warnings)) if view.warnings else patch
 
     async def _seed_of(self, base: str) -> Seed | None:
         checkout, target = self._spec.checkout, self._folder / BASE_INDEX

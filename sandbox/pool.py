@@ -66,7 +66,7 @@ class WarmPool:
     async def open(self, spec: SandboxSpec) -> Sandbox:
         """One that stands ready, or a fresh one; then, in the background, one for the next. With a network, always
         fresh: what may be reached is one task's own."""
-        if spec.egress:
+        if spec.has_network:
             return await self._driver.open(spec)
         ready = await self._take(self._shelf(spec), spec)
         self._watch.warm_asked(hit=ready is not None)

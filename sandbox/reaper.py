@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .base import Known
 from .card import Card, card_of
-from .container import EXPIRY_LABEL, OWNER_LABEL, labels_of_spec
+from .container import EXPIRY_LABEL, OWNER_LABEL, WRITER, labels_of_spec
 from .docker import Engine, Labelled
 from .handed import noted_labels
 from .workspace import remove_workspace
@@ -38,7 +38,7 @@ async def reap(
 
     gone = Gone()
     containers = [thing.sandbox_id for thing in await engine.containers(OWNER_LABEL) if _is_due(thing, owners, now_s)]
-    await gone.remove_all((name for name in containers if name not in spare), engine.remove)
+    await gone.remove_all((name for name in containers if name.removesuffix(WRITER) not in spare), engine.remove)
     volumes = await engine.volumes(OWNER_LABEL)
     due = {thing.sandbox_id for thing in volumes if _is_due(thing, owners, now_s)} - {*spare, *gone.failed}
     await gone.remove_all(sorted(due), engine.remove_volume)

@@ -23,7 +23,14 @@ class ServiceClient:
 
     @classmethod
     async def start(cls, channel: Channel, arguments: Mapping[str, Any]) -> Self:
-        header = (await channel.call("start", arguments, timeout_s=START_TIMEOUT_S, max_bytes=0)).header
+        return await cls.of("start", channel, arguments, timeout_s=START_TIMEOUT_S)
+
+    @classmethod
+    async def of(
+        cls, op: str, channel: Channel, arguments: Mapping[str, Any] | None = None, *, timeout_s: float
+    ) -> Self:
+        """What the server's answer to `op` is the number of."""
+        header = (await channel.call(op, arguments or {}, timeout_s=timeout_s, max_bytes=0)).header
         number = header.get("id")
         if type(number) is not int:
             raise SandboxLost("The sandbox did not say what it has started.")

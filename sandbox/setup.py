@@ -21,6 +21,7 @@ from .base import Command, Limits, OnOutput, SandboxSpec, Setup
 from .errors import ImageMissing, SetupFailed
 from .index import PackageIndex, host_index
 from .opened import OpenSandbox
+from .outlet import Outlet
 
 REPOSITORY = "muster-setup"
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
@@ -78,7 +79,8 @@ async def ensure_setup(
             if setup.egress_hosts is not None:
                 index = replace(index, hosts=setup.egress_hosts)
             limits = Limits(lifetime_s=int(COMMAND_TIMEOUT_S) * len(setup.commands) + MARGIN_S)
-            spec = SandboxSpec(setup.image, setup.checkout, limits=limits, egress=index.hosts)
+            outlet = Outlet(tell=setup.tell)
+            spec = SandboxSpec(setup.image, setup.checkout, limits=limits, egress=index.hosts, outlet=outlet)
             async with await open_writable(spec, ca_bundle=index.ca_bundle) as sandbox:
                 for command in setup.commands:
                     await _run(sandbox, command, index, on_output)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import posixpath
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from repo.errors import PatchRefused
+
 from .base import MIB, WORKSPACE, Command, ExecResult, FileStat, GrepMatch, OnOutput
 from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
 from .service import ServiceClient
+from .view import APPLY
 
 FILE_TIMEOUT_S = 30.0  # a 64 MiB write over the stream takes under 1 s; the rest is a busy machine
+APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
 SEARCH_TIMEOUT_S = 60.0  # ripgrep reads gigabytes in that time
 # Half of it is kept from the start of ripgrep's output: ten thousand long lines, more than any limit asks for.
 SEARCH_OUTPUT_BYTES = 4 * MIB
-LISTING_BYTES = 16 * MIB  # some 200,000 paths: more than repositories have
+LISTING_BYTES = 32 * MIB  # a thousand of the longest paths, each byte of them escaped; of others, all that there are
+MAX_PATH_CHARS = 4096  # what the kernel takes; nobody asks for a longer one's sake
 MAX_LINE_COLUMNS = 2000  # a minified file must not fill a model's window with one match
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 NOT_GIT = "--glob=!.git"  # after any other glob: the last that matches a path decides
@@ -33,8 +39,7 @@ class ToolClient:
         self._env = dict(env)
 
     async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
-        if not command.command:
-            raise SandboxError("A command needs at least one word.")
+        _require_possible(command)
         arguments = {
             "argv": _argv(command.command),
             "cwd": command.cwd,
@@ -100,6 +105,13 @@ class ToolClient:
         matches = [_match(folder, record) for record in lines[:limit]]
         return matches, cut or len(lines) > limit
 
+    async def apply_inside(self, diff: bytes) -> None:
+        """As the agent would: a hostile workspace configures this git, but inside is all that it reaches."""
+        result = await self.exec(Command(["git", *APPLY], stdin=diff, timeout_s=APPLY_TIMEOUT_S))
+        if result.exit_code != 0:
+            said = result.output.decode(errors="replace").strip()
+            raise PatchRefused(f"The patch does not apply to the workspace: {said[-500:]}")
+
     async def kill_all(self) -> None:
         """End every process of the sandbox; the tool server goes on answering."""
         await self._file("kill_all", {})
@@ -116,6 +128,8 @@ class ToolClient:
         return port
 
     async def _file(self, op: str, arguments: Mapping[str, Any], *, body: bytes = b"", max_bytes: int = 0) -> Reply:
+        if len(arguments.get("path", "")) > MAX_PATH_CHARS:
+            raise PathError(f"A path has at most {MAX_PATH_CHARS} characters.")
         return await self._channel.call(op, arguments, body=body, timeout_s=FILE_TIMEOUT_S, max_bytes=max_bytes)
 
     async def _require_folder(self, path: str) -> None:
@@ -148,6 +162,15 @@ class ToolClient:
 def _folders(record: bytes) -> list[bytes]:
     """So that `a/x` stands before `a-b`, as with ripgrep. Lines of one file stay as they came."""
     return record.partition(b"\0")[0].split(b"/")
+
+
+def _require_possible(command: Command) -> None:
+    if not command.command:
+        raise SandboxError("A command needs at least one word.")
+    if math.isnan(command.timeout_s):
+        raise SandboxError("A time-out is a number of seconds.")
+    if command.max_output_bytes < 0:
+        raise SandboxError("The limit of a command's output cannot be negative.")
 
 
 def _argv(command: str | Sequence[str]) -> list[str]:

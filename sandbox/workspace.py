@@ -87,6 +87,13 @@ def create_workspace(
     return workspace
 
 
+def create_folder(workspace: Workspace, card: Card) -> None:
+    """What one sandbox has on this host when its files are elsewhere."""
+    workspace.folder.mkdir(parents=True)
+    write_card(workspace.folder, card)
+    workspace.egress.mkdir()
+
+
 def remove_workspace(folder: Path) -> None:
     """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine.
 

@@ -202,15 +202,30 @@ def pytest_collection_finish() -> None:
 
 
 # what proves a promise counts at the first run: docs/decisions/0014
-PROVEN_AT_ONCE = ("chaos", "sandbox/abuse", "sandbox/leaks")
+PROVEN_AT_ONCE = ("chaos", "sandbox/abuse")
 
 
+# what needs the whole machine, or what a neighbour's reaper would take away: `make test` runs it after the rest
+ALONE = (
+    *PROVEN_AT_ONCE,
+    "sandbox/test_sandbox_lifecycle.py",
+    "sandbox/test_sandbox_reaping.py",
+    "workers/process/test_reaping.py",
+    "workers/test_hangs.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if STRICT:
-        here = Path(__file__).parent
-        for item in items:
-            if not any(item.path.is_relative_to(here / folder) for folder in PROVEN_AT_ONCE):
-                item.add_marker(pytest.mark.flaky(reruns=1))
+    for item in items:
+        if STRICT and not _is_of(item, PROVEN_AT_ONCE):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+        if _is_of(item, ALONE):
+            item.add_marker(pytest.mark.alone)
+
+
+def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
+    return any(item.path.is_relative_to(Path(__file__).parent / place) for place in places)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

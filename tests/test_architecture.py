@@ -36,6 +36,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/mcp/http.py",
     ),
     "yarl": ("workers/web/",),
+    "h11": ("sandbox/carried.py",),
     "tree_sitter": ("workers/permissions/syntax.py", "workers/references/grammars.py", "workers/references/symbols.py"),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),
     "tree_sitter_python": ("workers/references/grammars.py",),
@@ -78,7 +79,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 
 # module of ours → the only places outside of its package that name it
 OURS_ONLY_IN: dict[str, tuple[str, ...]] = {
-    "repo.git": ("sandbox/opened.py",),  # applies a diff to a live work tree that no sandbox runs in yet
+    "repo.git": ("sandbox/view.py",),  # applies a diff to a live work tree that no sandbox runs in yet
 }
 
 # function → what to use instead

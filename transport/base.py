@@ -150,6 +150,8 @@ class TaskRecord:
     cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
     tenant: str = ""
     waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
+    spent_microusd: int = 0  # of its trace's money, over all its attempts
+    reserved_microusd: int = 0  # what its running attempt has set aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +166,26 @@ class PoolStats:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A trace's money: `cap_microusd` is its root's `max_cost_microusd`; None means no cap."""
+    """The money of a trace, whose `cap_microusd` is its root's `max_cost_microusd`, or of a tenant; None means no cap.
+
+    `tenant`: of a trace that a worker spends from also its tenant's, where that has a cap.
+    """
 
     spent_microusd: int
     cap_microusd: int | None
     reserved_microusd: int = 0
+    tenant: Ledger | None = None
 
     @property
     def exhausted(self) -> bool:
-        return self.cap_microusd is not None and self.spent_microusd >= self.cap_microusd
+        tightest = self.tightest
+        return tightest.cap_microusd is not None and tightest.spent_microusd >= tightest.cap_microusd
+
+    @property
+    def tightest(self) -> Ledger:
+        """The one of the two that leaves less to be spent; the trace's own when none has a cap."""
+        capped = (ledger for ledger in (self, self.tenant) if ledger is not None and ledger.cap_microusd is not None)
+        return min(capped, key=lambda ledger: (ledger.cap_microusd or 0) - ledger.spent_microusd, default=self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +322,7 @@ class Transport(Protocol):
         ...
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
-        """Set money of the trace aside before it is spent; None when the cap does not allow it.
+        """Set money of the trace aside before it is spent; None when its cap, or its tenant's, does not allow it.
 
         What an attempt has reserved and not released is free again when the attempt ends, however it ends.
         """
@@ -385,11 +398,31 @@ class Transport(Protocol):
 
     async def allotments(self) -> Mapping[str, Allotment]: ...
 
+    async def ledger(self, trace_id: str) -> Ledger:
+        """A trace's money as it is now; the records of its tasks say who has spent and reserved what.
+
+        `NotFound` for an unknown trace.
+        """
+        ...
+
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         """Let a trace spend up to this; its money as it is then. A cap that is higher, or none at all, stays.
 
         Who waits for it (an ask by the name of `raising.ask_for_more`) goes on. `NotFound` for an unknown trace.
         """
+        ...
+
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+        """Let a tenant spend up to this in all its traces, from now on (None: as much as it likes); its money then.
+
+        With a higher cap who waits for it (an ask by the name of `raising.ask_for_more_of_tenant`) goes on. What is
+        spent is never forgotten. In a fleet of several cells each of them gets an equal part of the cap, for no script
+        can look into two.
+        """
+        ...
+
+    async def funds(self, tenant: str) -> Ledger:
+        """What a tenant has spent and set aside, and its cap; nothing, for one that is not known."""
         ...
 
     # -- for whoever is alive

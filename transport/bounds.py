@@ -32,6 +32,10 @@ def amount(field: str, value: int) -> int:
     return value
 
 
+def cap(value: int | None) -> int | None:
+    return None if value is None else amount("cap_microusd", value)
+
+
 def count(field: str, value: int) -> int:
     if not _is_whole(value) or not 0 <= value <= MAX_RUNNING:
         raise Refused(field, f"{value!r} is no number from 0 to {MAX_RUNNING}")

@@ -63,6 +63,8 @@ CONTROL = (
     Key("held:trace:{trace}", "zset", "claim", "while it has members", "flows that a trace's cap holds back"),
     Key("flight", "hash", "claim, write", "while it has members", "tenant → how many of its tasks run"),
     Key("tenants", "hash", "allot", "always", "tenant → its weight beside others, and its cap"),
+    Key("money:{tenant}", "hash", "write, fund", "always", "what a tenant has spent and reserved, and its cap"),
+    Key("short:{tenant}", "hash", "write", "while it has members", "task that waits for a tenant's money → its ask"),
     Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),
     Key("nudge:{worker}", "list", "claim", "minutes", "a token for a worker's own claim: do not wait for the bell"),
     Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),

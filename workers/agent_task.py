@@ -12,7 +12,7 @@ from envelope.events import MessageAdded
 from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
 from transport.base import Ledger, Wait
 from transport.delivery import Pause
-from transport.raising import ask_for_more
+from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 from .after_write.care import FileCare
 from .agent.background import background_wait, waits_for_children
@@ -120,7 +120,7 @@ class AgentTasks:
 
 
 def _require_price(price: Price | None, session: Session, ledger: Ledger) -> None:
-    if price is None and (ledger.cap_microusd is not None or session.budget.max_cost_microusd is not None):
+    if price is None and (ledger.tightest.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
             hint="add it to MUSTER_PRICES, or name a model whose price is known",
@@ -145,7 +145,8 @@ def _wait_of(session: Session) -> Wait | None:
     if session.open_turn:
         return wait_of(session.open_turn)
     if session.waits_at_microusd is not None:
-        return Wait(asks=frozenset({ask_for_more(session.waits_at_microusd)}))
+        ask = ask_for_more_of_tenant if session.waits_for_tenant else ask_for_more
+        return Wait(asks=frozenset({ask(session.waits_at_microusd)}))
     if waits_for_children(session):
         return background_wait(session)
     return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from envelope.logs import get_logger
 from repo.cache import collect_repositories, kept_repositories
 from repo.keeping import GIB, Allowance, Kept
-from repo.lock import stamp_use, try_lock
+from repo.lock import turn_every
 from sandbox.base import SandboxDriver
 from sandbox.errors import SandboxError
 
@@ -53,12 +53,9 @@ async def collect(driver: SandboxDriver, settings: WorkerSettings) -> list[Kept]
 
 async def collect_if_due(driver: SandboxDriver, settings: WorkerSettings) -> None:
     """Once an hour for all workers of a state folder: whoever looks first does it. Failures are logged."""
-    stamp = settings.state_dir / "locks" / "collect.lock"
-    is_new = not stamp.exists()
-    with try_lock(stamp) as is_mine:
-        if not is_mine or not (is_new or time.time() - stamp.stat().st_mtime > EVERY_S):
+    with turn_every(EVERY_S, settings.state_dir / "locks" / "collect.lock") as is_mine:
+        if not is_mine:
             return
-        stamp_use(stamp)
         try:
             if gone := await collect(driver, settings):
                 log.info("cache_collected", count=len(gone), bytes=sum(each.size_bytes for each in gone))

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from envelope.events import WarningRaised
 from envelope.messages import TaskRequest
-from sandbox.base import WORKSPACE, Sandbox
+from sandbox.base import WORKSPACE, Sandbox, SandboxSpec
 
 from .agent.history import open_session
 from .agent.prompt import Environment, system_prompt
@@ -96,13 +96,15 @@ async def _seen(
         find_instructions(workspace, guidance, directory=directory),
         find_skills(workspace, guidance.user_dir) if knows_skills else _none(),
     )
+    spec = (await attempt.sandbox.prepared()).spec
     environment = Environment(
         date=datetime.now(UTC).date().isoformat(),
-        writable=not (await attempt.sandbox.prepared()).spec.read_only,
+        writable=not spec.read_only,
         model=model,
         directory=directory,
         git=git,
         tree=tree,
+        network=network_of(spec),
     )
     return Surroundings(environment, instructions, skills)
 
@@ -112,6 +114,13 @@ async def _tree_and_git(sandbox: Sandbox | None, directory: str) -> tuple[Tree, 
         return Tree(), None
     await require_folder(sandbox, directory)
     return await asyncio.gather(tree_of(sandbox, directory), git_of(sandbox))
+
+
+def network_of(spec: SandboxSpec) -> tuple[str, ...]:
+    """What a model should know of the way out."""
+    adds = "a proxy goes on by https and adds what you need to be let in"
+    hosts = (f"{host} (through the proxy that http_proxy and https_proxy name)" for host in sorted(spec.egress))
+    return (*hosts, *(f"http://{each.place}/ (write http: {adds})" for each in spec.outlet.credentials))
 
 
 def may_read(guard: Guard, path: str) -> bool:

@@ -14,10 +14,11 @@ Result = TypeVar("Result")
 # every other task: a tenth of a worker's own time.
 YOUNG_OBJECTS = 20_000
 
-
-# What glibc keeps of freed memory for later, in bytes. That is its default, but left to itself it raises the limit with
-# each large block that is freed, until much of a busy worker's memory (5 of 260 MiB with 100 agents) is nobody's.
-KEPT_BYTES = 128 * 1024
+# What glibc keeps of freed memory for later, in bytes. Left to itself it raises its limit (of 128 KiB) with each large
+# block that is freed, until much of a busy worker's memory (5 of 260 MiB with 100 agents) is nobody's. At those 128 KiB
+# a worker in full swing asks the kernel for memory, and gives it back, twice a task: a third of its time. From 512 KiB
+# on it never does.
+KEPT_BYTES = 1024 * 1024
 # Blocks from this size on get pages of their own, which cost a call to the kernel each time.
 OWN_PAGES_BYTES = 1024 * 1024
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, cast
@@ -14,7 +14,7 @@ from envelope.errors import DecodeError
 from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
-from envelope.redaction import redact, redact_value, settled_chars
+from envelope.redaction import may_hold_secrets, redact, redact_value, settled_chars
 from transport.base import Lease, Ledger, Prompt, Saved, Transport
 from transport.consumer import Ending
 
@@ -65,9 +65,8 @@ class Reporter:
         self._unsent_chars = 0
         self._seq = 0
         self._sending = asyncio.Lock()
-        self._wake = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._full = asyncio.Event()
+        self._due = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None  # until what was taken is due; None while nothing waits
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self.totals = TaskTotals()
@@ -84,6 +83,7 @@ class Reporter:
     ) -> None:
         if self._sender:
             self._sender.cancel()
+            self._wait_for_nothing()
             await asyncio.gather(self._sender, return_exceptions=True)
 
     def report(self, event: Event) -> None:
@@ -93,12 +93,10 @@ class Reporter:
         else:
             self._settle_growing()
             self._settle(event)
-        self._wake.set()
-        if not isinstance(event, Delta):
-            self._hurry.set()
-        elif self._unsent_chars >= MAX_GATHERED_CHARS:
-            self._hurry.set()
-            self._full.set()
+        if self._unsent_chars >= MAX_GATHERED_CHARS:
+            self._due.set()
+        else:
+            self._send_within(MAX_DELAY_S if isinstance(event, Delta) else COMPANY_S)
 
     async def flush(self) -> Ledger:
         """Send all that was taken; raises what stopped an earlier sending, too."""
@@ -157,13 +155,25 @@ class Reporter:
 
     async def _send_as_it_comes(self) -> None:
         while True:
-            await self._wake.wait()
-            await _within(MAX_DELAY_S, self._hurry)
-            await _within(COMPANY_S, self._full)
+            await self._due.wait()
             try:
                 await self._send()
             except Exception:  # nobody awaits this task; `_send` keeps it for the next flush
                 return
+
+    def _send_within(self, delay_s: float) -> None:
+        if self._sender is None:
+            return
+        loop = self._sender.get_loop()
+        due_s = loop.time() + delay_s
+        if self._timer is None or due_s < self._timer.when():
+            self._wait_for_nothing()
+            self._timer = loop.call_at(due_s, self._due.set)
+
+    def _wait_for_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def _send(self, *, whole: bool = False, even_nothing: bool = False) -> None:
         async with self._sending:
@@ -177,8 +187,8 @@ class Reporter:
         self._settle_growing(whole=whole)
         taken = _Taken(tuple(self._settled), self.totals.take_charge(), self._released_microusd)
         self._settled, self._unsent_chars, self._released_microusd = [], 0, 0
-        for said in (self._wake, self._hurry, self._full):
-            said.clear()
+        self._wait_for_nothing()
+        self._due.clear()
         return taken
 
     @contextmanager
@@ -259,12 +269,6 @@ class Reporter:
         return progress
 
 
-async def _within(seconds: float, event: asyncio.Event) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
-
 def _travels(progress: TaskProgress) -> bool:
     try:
         encode(progress)
@@ -285,6 +289,8 @@ def _with_text(delta: Delta, text: str) -> Delta:
 def _redacted(event: Event) -> Event:
     if isinstance(event, Delta):  # nearly all events are deltas, and this is the quick way
         return _with_text(event, redact(event.text))
+    if not may_hold_secrets(event.__dict__):
+        return event
     said = event.model_dump(exclude_unset=True)
     fields = cast(dict[str, Any], redact_value(said))
     return event if fields == said else type(event).model_validate(fields)

@@ -25,6 +25,7 @@ from .agents.project import ProjectAgents
 from .artifacts import attached
 from .attachments import furnish
 from .attempt import Attempt, resume_token
+from .egress_log import EgressLog
 from .failures import again, code_of, error_info, told_by_cause
 from .inheritance import guard_of
 from .metrics import WorkerMetrics
@@ -96,11 +97,12 @@ class Runner:
         known = await self._known(request)
         agent = known.named(request.agent)
         refuse_unserved(request, agent)
+        self.workspaces.credentials.require_known(request.auth_scope)
         await self._check_scope(request)
         guard = guard_of(request, agent)
 
         async def prepare() -> Prepared:
-            return await self._prepare(request, claim, agent, guard)
+            return await self._prepare(request, claim, agent, guard, EgressLog(request.task_id, reporter.report))
 
         async def furnish_it(sandbox: Sandbox) -> Furnished:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
@@ -154,13 +156,22 @@ class Runner:
             parent = await self.transport.request(request.parent_task_id)
             narrow(parent.auth_scope, request.auth_scope)
 
-    async def _prepare(self, request: TaskRequest, claim: Claim, agent: Agent, guard: Guard) -> Prepared:
+    async def _prepare(
+        self, request: TaskRequest, claim: Claim, agent: Agent, guard: Guard, egress: EgressLog
+    ) -> Prepared:
         left_ms = remaining_ms(claim.expires_at_ms, now_ms=await self.transport.now_ms())
         limits = Limits(lifetime_s=left_ms // 1000 + LIFETIME_GRACE_S)
         # Recipes run what a person wrote, which may need to write; their patch is checked against the grants.
         read_only = agent.mode != "recipe" and guard.bans("edit")
         labels = {"task": request.task_id, "trace": request.trace_id, "attempt": str(claim.lease.attempt)}
-        return await self.workspaces.prepare(request.workspace, read_only=read_only, limits=limits, labels=labels)
+        return await self.workspaces.prepare(
+            request.workspace,
+            read_only=read_only,
+            limits=limits,
+            labels=labels,
+            scope=request.auth_scope,
+            tell=egress.tell,
+        )
 
 
 def _tell_faults(attempt: Attempt, known: Known) -> None:

@@ -31,6 +31,7 @@ from .agents.layers import Known
 from .agents.project import ProjectAgents, own_agents
 from .agents.registry import card
 from .collecting import collect_if_due
+from .credentials import Credentials
 from .elsewhere import Elsewhere
 from .equipment import Equipment
 from .habits import Habits
@@ -106,6 +107,8 @@ def make_runner(
     agents: Mapping[str, Agent] | Known,
 ) -> Runner:
     """The runner as a service has it; tests make theirs the same way."""
+    credentials = Credentials(settings.credentials)
+    credentials.require_secrets()
     workspaces = Workspaces(
         driver,
         transport.blobs,
@@ -114,6 +117,8 @@ def make_runner(
         allowed_roots=settings.allowed_roots,
         protocols=settings.git_protocols,
         setup_hosts=settings.setup_hosts,
+        credentials=credentials,
+        private_addresses=settings.network_private_addresses,
     )
     prices = {
         model: Price(row.input, row.output, row.cached, row.cache_write) for model, row in settings.price_rows.items()

@@ -20,6 +20,7 @@ from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
 from .after_write.settings import AfterWrite, Formatter, LanguageServer
+from .credentials import CredentialRow
 from .errors import BadSettings
 from .hints import nearest
 from .llm.base import Kind
@@ -82,6 +83,10 @@ class WorkerSettings(FleetSettings):
     allowed_roots: tuple[Path, ...] = ()
     git_protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    # What tasks may use by name and never have, and addresses of the own network that their grants may lead to:
+    # docs/sandbox/network.md.
+    credentials: dict[str, CredentialRow] = Field(default_factory=dict[str, CredentialRow])
+    network_private_addresses: frozenset[str] = frozenset()  # 10.0.0.5:8443
     mcp: McpServers = McpServers()
     formatters: dict[str, Formatter] = Field(default_factory=dict[str, Formatter])
     language_servers: dict[str, LanguageServer] = Field(default_factory=dict[str, LanguageServer])

@@ -41,7 +41,7 @@ class TraceTill:
 
     async def reserve(self, input_tokens: int) -> int | Stop:
         """Waits while other calls of the trace hold what is missing; a stop when the money is spent."""
-        ledger: Ledger | None = self._reporter.ledger
+        ledger: Ledger | None = self._reporter.ledger.tightest
         if self._price is None or ledger.cap_microusd is None:
             return 0
         pause_s = FIRST_PAUSE_S
@@ -52,11 +52,18 @@ class TraceTill:
             self.output_tokens = call.output_tokens
             if await self._reporter.reserve(call.microusd):
                 return call.microusd
-            ledger, known = await self._reporter.reserve(0), ledger
+            ledger, known = await self._look(), ledger
             if ledger is not None and ledger.spent_microusd == known.spent_microusd:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        return _spent(ledger or self._reporter.ledger, waits=self._waits_at_cap)
+        found = self._reporter.ledger
+        is_tenants = found.tightest is not found
+        return _spent(ledger or found.tightest, waits=self._waits_at_cap, is_tenants=is_tenants)
+
+    async def _look(self) -> Ledger | None:
+        """The money as it is now; None when more is spent and set aside than the cap allows."""
+        found = await self._reporter.reserve(0)
+        return None if found is None else found.tightest
 
     async def reserve_more(self, microusd: int) -> bool:
         return await self._reporter.reserve(microusd) is not None
@@ -96,12 +103,14 @@ def _worst_input(rates: Rates) -> int:
     return max(rates.input_microusd, rates.cached_microusd or 0, rates.cache_write_microusd or 0)
 
 
-def _spent(ledger: Ledger, *, waits: bool) -> Stop:
+def _spent(ledger: Ledger, *, waits: bool, is_tenants: bool) -> Stop:
     spent, cap = ledger.spent_microusd, ledger.cap_microusd or 0
+    whose = "tenant" if is_tenants else "trace"
     return Stop(
-        BudgetReached(limit="cost", spent=spent, allowed=cap),
+        BudgetReached(limit="cost", spent=spent, allowed=cap, whose=whose),
         ErrorCode.BUDGET,
-        f"${spent / 1e6:.4f} of the trace's ${cap / 1e6:.4f} are spent; what is left pays for no other model call",
-        "raise the trace's budget and resume",
+        f"${spent / 1e6:.4f} of the {whose}'s ${cap / 1e6:.4f} are spent; what is left pays for no other model call",
+        f"raise the {whose}'s budget and resume",
         waits_at_microusd=ledger.cap_microusd if waits else None,
+        waits_for_tenant=waits and is_tenants,
     )

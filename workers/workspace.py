@@ -9,13 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envelope.messages import Workspace
+from envelope.reach import credentials_of, hosts_of
+from envelope.scope import Scope
 from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import Mirror, mirror_of
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
+from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.workspace import AGENT_GID, AGENT_UID
 from transport.base import Blobs
 
+from .credentials import NO_CREDENTIALS, Credentials
 from .errors import BadInput
 
 # All that commands find in their environment beside the image's own: nothing of the worker's, and nothing secret.
@@ -47,18 +51,30 @@ class Workspaces:
     allowed_roots: tuple[Path, ...] = ()
     protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    credentials: Credentials = NO_CREDENTIALS
+    private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for tasks with a grant
 
     async def prepare(
-        self, workspace: Workspace | None, *, read_only: bool, limits: Limits, labels: Mapping[str, str]
+        self,
+        workspace: Workspace | None,
+        *,
+        read_only: bool,
+        limits: Limits,
+        labels: Mapping[str, str],
+        scope: Scope = (),
+        tell: Tell = tell_nobody,
     ) -> Prepared:
         """`BadInput` for what a caller may not ask for; errors of `repo` and `sandbox` for what fails."""
         empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
+        if (hosts := hosts_of(scope)) | credentials_of(scope):
+            outlet = Outlet(self.credentials.of(scope), self.private_addresses, tell)
+            empty = replace(empty, egress=hosts, outlet=outlet)
         if workspace is None:
             return Prepared(empty)
         mirror, commit = await self.source(workspace)
         folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
-        hosts = None if self.setup_hosts is None else frozenset(self.setup_hosts)
-        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, hosts)
+        index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
+        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell)
         image = await self.driver.prepare_image(setup)
         request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
         return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
@@ -69,14 +85,11 @@ class Workspaces:
         return mirror, await mirror.resolve(workspace.base)
 
     async def _mirror(self, workspace: Workspace) -> Mirror:
-        if workspace.credentials:
-            raise BadInput(
-                f"this worker knows no credentials named {workspace.credentials!r}",
-                hint="use a repository that needs none, or a bundle",
-            )
         match workspace:
             case Workspace(url=str(url), bundle=None, path=None):
-                return await mirror_of(self.cache_dir, url=url, commit=workspace.base, protocols=self.protocols)
+                return await self._fetched(url, workspace.base, workspace.credentials)
+            case Workspace(credentials=str(name)) if name:
+                raise BadInput("credentials are for a repository with a url", hint="name none, or its url")
             case Workspace(url=None, bundle=str(ref), path=None):
                 file = await self._bundle_file(ref)
                 return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
@@ -85,6 +98,12 @@ class Workspaces:
                 return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
             case _:
                 raise BadInput("a workspace needs exactly one of url, bundle and path")
+
+    async def _fetched(self, url: str, commit: str, credentials: str) -> Mirror:
+        """What came by a credential lies in a mirror of its own: without it nobody else finds it."""
+        env = self.credentials.for_fetch(credentials, url)
+        key = f"{url} by {credentials}" if credentials else None
+        return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=self.protocols, env=env)
 
     async def _bundle_file(self, ref: str) -> Path:
         """A bundle travels once to each machine, however many tasks start from it."""

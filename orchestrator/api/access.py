@@ -49,11 +49,21 @@ class Caller:
         found = await self.muster.tasks(trace_id=trace_id, limit=MAX_LISTED)
         tasks = [task for task in found if self.sees(task)]
         if not tasks:
-            raise NotFound(f"there is no trace {trace_id}", hint="see the traces with: GET /v1/tasks")
+            raise no_trace(trace_id)
         return tasks
+
+    async def require_trace(self, trace_id: str) -> None:
+        """As `trace`, by its root alone: the tasks of a trace are one tenant's."""
+        roots = await self.muster.tasks(trace_id=trace_id, limit=1)
+        if not any(map(self.sees, roots)):
+            raise no_trace(trace_id)
 
     def sees(self, record: TaskRecord) -> bool:
         return self.token.sees(record.tenant)
+
+
+def no_trace(trace_id: str) -> NotFound:
+    return NotFound(f"there is no trace {trace_id}", hint="see the traces with: GET /v1/tasks")
 
 
 def caller_with(right: Right) -> Callable[..., Caller]:

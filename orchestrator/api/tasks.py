@@ -17,8 +17,10 @@ from transport.base import Handle, TaskRecord
 
 from ..catalogue import agent_named
 from ..errors import BadInput
+from ..session.told import cost_as_json, tree_as_json
 from ..submit import TaskFields, goal_request
 from .access import Caller, Submitter, Viewer
+from .answers import told_at_once
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -92,6 +94,14 @@ class Stopped(BaseModel):
 
 class Words(Body):
     text: Annotated[str, Field(min_length=1)]
+
+
+class GoOn(Body):
+    """What is left out is as before; without a prompt the agent takes up its work where that stopped."""
+
+    prompt: str = ""
+    budget: Budget | None = None
+    deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
 
 
 def told(record: TaskRecord) -> dict[str, Any]:
@@ -177,6 +187,20 @@ async def show_task(task_id: str, caller: Viewer) -> Task:
     return Task(record=told(record), result=await caller.muster.result(task_id))
 
 
+@router.get("/tasks/{task_id}/tree", response_model=dict[str, Any])
+async def show_tree(task_id: str, caller: Viewer) -> Response:
+    """The tasks of this one's trace as they are now, folded from its events."""
+    record = await caller.record(task_id)
+    return told_at_once(tree_as_json(await caller.muster.tree(record.trace_id), record.trace_id))
+
+
+@router.get("/tasks/{task_id}/cost", response_model=dict[str, Any])
+async def show_cost(task_id: str, caller: Viewer) -> Response:
+    """What this one's trace has cost, by model and by agent, beside its cap."""
+    record = await caller.record(task_id)
+    return told_at_once(cost_as_json(await caller.muster.cost(record.trace_id)))
+
+
 @router.get("/tasks/{task_id}/diff", response_class=Response)
 async def show_diff(task_id: str, caller: Viewer) -> Response:
     """The change as git reads it; empty when there is none. 409 while the task is under way."""
@@ -213,3 +237,11 @@ async def prompt_task(task_id: str, words: Words, caller: Submitter, response: R
     """Say something to the task's session; the task that answers."""
     await caller.record(task_id)
     return _accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), response)
+
+
+@router.post("/tasks/{task_id}/resume", status_code=201)
+async def resume_task(task_id: str, more: GoOn, caller: Submitter, response: Response) -> Accepted:
+    """Go on, in a new task, with the session of one that has ended. 409 while a task runs the session."""
+    await caller.record(task_id)
+    handle = await caller.muster.resume(task_id, more.prompt, budget=more.budget, deadline_ms=more.deadline_ms)
+    return _accepted(handle, response)

@@ -7,33 +7,20 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
 
-from transport.base import Entry, Ledger
+from transport.base import Entry
 
-from ..session.fold import Session, apply
-from ..session.task import TaskView
+from ..session.told import funds_as_json, tree_as_json
 from .access import Approver, Caller, Viewer
-from .tasks import Body
+from .answers import told_at_once
+from .budgets import Cap, Money
 
 router = APIRouter(prefix="/v1/traces", tags=["traces"])
 
 # Proxies and browsers end a stream that is silent for longer than about a minute.
 SILENCE_S = 15.0
-
-
-class Cap(Body):
-    cap_microusd: Annotated[int, Field(ge=0, le=10**12)]
-
-
-class Money(BaseModel):
-    """`cap_microusd` is None where there is no cap."""
-
-    spent_microusd: int
-    reserved_microusd: int
-    cap_microusd: int | None
 
 
 @router.get("/{trace_id}/events", response_class=StreamingResponse)
@@ -46,7 +33,7 @@ async def follow_events(
 
     Ends, with an event `end`, after the result of the trace's root task.
     """
-    await caller.trace(trace_id)
+    await caller.require_trace(trace_id)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_stream(caller, trace_id, last_event_id), media_type="text/event-stream", headers=headers)
 
@@ -77,53 +64,22 @@ def _event(entry: Entry) -> str:
     return f"id: {entry.id}\ndata: {json.dumps(entry.message.model_dump(mode='json'), separators=(',', ':'))}\n\n"
 
 
-@router.get("/{trace_id}")
-async def show_tree(trace_id: str, caller: Viewer) -> dict[str, Any]:
+@router.get("/{trace_id}", response_model=dict[str, Any])
+async def show_trace(trace_id: str, caller: Viewer) -> Response:
     """The trace's tasks as they are now, folded from its events; `cursor` is where to follow them from."""
-    records = await caller.trace(trace_id)
-    root = next((record for record in records if record.parent_task_id is None), records[0])
-    session = Session.of(root.task_id, trace_id, agent=root.agent, title=root.intent)
-    async for entry in caller.muster.follow(trace_id, wait=False):
-        apply(session, entry)
-    tasks = {task_id: _told(task) for task_id, task in session.tasks.items()}
-    return {"root": session.root, "cursor": session.cursor(trace_id), "tasks": tasks}
+    await caller.require_trace(trace_id)
+    return told_at_once(tree_as_json(await caller.muster.tree(trace_id), trace_id))
 
 
-def _told(task: TaskView) -> dict[str, Any]:
-    return {
-        "task_id": task.task_id,
-        "parent": task.parent,
-        "children": task.children,
-        "agent": task.agent,
-        "title": task.title,
-        "state": task.state,
-        "reason": task.reason,
-        "attempt": task.attempt,
-        "worker": task.worker,
-        "turn": task.turn,
-        "tool_calls": task.tool_calls,
-        "running_tools": [{"tool": tool.tool, "title": tool.title} for tool in task.running_tools.values()],
-        "usage": task.usage.model_dump(mode="json"),
-        "cost_microusd": task.cost_microusd,
-        "started_at_ms": task.started_at_ms,
-        "ended_at_ms": task.ended_at_ms,
-        "files": task.files,
-        "asks": task.asks,
-        "error": task.error,
-        "hint": task.hint,
-    }
+@router.get("/{trace_id}/budget", response_model=dict[str, Any])
+async def show_budget(trace_id: str, caller: Viewer) -> Response:
+    """What is spent, set aside and allowed, of a batch with its shards' parts; and which tasks wait for more."""
+    await caller.require_trace(trace_id)
+    return told_at_once(funds_as_json(await caller.muster.budget(trace_id)))
 
 
 @router.post("/{trace_id}/budget")
 async def raise_budget(trace_id: str, cap: Cap, caller: Approver) -> Money:
-    """Let a trace spend up to this much; a higher cap stays. Who waits for money goes on."""
-    await caller.trace(trace_id)
-    return _money(await caller.muster.raise_budget(trace_id, cap.cap_microusd, by=caller.name))
-
-
-def _money(ledger: Ledger) -> Money:
-    return Money(
-        spent_microusd=ledger.spent_microusd,
-        reserved_microusd=ledger.reserved_microusd,
-        cap_microusd=ledger.cap_microusd,
-    )
+    """Let a trace, or a batch, spend up to this much; a higher cap stays. Who waits for money goes on."""
+    await caller.require_trace(trace_id)
+    return Money.of(await caller.muster.raise_budget(trace_id, cap.cap_microusd, by=caller.name))

@@ -18,19 +18,33 @@ UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
 
 def load_batch(path: Path) -> BatchSpec:
-    """The batch in a file; `BadBatchFile` says what is wrong with it, and where."""
+    """The batch in a file, with the list of files beside it; `BadBatchFile` says what is wrong with it, and where."""
+    spec = parse_batch(_text(path, hint="give the path of a batch file (.toml, .yaml)"), name=str(path))
+    return spec if spec.shards.files_from is None else _with_list(spec, path.parent / spec.shards.files_from)
+
+
+def _with_list(spec: BatchSpec, source: Path) -> BatchSpec:
+    """The list becomes a part of the batch: what it says later is another batch."""
+    lines = _text(source, hint="shards.files_from names a list of paths, one a line").splitlines()
+    files = tuple(dict.fromkeys(line for line in map(str.strip, lines) if line))
+    if not files:
+        raise BadBatchFile(f"{source} lists no file", hint="write one path a line")
+    shards = spec.shards.model_copy(update={"files": files, "files_from": None})
+    return spec.model_copy(update={"shards": shards})
+
+
+def _text(path: Path, *, hint: str) -> str:
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         text = content.decode()
     except OSError as e:
-        hint = "give the path of a batch file (.toml, .yaml)"
         raise BadBatchFile(f"{path} cannot be read: {e.strerror}", hint=hint) from e
     except UnicodeDecodeError as e:
-        raise BadBatchFile(f"{path} is not UTF-8 text") from e
+        raise BadBatchFile(f"{path} is not UTF-8 text", hint=hint) from e
     if len(content) > MAX_FILE_BYTES:
         raise BadBatchFile(f"{path} is larger than {MAX_FILE_BYTES} bytes")
-    return parse_batch(text, name=str(path))
+    return text
 
 
 def parse_batch(text: str, *, name: str) -> BatchSpec:

@@ -98,6 +98,12 @@ class BatchReport(Wire):
         return sum(repository.cost_microusd for repository in self.repositories)
 
     @property
+    def cost_per_accepted_microusd(self) -> int | None:
+        """What all that was tried has cost, for each shard that landed; None where none did."""
+        landed = sum(repository.count("applied") for repository in self.repositories)
+        return self.cost_microusd // landed if landed else None
+
+    @property
     def shards(self) -> list[ShardReport]:
         return [shard for repository in self.repositories for shard in repository.shards]
 

@@ -42,7 +42,9 @@ def batch_request(
         prompt=spec.name,
         params=params.model_dump(mode="json"),
         auth_scope=FULL_SCOPE,
-        budget=Budget(max_cost_microusd=limits.budget_microusd(settings.budget_microusd)),
+        budget=Budget(
+            max_cost_microusd=limits.budget_microusd(settings.budget_microusd), waits_at_cap=asks is not None
+        ),
         deadline_ms=limits.deadline_ms(settings.deadline_ms),
         idempotency_key=content_key("batch", content, *places),
         tenant=settings.tenant,

@@ -9,12 +9,11 @@ from envelope.budget import Budget
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
-from ..repositories import fetch_mirror
 from ..submit import params_of
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
-from .shards import shards_of
+from .shards import refuse_unknown_files, shards_of
 from .spec import BatchSpec
 
 
@@ -38,14 +37,15 @@ async def drive_batch(driver: Driver) -> TaskResult:
 
 
 async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
-    spec, blobs = params.spec, driver.transport.blobs
+    spec = params.spec
     runs: list[RepositoryRun] = []
     left = spec.limits.max_shards
     for given in params.repositories:
-        mirror = await fetch_mirror(blobs, driver.context.cache_dir, bundle_ref=given.bundle, base=given.base)
+        mirror = await driver.mirror(given.bundle, given.base)
         shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
         left -= len(shards)
         runs.append(RepositoryRun(given, mirror, shards))
+    refuse_unknown_files(spec.shards, (shard for run in runs for shard in run.shards))
     return runs
 
 
@@ -54,7 +54,7 @@ def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
     cap = driver.request.budget.max_cost_microusd
     if cap is None or spec.steps[0].agent is None:
         return Budget()
-    return Budget(max_cost_microusd=cap // max(1, count))
+    return Budget(max_cost_microusd=cap // max(1, count), waits_at_cap=driver.request.budget.waits_at_cap)
 
 
 async def _run_all(

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from envelope.budget import Budget
 from envelope.ids import content_key
@@ -20,40 +21,65 @@ from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
 from .spec import BatchSpec, Shards, Step
 
 WHOLE = "."  # the key of a shard that is a whole repository
-# Its grant must be one that can be handed on; git's own limit on names is far above what anybody uses.
-MAX_PATH_CHARS = MAX_PATTERN_CHARS - len("edit:")
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard before it is a task. `key` sorts, and is unique in its repository."""
+    """One shard before it is a task. `key` sorts, and is unique in its repository; a folder's ends in `/`."""
 
     key: str
-    path: str
+
+    @property
+    def path(self) -> str:
+        return self.key.rstrip("/")
 
     @property
     def edits(self) -> str:
-        return "edit:**" if self.key == WHOLE else f"edit:{self.path}"
+        if self.key == WHOLE:
+            return "edit:**"
+        return f"edit:{self.path}/**" if self.key.endswith("/") else f"edit:{self.path}"
 
 
 def shards_of(files: Iterable[str], shards: Shards, *, max_shards: int, name: str) -> list[Shard]:
     """The shards of one repository, sorted by key. `BadInput` when there are none, or too many."""
     if shards.whole:
-        return [Shard(WHOLE, WHOLE)]
-    found = matching(shards.glob or "", files, exclude=shards.exclude)
-    if not found:
+        return [Shard(WHOLE)]
+    keys, what = _keys(list(files), shards)
+    if not keys:
         raise BadInput(
-            f"the glob {shards.glob!r} matches no file of {name} at its base commit",
-            hint="globs are relative to the repository's root; only committed files count",
+            f"{what} matches nothing of {name} at its base commit",
+            hint="paths are relative to the repository's root; only committed files count",
         )
-    if len(found) > max_shards:
+    if len(keys) > max_shards:
         raise BadInput(
-            f"the glob {shards.glob!r} makes {len(found)} shards of {name}, over the limit of {max_shards}",
-            hint="narrow the glob, or raise limits.max_shards",
+            f"{what} makes {len(keys)} shards of {name}, over the limit of {max_shards}",
+            hint="say it more narrowly, or raise limits.max_shards",
         )
-    if long := next((path for path in found if len(path) > MAX_PATH_CHARS), None):
+    found = [Shard(key) for key in keys]
+    if long := next((shard.path for shard in found if len(shard.edits) > MAX_PATTERN_CHARS), None):
         raise BadInput(f"the path {long[:60]}… is too long for a shard")
-    return [Shard(path, path) for path in found]
+    return found
+
+
+def _keys(files: list[str], shards: Shards) -> tuple[list[str], str]:
+    """The keys, sorted, and how to call what chose them."""
+    if shards.files is not None:
+        wanted = set(shards.files)
+        chosen = matching("**", filter(wanted.__contains__, files), exclude=shards.exclude)
+        return chosen, "the list of files"
+    if shards.directories is not None:
+        folders = {str(folder) for file in files for folder in PurePosixPath(file).parents} - {WHOLE}
+        found = matching(shards.directories.rstrip("/"), folders, exclude=shards.exclude)
+        return [f"{folder}/" for folder in found], f"the glob of folders {shards.directories!r}"
+    return matching(shards.glob or "", files, exclude=shards.exclude), f"the glob {shards.glob!r}"
+
+
+def refuse_unknown_files(shards: Shards, found: Iterable[Shard]) -> None:
+    """A file that was named and is in no repository would be left out in silence."""
+    wanted = matching("**", shards.files or (), exclude=shards.exclude)
+    if missing := sorted(set(wanted) - {shard.key for shard in found}):
+        hint = "commit it, or take it off the list"
+        raise BadInput(f"no repository of the batch has the file {missing[0]!r} at its base commit", hint=hint)
 
 
 def shard_request(

@@ -46,26 +46,32 @@ class Repository(_Part):
 
 
 class Shards(_Part):
-    """One shard per file that `glob` matches and no `exclude` does, or one for the whole repository.
+    """One shard for each file that `glob` matches, for each folder that `directories` matches (with all below it), for
+    each of `files` or of the lines of `files_from` (a list beside the batch file), or one for the `whole` repository.
+    What an `exclude` matches is none.
 
-    A shard may edit its own file, and what `also_edit` (grant patterns, such as `tests/**`) names: where two shards
-    change the same place of such a file differently, one lands and the other is reported.
+    A shard may edit its own file or folder, and what `also_edit` (grant patterns, such as `tests/**`) names: where two
+    shards change the same place of such a file differently, one lands and the other is reported.
     """
 
     glob: Text | None = None
+    directories: Text | None = None
+    files: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+    files_from: Text | None = None
     whole: bool = False
     exclude: tuple[Text, ...] = ()
     also_edit: tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS - len("edit:"))], ...] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.glob is not None) == self.whole:
-            raise ValueError("say either `glob` or `whole = true`")
+        ways = (self.glob, self.directories, self.files, self.files_from, self.whole or None)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError("say one of `glob`, `directories`, `files`, `files_from` and `whole = true`")
         return self
 
 
 class Step(_Part):
-    """Either commands, run without a model, or a prompt for an agent. `{path}` stands for the shard's file."""
+    """Either commands, run without a model, or a prompt for an agent. `{path}` is the shard's file or folder."""
 
     recipe: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     ok_exit_codes: tuple[int, ...] = (0,)

@@ -10,18 +10,21 @@ from typing import Annotated
 import typer
 
 from envelope.errors import ExitCode
+from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from transport.base import Handle
 
 from ..batch.file import load_batch
+from ..batch.formats import FORMATS
 from ..batch.report import REPORT_NAME, BatchReport
 from ..batch.request import batch_request
 from ..batch.spec import BatchSpec
 from ..client import Muster
-from ..errors import BadInput
+from ..errors import BadInput, near_miss
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
+from .batch_file import check, init, show_preview
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -36,6 +39,8 @@ from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
+for name, command in {"init": init, "check": check, "preview": show_preview}.items():
+    app.command(name)(command)
 
 LATEST = 1000  # how many of the latest roots are searched for batches
 
@@ -65,6 +70,18 @@ def attach(
     raise typer.Exit(asyncio.run(_attach(task, file, as_json)))
 
 
+@app.command("retry")
+def retry(
+    task: TaskId,
+    detach: Detach = False,
+    as_json: Json = False,
+    no_input: NoInput = False,
+    allow_dirty: AllowDirty = False,
+) -> None:
+    """Do again what failed in a batch that was started here. On the same commits, what was done is not done again."""
+    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
+
+
 @app.command("list")
 def list_batches(as_json: JsonLines = False) -> None:
     """List the latest batches."""
@@ -75,6 +92,15 @@ def list_batches(as_json: JsonLines = False) -> None:
 def show(task: TaskId, as_json: JsonLines = False) -> None:
     """Show what a batch came to; with --json its whole report."""
     asyncio.run(_show(task, as_json))
+
+
+@app.command("report")
+def print_report(
+    task: TaskId,
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help=f"One of: {', '.join(FORMATS)}.")] = "markdown",
+) -> None:
+    """Print what a batch came to, for other programs. It says nothing by its exit code: `batch show` does."""
+    asyncio.run(_report(task, form))
 
 
 async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
@@ -95,6 +121,19 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
             data(handle.task_id)
             return ExitCode.OK
         return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=may_ask, owner=True)
+
+
+async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+    settings = load_settings()
+    async with open_records(settings) as muster:
+        record = await find_task(muster, words)
+        result = await muster.result(record.task_id)
+    if record.agent != BATCH or result is None or result.status is State.COMPLETED:
+        told = (
+            "is no batch" if record.agent != BATCH else "is under way" if result is None else "has nothing that failed"
+        )
+        raise BadInput(f"the task {record.task_id} {told}", hint=f"muster task show {record.task_id}")
+    return await _run(recall(settings, record.task_id), detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty)
 
 
 async def _attach(words: str, file: Path | None, as_json: bool) -> int:
@@ -172,14 +211,29 @@ async def _list(as_json: bool) -> None:
         print_tasks(batches, now_ms=await muster.transport.now_ms(), as_json=as_json)
 
 
+async def _report(words: str, form: str) -> None:
+    if form not in FORMATS:
+        raise BadInput(f"there is no report format {form!r}", hint=near_miss(form, FORMATS))
+    async with open_records(load_settings()) as muster:
+        record = await find_task(muster, words)
+        whole = await _whole_report(muster, await muster.result(record.task_id))
+    if whole is None:
+        raise BadInput(f"the task {record.task_id} has no batch report", hint=f"muster task show {record.task_id}")
+    data(FORMATS[form](whole).rstrip("\n"))
+
+
+async def _whole_report(muster: Muster, result: TaskResult | None) -> BatchReport | None:
+    if result is None or report_of(result) is None:
+        return None
+    return BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
+
+
 async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        result = await muster.result(record.task_id)
         if not as_json:
             await show_task(muster, record)
-        elif result and report_of(result):
-            whole = BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
+        elif whole := await _whole_report(muster, await muster.result(record.task_id)):
             data(whole.model_dump_json())
         else:
             print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 
 from envelope.messages import TaskResult
 from repo.local import branch_tip
 from repo.mirror import mirror_of
 from repo.publish import publish_branch
+from repo.temporary import temporary_folder
 
 from ..client import Muster
 
@@ -22,10 +22,10 @@ async def publish_bundle(
     A branch that still stands where we set it moves anywhere; others only forward. `BranchRefused` leaves all as it is.
     """
     ours = _mark(muster.settings.state_dir, repository, branch)
-    with tempfile.TemporaryDirectory(prefix="muster-publish-") as folder:
-        packed = Path(folder) / "merged.bundle"
+    with temporary_folder("publish") as folder:
+        packed = folder / "merged.bundle"
         packed.write_bytes(await muster.attachment(result, name))
-        mirror = await mirror_of(Path(folder), bundle=packed, commit=commit)
+        mirror = await mirror_of(folder, bundle=packed, commit=commit)
         tip = await branch_tip(repository, branch)
         expected = tip if tip == _read(ours) else None
         await publish_branch(repository, mirror, branch, commit, expected_old=expected)

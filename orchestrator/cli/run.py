@@ -30,7 +30,7 @@ from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -98,6 +98,10 @@ def run(
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
+    resume: Annotated[
+        str,
+        typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
+    ] = "",
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
@@ -106,6 +110,11 @@ def run(
     """
     if task:
         raise typer.Exit(of_session(goal, task))
+    if resume:
+        from .trees import resumed
+
+        told = task_words(resume), goal, microusd(budget), deadline
+        raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, yes, tuple(file or ()),

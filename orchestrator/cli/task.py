@@ -32,10 +32,12 @@ from .options import Json, JsonLines, TaskId
 from .outcome import exit_code_after
 from .show import show_result, show_task
 from .slash import OF_SESSIONS, of_session
+from .trees import app as trees_app
 from .undo import app as undo_app
 
 app = typer.Typer()
 app.add_typer(undo_app)
+app.add_typer(trees_app)
 
 
 @app.command("list")

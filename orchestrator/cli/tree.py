@@ -107,6 +107,8 @@ def doing(task: TaskView) -> str:
         return plain(task.error.partition("\n")[0]) or ("as before" if task.reused else "")
     if task.asks:
         return "asks: " + plain(next(iter(task.asks.values())))
+    if task.state is State.WAITING and (stop := task.stopped_by):
+        return f"waits for money: {dollars(stop.spent)} of the {stop.whose}'s {dollars(stop.allowed)} are spent"
     if task.state is not State.RUNNING and task.reason:
         return reason_text(task.reason)
     plan = [how_far(task.plan)] if task.plan else []

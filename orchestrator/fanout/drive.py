@@ -46,7 +46,9 @@ def _work(driver: Driver, params: FanoutParams, item: Item, count: int) -> Work:
         prompt=prompt,
         workspace=workspace,
         auth_scope=params.auth_scope,
-        budget=Budget(max_cost_microusd=None if cap is None else cap // count),
+        budget=Budget(
+            max_cost_microusd=None if cap is None else cap // count, waits_at_cap=request.budget.waits_at_cap
+        ),
         deadline_ms=driver.remaining_ms,
         intent=f"fan-out: {title_of(item)}"[:200],
         idempotency_key=_key(driver, params, item, prompt),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from envelope.events import (
     AskAnswered,
     AskOpened,
+    BudgetReached,
     CallState,
     Event,
     FileChanged,
@@ -24,7 +25,7 @@ from envelope.events import (
     WarningRaised,
 )
 
-from .task import TaskView, ToolView
+from .task import Spent, TaskView, ToolView
 
 T = TypeVar("T")
 
@@ -48,11 +49,15 @@ def _state(task: TaskView, event: StateChanged) -> None:
 
 def _turn_started(task: TaskView, event: TurnStarted) -> None:
     task.turn = event.turn
+    task.model = event.model or task.model
+    task.stopped_by = None
 
 
 def _turn_finished(task: TaskView, event: TurnFinished) -> None:
     task.live_usage += event.usage
     task.live_cost_microusd += event.cost_microusd
+    spent = task.by_model.get(task.model, Spent()) + Spent(event.usage, event.cost_microusd)
+    task.by_model = {**task.by_model, task.model: spent}
 
 
 def _tool_call(task: TaskView, event: ToolCallChanged) -> None:
@@ -99,6 +104,10 @@ def _warning(task: TaskView, event: WarningRaised) -> None:
     task.warnings = (*task.warnings, event)
 
 
+def _budget(task: TaskView, event: BudgetReached) -> None:
+    task.stopped_by = event
+
+
 def _ask_opened(task: TaskView, event: AskOpened) -> None:
     task.asks = {**task.asks, event.ask_id: event.question}
 
@@ -120,6 +129,7 @@ _CHANGES: dict[type[Any], Callable[[TaskView, Any], None]] = {
     MergeStep: _merge,
     GateVerdict: _gate,
     WarningRaised: _warning,
+    BudgetReached: _budget,
     AskOpened: _ask_opened,
     AskAnswered: _ask_answered,
 }

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import Any, NoReturn
 
 from envelope.budget import Usage
-from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, Todo, WarningRaised
+from envelope.events import BudgetReached, ChildEnded, ChildSpawned, GateVerdict, MergeStep, Todo, WarningRaised
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
 from envelope.plan import Plan
@@ -18,6 +18,17 @@ class ToolView:
 
     tool: str
     title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What model calls took."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_microusd: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.usage + other.usage, self.cost_microusd + other.cost_microusd)
 
 
 @dataclass(slots=True)
@@ -37,6 +48,8 @@ class TaskView:
     attempt: int = 0
     worker: str = ""
     turn: int = 0
+    model: str = ""  # that it called last
+    by_model: dict[str, Spent] = field(default_factory=dict[str, Spent])  # turns that were told, lost attempts' too
     running_tools: dict[str, ToolView] = field(default_factory=dict[str, ToolView])  # by call id, oldest first
     tool_calls: int = 0
     live_usage: Usage = field(default_factory=Usage)
@@ -46,6 +59,7 @@ class TaskView:
     merges: tuple[MergeStep, ...] = ()
     gates: tuple[GateVerdict, ...] = ()
     warnings: tuple[WarningRaised, ...] = ()
+    stopped_by: BudgetReached | None = None  # the grant that was used up when its last turn could not begin
     asks: dict[str, str] = field(default_factory=dict[str, str])  # open questions by their ids
     files: dict[str, str] = field(default_factory=dict[str, str])  # A, M or D by path
     todos: tuple[Todo, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import mirror_of
+from repo.temporary import temporary_folder
 
 from ..base import Command, ExecResult, Sandbox, SandboxDriver, SandboxSpec
 from ..host_process import run
@@ -60,8 +60,8 @@ class Stage:
 
 @asynccontextmanager
 async def staged(driver: SandboxDriver, image: str) -> AsyncGenerator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="muster-contract-") as folder:
-        stage = Stage(driver, image, Path(folder))
+    with temporary_folder("contract") as folder:
+        stage = Stage(driver, image, folder)
         async with stage._undo:  # pyright: ignore[reportPrivateUsage]
             yield stage
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from repo.temporary import temporary_folder
 
 from ..errors import EngineUnavailable, ImageBuildFailed
 from ..host_process import run
@@ -58,8 +59,7 @@ async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambd
     content = content_hash()
     if await label_of(tag) != content:
         base = await _base_image(on_progress)
-        with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
-            context = Path(folder)
+        with temporary_folder("image") as context:
             await fill_context(context, on_progress)
             await docker_build(context, base, tag, content, on_progress)
     return await id_of(tag)
@@ -95,8 +95,8 @@ async def _base_image(on_progress: Progress) -> str:
 async def bootstrap_base(on_progress: Progress) -> None:
     """Make `OWN_BASE` from Debian's packages, with root's rights and mmdebstrap."""
     require_mmdebstrap("No image registry can be reached, and ", ", or make a registry reachable")
-    with tempfile.TemporaryDirectory(prefix="muster-base-") as folder:
-        tar = str(Path(folder) / "base.tar")
+    with temporary_folder("base") as folder:
+        tar = str(folder / "base.tar")
         # No mirror is named: mmdebstrap then writes Debian's own sources into the tree, and nothing of this host's.
         await run_step("mmdebstrap", *SLIM, SUITE, tar, step="bootstrap Debian")
         on_progress("importing the base")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from pathlib import Path
+
+from repo.temporary import temporary_folder
 
 from ..workspace import AGENT_UID
 from .build import HERE, SLIM, SUITE, Progress, content_hash, download_wheels, require_mmdebstrap, run_step
@@ -65,8 +66,8 @@ def root_hash(cc: bool) -> str:
 
 async def _bootstrap(root: Path, cc: bool, on_progress: Progress) -> None:
     packages = [name for file in ("packages.txt", *([CC_PACKAGES] if cc else [])) for name in _lines(HERE / file)]
-    with tempfile.TemporaryDirectory(prefix="muster-root-") as folder:
-        await download_wheels(Path(folder), on_progress)
+    with temporary_folder("root") as folder:
+        await download_wheels(folder, on_progress)
         shutil.copy(HERE / "requirements.txt", folder)
         on_progress("bootstrapping Debian from its packages (a minute or two)")
         await run_step(
@@ -74,7 +75,7 @@ async def _bootstrap(root: Path, cc: bool, on_progress: Progress) -> None:
             *(f"--customize-hook={hook}" for hook in HOOKS),
             *(SUITE, str(root)),
             step="bootstrap Debian",
-            env={"MUSTER_BUILD": folder},
+            env={"MUSTER_BUILD": str(folder)},
         )
 
 

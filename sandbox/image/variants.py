@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from pathlib import Path
+
+from repo.temporary import temporary_folder
 
 from ..errors import ImageBuildFailed
 from . import CC_IMAGE, DEFAULT_IMAGE
@@ -19,10 +20,10 @@ async def build_cc(tag: str = CC_IMAGE, *, on_progress: Progress = lambda line: 
     base_id = await build_image(DEFAULT_IMAGE, on_progress=on_progress)
     content = cc_hash(base_id)
     if await label_of(tag) != content:
-        with tempfile.TemporaryDirectory(prefix="muster-image-") as folder:
-            shutil.copy(HERE / CC_DOCKERFILE, Path(folder) / "Dockerfile")
+        with temporary_folder("image") as folder:
+            shutil.copy(HERE / CC_DOCKERFILE, folder / "Dockerfile")
             shutil.copy(HERE / CC_PACKAGES, folder)
-            await docker_build(Path(folder), DEFAULT_IMAGE, tag, content, on_progress)
+            await docker_build(folder, DEFAULT_IMAGE, tag, content, on_progress)
     return await id_of(tag)
 
 

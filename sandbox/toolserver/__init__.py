@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("server.py")
+# What an engine gets that sees no file of ours; the second is started, and imports the first.
+ELSEWHERE = (SOURCE, SOURCE.with_name("elsewhere.py"))
 
 
 def install_server(state_dir: Path) -> Path:

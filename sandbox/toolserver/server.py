@@ -103,7 +103,7 @@ class Output:
         if rest:
             self.tail.append(rest)
             self.tail_bytes += len(rest)
-            while self.tail_bytes - len(self.tail[0]) >= self.tail_limit:
+            while self.tail and self.tail_bytes - len(self.tail[0]) >= self.tail_limit:
                 dropped = len(self.tail.popleft())
                 self.tail_bytes -= dropped
                 self.dropped_bytes += dropped
@@ -457,11 +457,11 @@ class Server:
             result = self.operations[request["op"]](request, body)
         except OSError as error:
             what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-            result = {"type": "error", "code": "limit" if error.errno in LIMITS else "path", "message": what}
+            result = {"type": "error", "code": "limit" if error.errno in LIMITS else "path", "message": what[:1000]}
         except RecursionError:
             result = {"type": "error", "code": "path", "message": "a path of too many folders"}
-        except (KeyError, TypeError, ValueError) as error:
-            result = {"type": "error", "code": "request", "message": f"bad request: {error!r}"}
+        except (KeyError, TypeError, ValueError, OverflowError) as error:  # a byte of zero, a number of 70 bits
+            result = {"type": "error", "code": "request", "message": f"that cannot be done: {error}"[:1000]}
         if result is not None:
             send(frame({"type": "end", **result, "id": request["id"]}))
 

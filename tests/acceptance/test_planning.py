@@ -15,13 +15,14 @@ import subprocess
 import termios
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
-from shell import BIN, ROOT, User, demo, git
+from shell import BIN, ROOT, User, demo, git, interrupt
 from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
@@ -38,6 +39,16 @@ STALLS = [
         for number in (1, 2, 3)
     ),
     {"when": {"user_contains": "Your plan was approved", "turn": 6}, "times": 1, "fault": {"stall_s": 900}},
+]
+PLANNING = "You plan a change"
+# What the model does when nobody tells it which error it shall be, and nobody says yes.
+UNANSWERED = [
+    {
+        "when": {"system_contains": PLANNING, "turn": 3},
+        "capture": {"file": {"of": "prompt", "pattern": r"/workspace/\.muster/plans/\S+\.md"}},
+        "reply": {"tool_calls": [{"name": "write", "arguments": {"filePath": "${file}", "content": "# ValueError\n"}}]},
+    },
+    *({"when": {"system_contains": PLANNING, "turn": turn}, "reply": {"text": "There is nobody."}} for turn in (5, 6)),
 ]
 
 
@@ -62,21 +73,39 @@ def test_a_plan_is_asked_about_approved_elsewhere_built_and_proved(user: User, w
     assert left.returncode == 9, left.stderr
     root = next(task["task_id"] for task in user.tasks() if task["agent"] == "run")
     watching = user.start("task", "watch", root, "--json")
-    question = next(asks := asks_of(watching))
-
-    answered = user.muster("ask", "answer", question["ask_id"], "--say", "ValueError")
-    leave = next(asks)
-    approved = user.muster("ask", "answer", leave["ask_id"], "yes")
+    with answers_over_http(user) as answer:
+        answer(next(asks := asks_of(watching)), says=["ValueError"])
+        answer(leave := next(asks), choice="once")
     _, complaint = watching.communicate(timeout=240)
     shown = user.muster("task", "show", root)
     diff = user.muster("task", "diff", root).stdout
 
-    assert (answered.returncode, approved.returncode, watching.returncode) == (0, 0, 0), complaint
+    assert watching.returncode == 0, complaint
     assert leave["permission"] == "plan_exit" and "raise ValueError at the call" in leave["detail"]
     assert "done and verified" in shown.stderr
     assert diff_paths(diff) == ["NEWS.txt", "more_itertools/more.py"]
     assert agents_in(tree_of(user, root)) == {"run": 1, "plan": 1, "explore": 3, "build": 1, "verify": 2}
     assert git(user.home / "more-itertools", "status", "--porcelain") == ""
+
+
+@contextmanager
+def answers_over_http(user: User) -> Iterator[Callable[..., None]]:
+    token = user.muster("token", "create", "phone", "--role", "approver").stdout.strip()
+    server = user.start("serve", "--port", "0")
+    assert server.stderr is not None
+    [url] = re.findall(r"http://\S+", server.stderr.readline())
+
+    def answer(ask: dict[str, Any], **words: Any) -> None:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        address = f"{url}/v1/asks/{ask['ask_id']}/answer"
+        with urlopen(Request(address, json.dumps(words).encode(), headers), timeout=60) as response:
+            assert json.load(response)["by"] == "api:phone"
+
+    try:
+        yield answer
+    finally:
+        interrupt(server)
+        server.communicate(timeout=60)
 
 
 def asks_of(watching: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
@@ -118,6 +147,22 @@ def test_workers_killed_in_the_middle_are_replaced_and_nothing_runs_twice(user: 
     assert diff_paths(diff) == ["NEWS.txt", "more_itertools/more.py"]
     assert diff.count("+chunked() refuses") == diff.count("+        raise ValueError") == 1
     assert set(ends_of_calls(user, root).values()) == {1}
+
+
+def test_what_nobody_answers_in_time_builds_nothing(user: User, with_script):
+    with_script(*UNANSWERED)
+    user.environment |= {"MUSTER_ASK_TIMEOUT_S": "1"}
+    left = user.muster(*RUN, "--detach")
+    root = next(task["task_id"] for task in user.tasks() if task["agent"] == "run")
+    watched = user.muster("task", "watch", root, "--json")
+
+    events = [event for line in watched.stdout.splitlines() for event in json.loads(line).get("events", ())]
+    answers = [event["answer"] for event in events if event["kind"] == "ask_answered"]
+    assert (left.returncode, answers) == (0, ["none", "none"]), left.stderr
+    assert agents_in(tree_of(user, root)) == {"run": 1, "plan": 1, "explore": 3}
+    assert user.muster("task", "diff", root).stdout == ""
+    result = json.loads(watched.stdout.splitlines()[-1])
+    assert [error["code"] for error in result["errors"]] == ["plan_incomplete"]
 
 
 def tree_of(user: User, root: str) -> list[dict[str, Any]]:

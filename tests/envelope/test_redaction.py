@@ -11,6 +11,7 @@ from envelope.logs import bind, configure, get_logger
 from envelope.redaction import (
     MAX_UNSETTLED_CHARS,
     REDACTED,
+    may_hold_secrets,
     redact,
     redact_value,
     register_environment,
@@ -151,3 +152,24 @@ def test_a_secret_behind_a_megabyte_of_beginnings_is_found(piece: str):
     shown = redact(piece * (1_000_000 // len(piece)) + behind)
 
     assert token not in shown and key not in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"tool": "read", "input": {"offset": 1, "paths": ["a", "b"]}, "at_ms": 2.5, "of": None}, False),
+        ({"input": {"header": "Bearer abcdefghijklmnop"}}, True),
+        ({"input": {"deep": [{"api_key": "x"}]}}, True),
+        ({"texts": ("a", "https://me:secret@example.com")}, True),
+        ({"of": object()}, True),  # who knows
+    ],
+)
+def test_what_may_hold_a_secret_is_found_without_changing_anything(value, expected):
+    assert may_hold_secrets(value) is expected
+
+
+def test_whatever_redaction_changes_was_said_to_hold_a_secret():
+    register_secret("correct horse battery")
+    for value in ({"say": "the correct horse battery"}, {"say": ["glpat-abcdefghijklmnopqr"]}):
+        assert redact_value(value) != value
+        assert may_hold_secrets(value)

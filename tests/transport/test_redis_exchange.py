@@ -12,6 +12,8 @@ from redis.exceptions import ConnectionError, InvalidResponse, ResponseError
 
 from transport.redis.exchange import Exchange
 
+TIMEOUT_S = 30.0
+
 
 @asynccontextmanager
 async def exchange(early: bytes = b"", *, is_lost: bool = False) -> AsyncIterator[tuple[Exchange, socket.socket]]:
@@ -29,7 +31,9 @@ async def test_replies_come_in_order_and_errors_stand_among_them():
     async with exchange() as (asked, server):
         server.sendall(b"+OK\r\n-ERR no\r\n$4\r\nhere\r\n")
 
-        first, second, third = await asked.ask([("SET", "k", b"\x00"), ("GET", "k"), ("GETEX", "k", "PX", 5)])
+        first, second, third = await asked.ask(
+            [("SET", "k", b"\x00"), ("GET", "k"), ("GETEX", "k", "PX", 5)], TIMEOUT_S
+        )
 
         assert (first, str(second), third) == (b"OK", "ERR no", b"here")
         assert isinstance(second, ResponseError)
@@ -43,14 +47,14 @@ async def test_a_reply_too_many_spoils_the_connection_and_no_answer():
     async with exchange() as (asked, server):
         server.sendall(b":1\r\n:99\r\n")
 
-        assert await asked.ask([("GET", "k")]) == [1]
+        assert await asked.ask([("GET", "k")], TIMEOUT_S) == [1]
         assert asked.is_lost
 
 
 async def test_words_between_two_questions_spoil_the_connection():
     async with exchange() as (asked, server):
         server.sendall(b":1\r\n")
-        assert await asked.ask([("GET", "k")]) == [1]
+        assert await asked.ask([("GET", "k")], TIMEOUT_S) == [1]
         assert not asked.is_lost
 
         asked.data_received(b":99\r\n")
@@ -60,7 +64,7 @@ async def test_words_between_two_questions_spoil_the_connection():
 
 async def test_what_a_full_server_says_before_it_hangs_up_is_the_answer():
     async with exchange(early=b"-ERR max number of clients reached\r\n", is_lost=True) as (asked, _):
-        (refusal,) = await asked.ask([("GET", "k")])
+        (refusal,) = await asked.ask([("GET", "k")], TIMEOUT_S)
 
         assert "max number of clients" in str(refusal)
 
@@ -74,10 +78,16 @@ async def test_an_answer_that_does_not_come_is_an_error(said, error):
         server.shutdown(socket.SHUT_WR)
 
         with pytest.raises(error):
-            await asked.ask([("GET", "k")])
+            await asked.ask([("GET", "k")], TIMEOUT_S)
 
 
 async def test_a_server_that_hung_up_before_it_was_asked_is_not_waited_for():
     async with exchange(is_lost=True) as (asked, _):
         with pytest.raises(ConnectionError):
-            await asked.ask([("GET", "k")])
+            await asked.ask([("GET", "k")], TIMEOUT_S)
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for():
+    async with exchange() as (asked, _):
+        with pytest.raises(TimeoutError):
+            await asked.ask([("GET", "k")], 0.001)

@@ -184,6 +184,23 @@ async def test_a_blob_is_read_only_when_it_is_named(reader, transport):
     assert f"'nothing' is no reference; there are: blob:{named}#2-2" in texts[3]
 
 
+async def test_a_blob_that_is_read_in_pieces_is_fetched_once(reader, transport, monkeypatch):
+    named, get, fetched = await transport.blobs.put(b"line one\nline two\n"), transport.blobs.get, []
+
+    async def noted(blob: str) -> bytes:
+        fetched.append(blob)
+        return await get(blob)
+
+    monkeypatch.setattr(transport.blobs, "get", noted)
+
+    texts, _, _ = await reader(
+        [f"blob:{named}#1-1", f"blob:{named}#2-2"], [ref("blob", named, (1, 1)), ref("blob", named, (2, 2))]
+    )
+
+    assert ("1: line one" in texts[0], "2: line two" in texts[1]) == (True, True)
+    assert fetched.count(named) == 1
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [(ref("file", ""), "no name"), (ref("file", "a\nb"), "no name"), (ref("file", "a", (3, 2)), "range")],

@@ -75,6 +75,23 @@ async def test_a_raise_that_is_not_enough_has_it_wait_again(start):
     assert (await hands.ended(request.task_id)).status is State.CANCELLED
 
 
+async def test_it_waits_for_its_tenants_money_as_well(start):
+    hands, server, request = await start(waits_at_cap=True)
+    await hands.transport.fund(request.tenant, CAP_MICROUSD, by="test")
+    request = request.model_copy(update={"budget": Budget(waits_at_cap=True)})
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, waits)
+    told = [entry.message async for entry in hands.transport.follow(request.trace_id, wait=False)]
+    reached = [event for one in told for event in one.events if event.kind == "budget"]
+
+    await hands.transport.fund(request.tenant, 2_000_000, by="a person")
+
+    result = await hands.ended(request.task_id)
+    assert [(event.whose, event.spent, event.allowed) for event in reached] == [("tenant", 500_000, CAP_MICROUSD)]
+    assert (result.status, result.metrics.turns, server.log.requests) == (State.COMPLETED, 2, 2)
+    assert (await hands.transport.funds(request.tenant)).spent_microusd == result.metrics.cost_microusd
+
+
 async def test_where_nobody_can_raise_it_the_task_ends_and_its_session_can_go_on(start):
     hands, server, request = await start(waits_at_cap=False)
 

@@ -6,17 +6,18 @@ import asyncio
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from envelope.agents import WorkerCard
 from envelope.events import StateChanged
 from envelope.lifecycle import State, check_move
 from envelope.messages import TaskProgress, TaskResult
 
-from ..base import Allotment, DeadLetter, Handle, Lease
+from ..base import Allotment, DeadLetter, Handle, Lease, Ledger
 from ..errors import Fenced, no_task
 from ..limits import Limits
 from .line import Line
-from .tasks import Session, Task, Trace
+from .tasks import Purse, Session, Task, Trace
 
 
 class Fleet:
@@ -26,6 +27,7 @@ class Fleet:
         self.pools = set(pools)
         self.tasks: dict[str, Task] = {}
         self.traces: dict[str, Trace] = {}
+        self.purses: defaultdict[str, Purse] = defaultdict(Purse)  # of tenants
         self.sessions: defaultdict[str, Session] = defaultdict(Session)
         self.lines: defaultdict[str, Line] = defaultdict(Line)
         self.allotments: dict[str, Allotment] = {}
@@ -41,6 +43,14 @@ class Fleet:
         self._numbers = 0  # of entries, over all traces
 
     # -- looking up
+
+    def purses_of(self, task: Task) -> tuple[Purse, Purse]:
+        """Whose money it spends: its trace's and its tenant's."""
+        return self.traces[task.trace_id], self.purses[task.request.tenant]
+
+    def ledger_of(self, task: Task) -> Ledger:
+        trace, tenant = self.purses_of(task)
+        return replace(trace.ledger(), tenant=None if tenant.cap_microusd is None else tenant.ledger())
 
     def task(self, task_id: str) -> Task:
         if task_id not in self.tasks:
@@ -84,7 +94,8 @@ class Fleet:
         if task.state is State.RUNNING:
             self._count_running(task, -1)
             self._release(task)
-            self.traces[task.trace_id].reserved_microusd -= task.reserved_microusd
+            for purse in self.purses_of(task):
+                purse.reserved_microusd -= task.reserved_microusd
             task.reserved_microusd = 0
         task.state = state
         task.due_at_ms = None

@@ -6,10 +6,10 @@ from envelope.lifecycle import State
 
 from ..base import Answer, Ledger, Wait
 from ..errors import NotFound
-from ..raising import ask_for_more
+from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
 from .ends import arrived, ends_instead
 from .fleet import Fleet
-from .tasks import Task
+from .tasks import Task, Trace
 
 
 def give_back(fleet: Fleet, task: Task) -> None:
@@ -29,7 +29,7 @@ def retry(fleet: Fleet, task: Task, delay_ms: int, reason: str) -> None:
 
 def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     children = {child for child in wait.children if child in task.children and fleet.tasks[child].live}
-    asks = wait.asks - task.answers.keys()
+    asks = frozenset(ask for ask in wait.asks if _is_open(fleet, task, ask))
     if not children and not asks:
         return False
     if wait.first and (len(children) + len(asks) < len(wait.children) + len(wait.asks) or _has_mail(fleet, task)):
@@ -40,6 +40,14 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
     task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
     return True
+
+
+def _is_open(fleet: Fleet, task: Task, ask: str) -> bool:
+    """An ask for more of a tenant's money is answered by another cap."""
+    if not ask.startswith(TENANTS):
+        return ask not in task.answers
+    cap = fleet.purses[task.request.tenant].cap_microusd
+    return cap is not None and ask == ask_for_more_of_tenant(cap)
 
 
 def _has_mail(fleet: Fleet, task: Task) -> bool:
@@ -64,11 +72,15 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
     return task.answers[ask_id]
 
 
+def trace_of(fleet: Fleet, trace_id: str) -> Trace:
+    if (trace := fleet.traces.get(trace_id)) is None:
+        raise NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
+    return trace
+
+
 def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int, by: str) -> Ledger:
     """The money as it is then. Who waits for a higher cap goes on; tasks that are about to have their answer, too."""
-    trace = fleet.traces.get(trace_id)
-    if trace is None:
-        raise NotFound(f"there is no trace {trace_id}")
+    trace = trace_of(fleet, trace_id)
     before = trace.cap_microusd
     if before is not None and before < cap_microusd:
         trace.cap_microusd = cap_microusd
@@ -76,3 +88,13 @@ def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int, by: str) -> Ledger
             if task.live:
                 answer(fleet, task, ask_for_more(before), Answer("raised", by, fleet.now()))
     return trace.ledger()
+
+
+def fund(fleet: Fleet, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
+    purse = fleet.purses[tenant]
+    before, purse.cap_microusd = purse.cap_microusd, cap_microusd
+    if before is not None and (cap_microusd is None or cap_microusd > before):
+        for task in [one for one in fleet.tasks.values() if one.request.tenant == tenant and one.live]:
+            for ask in [each for each in task.waits_for if each.startswith(TENANTS)]:
+                answer(fleet, task, ask, Answer("raised", by, fleet.now()))
+    return purse.ledger()

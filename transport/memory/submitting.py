@@ -95,5 +95,5 @@ def _join_trace(fleet: Fleet, task: Task) -> None:
     if task.trace_id in fleet.traces:
         fleet.traces[task.trace_id].tasks.append(task.id)
     else:
-        fleet.traces[task.trace_id] = Trace(task.id, task.request.budget.max_cost_microusd, tasks=[task.id])
+        fleet.traces[task.trace_id] = Trace(task.request.budget.max_cost_microusd, root=task.id, tasks=[task.id])
         fleet.tell(task)  # a stream that begins with anything else was trimmed

@@ -100,6 +100,8 @@ class Task:
             cancel_reason=self.cancel_reason or "",
             tenant=self.request.tenant,
             waits_for=tuple(sorted(self.waits_for)),
+            spent_microusd=self.spent_microusd,
+            reserved_microusd=self.reserved_microusd,
         )
 
 
@@ -114,14 +116,24 @@ class Session:
 
 
 @dataclass(slots=True)
-class Trace:
-    root: str
-    cap_microusd: int | None
+class Purse:
+    """A tenant's money."""
+
+    cap_microusd: int | None = None
     spent_microusd: int = 0
     reserved_microusd: int = 0
-    tasks: list[str] = field(default_factory=list[str])
-    entries: deque[Numbered] = field(default_factory=deque[Numbered])
-    dropped: int = 0  # the number of the last entry that is no longer kept
 
     def ledger(self) -> Ledger:
         return Ledger(self.spent_microusd, self.cap_microusd, self.reserved_microusd)
+
+    def allows(self, amount_microusd: int) -> bool:
+        taken = self.spent_microusd + self.reserved_microusd
+        return self.cap_microusd is None or taken + amount_microusd <= self.cap_microusd
+
+
+@dataclass(slots=True)
+class Trace(Purse):
+    root: str = ""
+    tasks: list[str] = field(default_factory=list[str])
+    entries: deque[Numbered] = field(default_factory=deque[Numbered])
+    dropped: int = 0  # the number of the last entry that is no longer kept

@@ -219,9 +219,18 @@ class MemoryTransport:
     async def allotments(self) -> Mapping[str, Allotment]:
         return dict(self._fleet.allotments)
 
+    async def ledger(self, trace_id: str) -> Ledger:
+        return pauses.trace_of(self._fleet, trace_id).ledger()
+
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)
+
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+        return pauses.fund(self._fleet, tenant, bounds.cap(cap_microusd), bounds.reason(by))
+
+    async def funds(self, tenant: str) -> Ledger:
+        return self._fleet.purses[tenant].ledger()
 
     # -- for whoever is alive
 

@@ -12,31 +12,31 @@ from .tasks import Task
 
 
 def emit(fleet: Fleet, task: Task, progress: TaskProgress, charge_microusd: int, release_microusd: int) -> Ledger:
-    trace = fleet.traces[task.trace_id]
     fleet.append(task, progress)
-    task.spent_microusd += charge_microusd
-    trace.spent_microusd += charge_microusd
     released = min(release_microusd, task.reserved_microusd)
+    task.spent_microusd += charge_microusd
     task.reserved_microusd -= released
-    trace.reserved_microusd -= released
-    return trace.ledger()
+    for purse in fleet.purses_of(task):
+        purse.spent_microusd += charge_microusd
+        purse.reserved_microusd -= released
+    return fleet.ledger_of(task)
 
 
 def reserve(fleet: Fleet, task: Task, amount_microusd: int) -> Ledger | None:
-    trace = fleet.traces[task.trace_id]
-    taken = trace.spent_microusd + trace.reserved_microusd
-    if trace.cap_microusd is not None and taken + amount_microusd > trace.cap_microusd:
+    purses = fleet.purses_of(task)
+    if not all(purse.allows(amount_microusd) for purse in purses):
         return None
     task.reserved_microusd += amount_microusd
-    trace.reserved_microusd += amount_microusd
-    return trace.ledger()
+    for purse in purses:
+        purse.reserved_microusd += amount_microusd
+    return fleet.ledger_of(task)
 
 
 def checkpoint(fleet: Fleet, task: Task, blob: str, heard: int) -> Saved:
     session = fleet.sessions[task.session_id]
     task.checkpoint = session.checkpoint = blob
     del session.inbox[:heard]
-    return Saved(fleet.traces[task.trace_id].ledger(), tuple(session.inbox))
+    return Saved(fleet.ledger_of(task), tuple(session.inbox))
 
 
 def prompt(fleet: Fleet, session_id: str, word: Prompt) -> Handle:

@@ -1,8 +1,8 @@
 """Connections to Redis servers, each lent to one command at a time: made by the redis library, and used by us.
 
 The library's own client and pool cost two asyncio tasks and a turn of the event loop more per command, and up to
-Python 3.11 its time-out (`asyncio.wait_for`) can swallow a cancellation (gh-86296). So the time-out stands here, around
-the whole command; a connection whose command did not end well is closed.
+Python 3.11 its time-out (`asyncio.wait_for`) can swallow a cancellation (gh-86296). So the time-outs are ours: one
+around a connection's making, one for a command and its replies; a connection whose command did not end well is closed.
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ class Connections:
         idle = self._idle.setdefault(address, [])
         line = idle.pop() if idle else self._new(address)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await _answered(line, await _connected(line), commands)
+            exchange = line.exchange
+            if exchange is None or exchange.is_lost:
+                async with asyncio.timeout(timeout_s):
+                    exchange = await _connected(line)
+            return await _answered(line, exchange, commands, timeout_s)
         finally:
             if self._idle.get(address) is idle:
                 idle.append(line)
@@ -92,8 +95,6 @@ class Connections:
 
 async def _connected(line: _Line) -> Exchange:
     """Before anything is sent: who fails here knows that the server has not taken the command."""
-    if line.exchange is not None and not line.exchange.is_lost:
-        return line.exchange
     await line.hang_up()
     try:
         await line.connection.connect()
@@ -110,9 +111,9 @@ def _taken_over(connection: AbstractConnection) -> Exchange:
     return Exchange(raw._writer.transport, raw._parser.parse_error, early=bytes(stream._buffer), is_lost=stream._eof)
 
 
-async def _answered(line: _Line, exchange: Exchange, commands: Sequence[Command]) -> list[Any]:
+async def _answered(line: _Line, exchange: Exchange, commands: Sequence[Command], timeout_s: float) -> list[Any]:
     try:
-        replies = await exchange.ask(commands)
+        replies = await exchange.ask(commands, timeout_s)
     except BaseException:  # the replies that were not read would answer the next command
         await line.hang_up()
         raise

@@ -38,17 +38,21 @@ class Exchange(asyncio.Protocol):
         self._reader.feed(early)
         transport.set_protocol(self)
 
-    async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies, of which some may be exceptions; raises when they do not come."""
+    async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        """The replies, of which some may be exceptions; raises when they do not come, `TimeoutError` after a while."""
         self._transport.write(b"".join(map(_packed, commands)))
         self._replies, self._wanted = [], len(commands)
-        self._answered = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._answered = loop.create_future()
+        # a fifth of what `asyncio.timeout` takes, which has to find out whose cancellation it was
+        timer = loop.call_later(timeout_s, self._fail, TimeoutError())
         self._read()
         if self.is_lost:
             self._fail(ConnectionError(CLOSED))
         try:
             await self._answered
         finally:
+            timer.cancel()
             self._answered = None
         return self._replies
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from envelope.messages import TaskResult
 
-from ..base import DeadLetter, PoolStats, TaskRecord
+from ..base import DeadLetter, Ledger, PoolStats, TaskRecord
 from . import events, operators, records
 from .cells import Cells
 
@@ -69,3 +69,22 @@ async def counters(cells: Cells) -> dict[str, int]:
     for share in await cells.each(records.counters):
         total.update(share)
     return dict(total)
+
+
+async def fund(cells: Cells, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
+    """Equal parts, so that all cells together allow no more than the cap."""
+    part = None if cap_microusd is None else cap_microusd // len(cells.all)
+    return _sum(await cells.each(lambda cell: operators.fund(cell, tenant, part, by)))
+
+
+async def funds(cells: Cells, tenant: str) -> Ledger:
+    return _sum(await cells.each(lambda cell: operators.funds(cell, tenant)))
+
+
+def _sum(shares: Sequence[Ledger]) -> Ledger:
+    caps = [share.cap_microusd for share in shares if share.cap_microusd is not None]
+    return Ledger(
+        sum(share.spent_microusd for share in shares),
+        sum(caps) if len(caps) == len(shares) else None,
+        sum(share.reserved_microusd for share in shares),
+    )

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from envelope.logs import get_logger
 
 from ..base import Allotment, DeadLetter, Ledger
-from ..errors import NotFound
 from ..raising import ASK_FOR_MORE
 from .cell import Cell
+from .events import no_trace
 from .sessions import answers_ms
 
 _log = get_logger("operators")
@@ -64,12 +64,35 @@ async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int, by: str) -> Le
         answers_ms=answers_ms(cell),
     )
     if not found:
-        raise NotFound(f"there is no trace {trace_id}")
+        raise no_trace(trace_id)
     spent, cap, reserved = found
     return Ledger(spent, cap if cap >= 0 else None, reserved)
+
+
+async def ledger(cell: Cell, trace_id: str) -> Ledger:
+    """Without a script, as everything that only reads."""
+    found = await cell.client.call("HMGET", cell.keys.name("trace", trace_id), "root", "spent", "cap", "reserved")
+    root, spent, cap, reserved = found
+    if root is None:
+        raise no_trace(trace_id)
+    return Ledger(int(spent or 0), None if cap is None else int(cap), int(reserved or 0))
 
 
 async def allotments(cell: Cell) -> Mapping[str, Allotment]:
     found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("tenants"))
     rows = {name.decode(): row.decode().split(" ") for name, row in zip(found[::2], found[1::2], strict=True)}
     return {name: Allotment(float(weight), int(cap) if cap else None) for name, (weight, cap) in rows.items()}
+
+
+async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
+    spent, cap, reserved, woken = await cell.run(
+        "fund", repeatable=True, tenant=tenant, cap=cap_microusd, by=by, answers_ms=answers_ms(cell)
+    )
+    if woken:
+        _log.info("tenant_funded", tenant=tenant, tasks_that_go_on=woken)
+    return Ledger(spent, cap if cap >= 0 else None, reserved)
+
+
+async def funds(cell: Cell, tenant: str) -> Ledger:
+    spent, cap, reserved = await cell.client.call("HMGET", cell.keys.name("money", tenant), "spent", "cap", "reserved")
+    return Ledger(int(spent or 0), None if cap is None else int(cap), int(reserved or 0))

@@ -23,7 +23,8 @@ _log = get_logger("records")
 FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
-    "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow",
+    "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow", "spent",
+    "reserved",
 )  # fmt: skip
 
 
@@ -100,6 +101,8 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         cancelled_by=text.get("cancelled_by", ""),
         cancel_reason=text.get("cancel", ""),
         tenant=text["flow"].partition(":")[0],
+        spent_microusd=int(text.get("spent", 0)),
+        reserved_microusd=int(text.get("reserved", 0)),
     )
 
 

@@ -219,9 +219,18 @@ class RedisTransport:
     async def allotments(self) -> Mapping[str, Allotment]:
         return await operators.allotments(self._cells.first)
 
+    async def ledger(self, trace_id: str) -> Ledger:
+        return await operators.ledger(self._cells.of_trace(trace_id), trace_id)
+
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return await operators.raise_cap(self._cells.of_trace(trace_id), trace_id, cap_microusd, by)
+
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+        return await merging.fund(self._cells, tenant, bounds.cap(cap_microusd), bounds.reason(by))
+
+    async def funds(self, tenant: str) -> Ledger:
+        return await merging.funds(self._cells, tenant)
 
     # -- for whoever is alive
 

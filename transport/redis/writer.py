@@ -26,8 +26,8 @@ MAX_BYTES = 4 * 1024 * 1024
 
 # What an outcome begins with when it is no success.
 FENCED, FAILED = 0, -1
-# How many values a trace's money takes, with the outcome's own first one.
-LEDGER = 4
+# How many values a trace's and its tenant's money take, with the outcome's own first one.
+LEDGER = 7
 
 Letter = tuple[str, str]  # code and reason
 Last = tuple[bytes, int]  # a message, and micro-dollars
@@ -142,5 +142,6 @@ def _prompts(prompts: list[Any]) -> list[Prompt]:
 
 
 def _ledger(outcome: list[Any]) -> Ledger:
-    _, spent, cap, reserved = outcome
-    return Ledger(spent, cap if cap >= 0 else None, reserved)
+    _, spent, cap, reserved, spent_by_all, cap_of_all, reserved_by_all = outcome
+    tenant = Ledger(spent_by_all, cap_of_all, reserved_by_all) if cap_of_all >= 0 else None
+    return Ledger(spent, cap if cap >= 0 else None, reserved, tenant)

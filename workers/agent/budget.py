@@ -26,6 +26,7 @@ class Stop:
     detail: str
     hint: str
     waits_at_microusd: int | None = None  # the trace's cap, where somebody can raise it
+    waits_for_tenant: bool = False  # it is the tenant's
 
 
 def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:

@@ -60,5 +60,6 @@ def stopped(session: Session, stop: Stop, loop: Loop) -> Session:
     """The session at the end of a grant: over, or waiting for a higher one."""
     loop.emit(stop.event)
     if stop.waits_at_microusd is not None:
-        return session.model_copy(update={"waits_at_microusd": stop.waits_at_microusd})
+        waits = {"waits_at_microusd": stop.waits_at_microusd, "waits_for_tenant": stop.waits_for_tenant}
+        return session.model_copy(update=waits)
     return failed(session, stop.code, stop.detail, stop.hint)

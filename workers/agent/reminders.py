@@ -40,11 +40,13 @@ def _reminder(session: Session, plan: str) -> str:
 
 def with_reminder(session: Session, shown: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """What the model is shown, with the reminder at the end of the last prompt: a person's, where there is one."""
+    plan = told_plan(session)
+    if not _reminder(session, plan):
+        return shown
     users = [index for index, message in enumerate(shown) if message.role == "user"]
     if not users:
         return shown
     at = next((index for index in reversed(users) if not shown[index].synthetic), users[-1])
-    plan = told_plan(session)
     # where its latest change can be seen, the start of the request stays as it was
     reminder = _reminder(session, "" if any(one.content == plan for one in shown[at + 1 :]) else plan)
     if not reminder:

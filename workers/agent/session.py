@@ -98,6 +98,7 @@ class Session(Stored):
     cleared: tuple[int, ...] = ()
     counted: Counted | None = None
     waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call
+    waits_for_tenant: bool = False  # that cap is the tenant's
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task
     plan_file: str = ""  # of an agent that plans: the path of the one file that it may write
     undone: str | None = None  # checkpoint of what a revert took away; nothing was said since

@@ -12,7 +12,7 @@ from envelope.scope import Scope
 
 from ..errors import BadAgent, BadInput
 from ..mcp.offering import explain_servers
-from ..mcp.settings import McpServers, with_grants
+from ..mcp.settings import with_grants
 from ..own_folders import own_folders
 from ..permissions.guard import Guard
 from ..permissions.rules import DEFAULTS
@@ -50,11 +50,17 @@ async def tools(
 ) -> tuple[ToolOffer, ...]:
     """Each tool and whether the agent is offered it. `inherited`: the scope of who has none of its own."""
     known = await _known(git_dir, commit, trusted)
-    servers = _servers()
+    settings = _settings()
+    servers = settings.mcp
     agent = with_grants({name: known.named(name)}, servers)[name]
     guard = Guard(agent.auth_scope or inherited, (*DEFAULTS, *agent.rules), agent.fixed)
     starts_others = any(other.mode in ("subagent", "all") and not other.hidden for other in known.agents.values())
-    own = explain(agent, guard, capabilities, starts_others=starts_others, model=agent.model or model)
+    own = explain(
+        *(agent, guard, capabilities),
+        starts_others=starts_others,
+        searches=bool(settings.search_url),
+        model=agent.model or model,
+    )
     return (*own, *explain_servers(agent, guard, servers.enabled.keys(), capabilities))
 
 
@@ -88,9 +94,9 @@ def _faults(file: AgentFile) -> list[AgentFault]:
     return [_told(Fault(file.path, file.name, each.message, each.hint, each.key)) for each in found]
 
 
-def _servers() -> McpServers:
+def _settings() -> WorkerSettings:
     try:
-        return WorkerSettings().mcp
+        return WorkerSettings()
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))

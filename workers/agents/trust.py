@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from envelope.pattern import covers, match
+from envelope.reach import is_named
 from envelope.scope import Scope, split
 
 from ..errors import BadAgent
@@ -51,14 +52,24 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
 
 
 def _scope(kind: Scope | None, wanted: Scope | None) -> Scope | None:
-    """The grants of each that are plainly within the other; nothing costs more than a hostile file may ask for."""
-    if kind is None or wanted is None:
-        return wanted if kind is None else kind
+    """The grants of each that are plainly within the other; nothing costs more than a hostile file may ask for.
+
+    A way out of the sandbox only people and operators open.
+    """
+    if wanted is None:
+        return kind
+    inside = tuple(grant for grant in wanted if not is_named(split(grant)[0]))
+    kept = inside if kind is None else _common(kind, inside)
+    if not kept:
+        hint = f"it may ask for: {', '.join(kind)}" if kind else "what opens a way out is granted by people alone"
+        raise BadAgent("nothing of its scope may be given to it", hint=hint)
+    return kept
+
+
+def _common(kind: Scope, wanted: Scope) -> Scope:
     within = (grant for grant in wanted if _is_granted(kind, grant))
     whole = (f"{tool}:{pattern}" for tool, pattern in map(split, kind) if _has_whole(wanted, tool))
-    if not (kept := tuple(dict.fromkeys((*within, *whole)))):
-        raise BadAgent("nothing of its scope may be given to it", hint=f"it may ask for: {', '.join(kind)}")
-    return kept
+    return tuple(dict.fromkeys((*within, *whole)))
 
 
 def _is_granted(scope: Scope, grant: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from .base import ChatMessage, FilePart, ToolCall, ToolSpec
@@ -68,6 +69,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": sayable(call.name), "arguments": _arguments(call)}}
 
 
+@lru_cache(256)  # the tools' names, again with every call of a history
 def sayable(name: str) -> str:
     """A name that the model made up may have letters that providers refuse, or none; the call's answer quotes it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envelope.messages import ContextRef, TaskRequest, TaskResult
 from transport.base import Transport
@@ -36,6 +36,8 @@ _INTRODUCED = (
     r"|static|macro_rules!|#define|using|typedef)\s([^=;{]*[\s*&)])?"
 )
 PROMPT_CHARS = 2000  # of what an earlier session was asked
+# A long output is read in pieces; a hundred agents that each keep one at hand take 13 MB.
+KEPT_CHARS = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Sources:
     base: BaseFiles
     sandbox: GetSandbox
     check: Check
+    _last: dict[str, str] = field(default_factory=dict[str, str])  # the blob that was read last, and its text
 
     def targets(self, name: str) -> list[Target]:
         """Files by the grants for them. Tasks, sessions and blobs by who named them, which `find` looks at."""
@@ -148,7 +151,12 @@ class Sources:
         named = {known.id for known in self.request.context_refs if known.type == "blob"}
         if ref.id not in named | {attached.blob for attached in self.request.attachments}:
             raise ToolError(f"the blob {ref.id!r} is not among this task's references")
-        return Found(_text(name_of(ref), await self.transport.blobs.get(ref.id)), ref.range)
+        if (text := self._last.get(ref.id)) is None:
+            text = _text(name_of(ref), await self.transport.blobs.get(ref.id))
+            self._last.clear()
+            if len(text) <= KEPT_CHARS:
+                self._last[ref.id] = text
+        return Found(text, ref.range)
 
     async def _require_ours(self, ref: ContextRef) -> None:
         """A task is read if the request names it or its trace is the same, and never one of another tenant."""

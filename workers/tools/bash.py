@@ -26,7 +26,8 @@ TITLE_CHARS = 100
 class Bash:
     name = "bash"
     description = (
-        "Run a shell command in the sandbox; stdin is closed and there is no network. stdout and stderr come together,"
+        "Run a shell command in the sandbox; stdin is closed, and there is no network but what the system prompt names."
+        " stdout and stderr come together,"
         f" long output loses its beginning. Default time-out {DEFAULT_TIMEOUT_MS} ms, at most {MAX_TIMEOUT_MS} ms."
         " Every call is a fresh shell: use workdir instead of cd. Use the file tools to read, search and edit."
     )

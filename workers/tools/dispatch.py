@@ -92,9 +92,11 @@ async def run_calls(
 
 
 async def _stop(running: Sequence[asyncio.Task[CallResult]]) -> None:
-    for task in running:
+    unfinished = [task for task in running if not task.done()]
+    for task in unfinished:
         task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    if unfinished:  # to wait for nothing takes a turn of the event loop, too
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
 
 def _as_it_ended(call: ToolCall, ran: asyncio.Task[CallResult], on_change: OnChange) -> ToolResult:

@@ -13,24 +13,33 @@ from ..permissions.guard import Guard
 from ..permissions.rules import Rule, hidden
 from .plan_file import WRITERS, plans
 from .registry import EDITORS, PATCHERS, all_tools, unused_editors
+from .web import WEB_TOOLS
+from .websearch import WebSearch
 
 
 def explain(
-    agent: Agent, guard: Guard, capabilities: Collection[str] | None, *, starts_others: bool, model: str = ""
+    agent: Agent,
+    guard: Guard,
+    capabilities: Collection[str] | None,
+    *,
+    starts_others: bool,
+    searches: bool,
+    model: str = "",
 ) -> Iterator[ToolOffer]:
     """Each tool, by name. `registry.offered` shows the model those that are offered here.
 
-    `starts_others`: is there anybody whom `task` could start?
+    `starts_others`: is there anybody whom `task` could start? `searches`: is there a service for `websearch`?
     """
     unused = unused_editors(guard, model)
     own_file = WRITERS if plans(guard) else frozenset[str]()
-    for tool in sorted(all_tools({"somebody": ""})):
+    for tool in sorted([*all_tools({"somebody": ""}), *WEB_TOOLS]):
         names = {tool, *EDITORS} if tool in PATCHERS else {tool}
         switch = next((switch for switch in agent.tools for name in sorted(names) if match(switch, name)), "")
         permission = GOVERNED_BY.get(tool, tool)
         said = {
             "model": "this model edits with other tools" if tool in unused else "",
             "catalogue": "there is nobody to start" if tool == "task" and not starts_others else "",
+            "settings": "no search_url is set" if tool == WebSearch.name and not searches else "",
             "switch": "" if switch else f"tools: {', '.join(agent.tools)}",
             "capabilities": "the request does not name it" if _is_missing(names, capabilities) else "",
             "scope": "" if tool in own_file or offers(guard.scope, tool) else "there is no grant for it",

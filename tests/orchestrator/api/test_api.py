@@ -26,6 +26,9 @@ ROUTES = {
     ("POST", "/v1/goals"): Right.SUBMIT,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
+    ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
+    ("GET", "/v1/tasks/{task_id}/cost"): Right.SEE,
+    ("POST", "/v1/tasks/{task_id}/resume"): Right.SUBMIT,
     ("GET", "/v1/tasks/{task_id}/diff"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/attachments/{name}"): Right.SEE,
     ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
@@ -33,7 +36,10 @@ ROUTES = {
     ("POST", "/v1/blobs"): Right.SUBMIT,
     ("GET", "/v1/traces/{trace_id}"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}/events"): Right.SEE,
+    ("GET", "/v1/traces/{trace_id}/budget"): Right.SEE,
     ("POST", "/v1/traces/{trace_id}/budget"): Right.APPROVE,
+    ("GET", "/v1/tenants/{tenant}/budget"): Right.SEE,
+    ("PUT", "/v1/tenants/{tenant}/budget"): Right.OPERATE,
     ("GET", "/v1/asks"): Right.SEE,
     ("GET", "/v1/asks/{ask_id}"): Right.SEE,
     ("POST", "/v1/asks/{ask_id}/answer"): Right.APPROVE,
@@ -48,10 +54,12 @@ BODIES = {
     "/v1/blobs": {"data": b"bytes"},
     "/v1/tasks/{task_id}/cancel": {"json": {}},
     "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
+    "/v1/tasks/{task_id}/resume": {"json": {}},
     "/v1/traces/{trace_id}/budget": {"json": {"cap_microusd": 5}},
+    "/v1/tenants/{tenant}/budget": {"json": {"cap_microusd": 5}},
     "/v1/asks/{ask_id}/answer": {"json": {"choice": "once"}},
 }
-FILLED = {"task_id": NOBODY, "trace_id": "0" * 32, "ask_id": "ask_none", "name": "x"}
+FILLED = {"task_id": NOBODY, "trace_id": "0" * 32, "ask_id": "ask_none", "name": "x", "tenant": "default"}
 
 
 async def claimed(api) -> Claim:
@@ -128,9 +136,15 @@ async def test_another_tenants_tasks_are_not_there(api):
         ("GET", f"/v1/tasks/{task_id}", {}),
         ("POST", f"/v1/tasks/{task_id}/cancel", {"json": {}}),
         ("POST", f"/v1/tasks/{task_id}/prompt", {"json": {"text": "hi"}}),
+        ("GET", f"/v1/tasks/{task_id}/tree", {}),
+        ("GET", f"/v1/tasks/{task_id}/cost", {}),
+        ("POST", f"/v1/tasks/{task_id}/resume", {"json": {}}),
         ("GET", f"/v1/traces/{trace_id}", {}),
         ("GET", f"/v1/traces/{trace_id}/events", {}),
+        ("GET", f"/v1/traces/{trace_id}/budget", {}),
         ("POST", f"/v1/traces/{trace_id}/budget", {"json": {"cap_microusd": 5}}),
+        ("GET", "/v1/tenants/default/budget", {}),
+        ("PUT", "/v1/tenants/default/budget", {"json": {"cap_microusd": 5}}),
         ("GET", "/v1/asks/ask_1", {}),
         ("POST", "/v1/asks/ask_1/answer", {"json": {"choice": "once"}}),
         ("POST", "/v1/tasks", {"json": {**NEW, "resume_token": task_id}}),
@@ -218,7 +232,19 @@ async def test_a_budget_is_raised(api):
 
     status, money = await api.call("POST", f"/v1/traces/{trace_id}/budget", json={"cap_microusd": 99})
 
+    shown = await api.call("GET", f"/v1/traces/{trace_id}/budget", who="viewer")
     assert (status, money["cap_microusd"]) == (200, 99)
+    assert shown == (200, {"ledger": money, "parts": {}, "reserved": {}, "waiting": []})
+
+
+async def test_a_tenants_budget_is_capped_and_shown(api):
+    capped = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": 7})
+    lifted = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": None})
+    wrong = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": -1})
+
+    assert capped == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 7})
+    assert lifted[1] == (await api.call("GET", "/v1/tenants/default/budget", who="viewer"))[1]
+    assert (lifted[1]["cap_microusd"], wrong[0]) == (None, 422)
 
 
 async def test_a_bundle_is_stored_and_named_by_its_hash(api):

@@ -239,7 +239,7 @@ async def test_a_glob_without_files_is_the_callers_mistake(stage):
     result = await stage.run(stage.batch_request(await stage.repository({"README": "x\n"})))
 
     assert [error.code for error in result.errors] == [ErrorCode.BAD_INPUT]
-    assert "'src/*.py' matches no file of demo" in result.errors[0].message
+    assert "'src/*.py' matches nothing of demo" in result.errors[0].message
 
 
 async def test_an_orchestrator_that_goes_away_in_the_middle_submits_nothing_twice(any_stage):

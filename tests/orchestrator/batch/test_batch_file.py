@@ -7,8 +7,9 @@ import pytest
 from envelope.budget import Budget
 from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
-from orchestrator.batch.shards import WHOLE, shard_request, shards_of
+from orchestrator.batch.shards import WHOLE, refuse_unknown_files, shard_request, shards_of
 from orchestrator.batch.spec import Shards
+from orchestrator.batch.starter import starter
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.submit import RepositoryInput
 
@@ -49,7 +50,11 @@ publish: {branch: muster/modernise}
         (("[publish]", "[publisch]"), "b.toml:11: unknown key 'publisch'", "did you mean 'publish'?"),
         (("ok_exit_codes", "ok_exitcodes"), "b.toml:8: unknown key 'steps[0].ok_exitcodes'", "'ok_exit_codes'?"),
         (('glob = "src/*.py"', 'glob = ""'), "b.toml:5: shards.glob: String should have at least 1", ""),
-        (('glob = "src/*.py"', ""), "b.toml:4: shards: say either `glob` or `whole = true`", ""),
+        (
+            ('glob = "src/*.py"', ""),
+            "b.toml:4: shards: say one of `glob`, `directories`, `files`, `files_from` and `whole = true`",
+            "",
+        ),
         (("muster/modernise", "no..way"), "b.toml:12: publish.branch: 'no..way' is not a valid branch name", ""),
         (("muster/modernise", "-rf"), "'-rf' is not a valid branch name", ""),
         (('"modernise"', '"a/b"'), "b.toml:1: name: use letters", ""),
@@ -116,6 +121,50 @@ def test_globs_are_a_shells(glob, matched):
     assert [shard.key for shard in shards_of(FILES, Shards(glob=glob), max_shards=9, name="demo")] == matched
 
 
+@pytest.mark.parametrize(
+    ("glob", "exclude", "shards"),
+    [
+        ("*", (), {"src/": "edit:src/**", "tests/": "edit:tests/**"}),
+        ("src/*/", (), {"src/deep/": "edit:src/deep/**"}),
+        ("**", ("tests",), {"src/": "edit:src/**", "src/deep/": "edit:src/deep/**"}),
+    ],
+)
+def test_folders_are_shards_with_all_below_them(glob, exclude, shards):
+    found = shards_of(FILES, Shards(directories=glob, exclude=exclude), max_shards=9, name="demo")
+
+    assert {shard.key: shard.edits for shard in found} == shards
+    assert [shard.path for shard in found] == [key.rstrip("/") for key in shards]
+
+
+def test_a_list_beside_the_file_is_a_part_of_the_batch(tmp_path):
+    (tmp_path / "list.txt").write_text("src/a.py\n\n  a.py\nsrc/a.py\n")
+    (tmp_path / "b.toml").write_text(GOOD.replace('glob = "src/*.py"', 'files_from = "list.txt"'))
+
+    spec = load_batch(tmp_path / "b.toml")
+
+    assert spec.shards.files == ("src/a.py", "a.py")
+    assert [shard.key for shard in shards_of(FILES, spec.shards, max_shards=9, name="demo")] == ["a.py", "src/a.py"]
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "cannot be read"), ("\n\n", "lists no file")])
+def test_a_list_that_is_missing_or_empty_is_named(tmp_path, content, message):
+    (tmp_path / "b.toml").write_text(GOOD.replace('glob = "src/*.py"', 'files_from = "list.txt"'))
+    if content is not None:
+        (tmp_path / "list.txt").write_text(content)
+
+    with pytest.raises(BadBatchFile, match=rf"list\.txt {message}"):
+        load_batch(tmp_path / "b.toml")
+
+
+def test_a_listed_file_that_no_repository_has_is_named():
+    shards = Shards(files=("a.py", "b.py", "tests/none.py"), exclude=("tests/**",))
+    found = shards_of(FILES, shards, max_shards=9, name="demo")
+
+    with pytest.raises(BadInput, match=r"no repository of the batch has the file 'b\.py'"):
+        refuse_unknown_files(shards, found)
+    refuse_unknown_files(shards.model_copy(update={"files": ("a.py", "tests/none.py")}), found)
+
+
 def test_excluded_files_are_no_shards():
     shards = Shards(glob="**/*.py", exclude=("tests/**", "src/deep/*"))
 
@@ -161,3 +210,14 @@ def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
     assert shard(keep_settings, "src/b.py").idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("fix", "mend")).idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("pytest", "unittest")).idempotency_key == key
+
+
+@pytest.mark.parametrize("folder", ["demo", "an ödd 'name'", ".hidden"])
+def test_the_file_to_start_from_is_a_good_one(tmp_path, folder):
+    repository = tmp_path / folder
+    repository.mkdir()
+
+    spec = parse_batch(starter(repository, seen_from=tmp_path / "batches"), name="b.toml")
+
+    assert spec.repositories[0].path == f"../{folder}"
+    assert spec.steps[0].recipe and spec.gate and spec.publish

@@ -73,6 +73,39 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
     )
 
 
+def test_a_batch_is_looked_at_before_anything_is_done(desk, project):
+    shown = desk.muster("batch", "preview", "batch.toml")
+    as_json = json.loads(desk.muster("batch", "preview", "batch.toml", "--json").stdout)
+    checked = desk.muster("batch", "check", "batch.toml")
+    (project / "shapes" / "box.py").write_text("changed\n")
+    dirty = desk.muster("batch", "check", "batch.toml")
+    made = desk.muster("batch", "init", "mine.toml", "--repo", "project")
+    again = desk.muster("batch", "init", "mine.toml")
+    mine = desk.muster("batch", "preview", "mine.toml")
+
+    assert shown.exit_code == 0, shown.stderr
+    assert "2 shards of project at" in shown.stderr
+    assert "cost      nothing: no model is asked" in shown.stderr
+    assert as_json["repositories"][0]["shards"] == ["shapes/ball.py", "shapes/box.py"]
+    assert (checked.exit_code, "can be run: 2 shards in 1 repository" in checked.stderr) == (0, True)
+    assert (dirty.exit_code, "not committed: shapes/box.py" in dirty.stderr) == (2, True)
+    assert (made.exit_code, again.exit_code, mine.exit_code) == (0, 2, 0)
+    assert "mine.toml is there already" in again.stderr
+
+
+def test_what_failed_is_tried_again_and_what_was_done_is_not(desk, project):
+    command = f"case {{path}} in */box.py) exit 3;; esac; {CODEMOD}"
+    (desk.home / "batch.toml").write_text(BATCH.format(command=command))
+    first = desk.muster("batch", "run", "batch.toml")
+    again = desk.muster("batch", "retry", _latest_batch(desk)["task_id"])
+    report = json.loads(desk.muster("batch", "show", _latest_batch(desk)["task_id"], "--json").stdout)
+    wrong = desk.muster("batch", "retry", report["repositories"][0]["shards"][0]["task_id"])
+
+    assert (first.exit_code, again.exit_code) == (8, 8), again.stderr  # partly done
+    assert "1 merged, 1 not done (1 as before)" in again.stderr
+    assert (wrong.exit_code, "is no batch" in wrong.stderr) == (2, True)
+
+
 def _latest_batch(desk) -> dict[str, str]:
     return json.loads(desk.muster("batch", "list", "--json").stdout.splitlines()[0])
 
@@ -91,6 +124,10 @@ def _take_the_change_along(desk, project: Path, task_id: str) -> None:
     whole = json.loads(desk.muster("batch", "show", task_id, "--json").stdout)
     assert [shard["outcome"] for shard in whole["repositories"][0]["shards"]] == ["applied", "applied"]
     assert "gate      after: passed, 1 test" in desk.muster("batch", "show", task_id).stderr
+    assert desk.muster("batch", "report", task_id[-8:]).stdout.startswith("### modernise: verified\n")
+    assert 'name="gate"' in desk.muster("batch", "report", task_id, "--format", "junit").stdout
+    wrong = desk.muster("batch", "report", task_id, "--format", "junt")
+    assert (wrong.exit_code, "did you mean 'junit'?" in wrong.stderr) == (2, True)
     shown = json.loads(desk.muster("task", "show", task_id[-8:], "--json").stdout)
     assert shown["result"]["output"]["structured"]["repositories"][0]["verified"] is True
     attached = desk.muster("batch", "attach", task_id[-8:], "--json")

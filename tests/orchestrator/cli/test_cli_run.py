@@ -38,7 +38,9 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
     """A scripted model over real HTTP."""
     refusal = {"when": {"prompt_contains": REFUSED}, "fault": {"status": 401, "message": "Incorrect API key"}}
     seen = {"when": {"user_contains": BROUGHT}, "reply": {"text": "I have read the log."}}
-    rules = [refusal, seen, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
+    thanks = {"when": {"user_contains": "thank you"}, "reply": {"text": "You are welcome."}}
+    told = [refusal, seen, thanks]
+    rules = [*told, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     path.write_text(json.dumps({"rules": rules}))
     words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
@@ -76,6 +78,25 @@ def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     assert "$" in done.stderr.partition("cost")[2]
     assert "hello, you" in desk.git("show", "warm:greet.py", repository=project)
     assert (project / "greet.py").read_text() == FILES["greet.py"]
+
+
+def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, project):
+    task = desk.muster("run", "greet warmly", "--repo", "project", "--detach").stdout.strip()
+    assert desk.muster("task", "watch", task).exit_code == 0
+
+    tree, cost = desk.muster("task", "tree", task), desk.muster("task", "cost", task)
+    told = json.loads(desk.muster("task", "cost", task, "--json").stdout)
+    told_tree = json.loads(desk.muster("task", "tree", task, "--json").stdout)
+    resumed = desk.muster("task", "resume", task, "thank you", "--budget", "1")
+    again = desk.muster("run", "thank you again", "--resume", task)
+
+    assert "✔ build greet warmly" in tree.stderr
+    assert "by model  openai/scripted" in cost.stderr and "by agent  build" in cost.stderr
+    assert "of $5.00 are spent" in cost.stderr
+    assert told["spent_microusd"] == told["ledger"]["spent_microusd"] > 0
+    assert [told_tree["tasks"][told_tree["root"]]["agent"], len(told_tree["tasks"])] == ["run", 2]
+    assert (resumed.exit_code, resumed.stdout) == (0, "You are welcome.\n"), resumed.stderr
+    assert (again.exit_code, again.stdout) == (0, "You are welcome.\n"), again.stderr
 
 
 def test_a_change_that_breaks_the_tests_is_not_acceptable_and_sets_no_branch(desk, project):

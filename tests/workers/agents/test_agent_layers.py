@@ -22,6 +22,7 @@ from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate
 from workers.tools.base import Target
 from workers.tools.offering import explain
 from workers.tools.registry import offered
+from workers.web.access import WebAccess
 
 BUILTIN = Known(builtin())
 
@@ -189,6 +190,15 @@ def test_an_untrusted_agent_of_which_no_grant_is_left_is_refused_and_not_given_e
         layered(file("mine", mode="primary", scope='["elsewhere:**"]'), trusted=False).named("mine")
 
 
+def test_no_way_out_of_the_sandbox_is_opened_by_a_stranger():
+    scope = '["bash:**", "network:elsewhere.example", "credential:forge"]'
+    known = layered(file("mine", mode="subagent", scope=scope), trusted=False)
+
+    assert known.named("mine").auth_scope == ("bash:**",)
+    [fault] = known.faults
+    assert "network:elsewhere.example" in fault.message and "credential:forge" in fault.message
+
+
 def test_an_untrusted_file_replaces_nothing_of_the_users():
     users = layered(
         file("reviewer", path="/home/me/reviewer.md", body="Mine."),
@@ -293,6 +303,8 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ("mine", {"fixed": "{bash: deny}"}, None, {"bash": "fixed"}),
         ("mine", {"scope": '["read:**"]'}, None, {"read": "rule", "bash": "scope"}),
         ("mine", {}, ["read"], {"read": "rule", "bash": "capabilities", "edit": "capabilities"}),
+        ("mine", {}, None, {"webfetch": "rule", "websearch": "settings"}),
+        ("explore", {}, None, {"webfetch": "rule", "websearch": "settings"}),
     ],
 )
 @pytest.mark.parametrize("model", ["", "openai/gpt-5"])
@@ -303,14 +315,15 @@ def test_the_layer_that_decided_is_named_and_the_model_sees_just_what_is_offered
     agent = known.named(name)
     guard = Guard(agent.auth_scope or ("*:**",), (*DEFAULTS, *agent.rules), agent.fixed)
 
-    told = {offer.tool: offer for offer in explain(agent, guard, capabilities, starts_others=True, model=model)}
-    shown = {tool.name for tool in offered(agent, guard, capabilities, {"explore": "finds"}, model=model)}
+    offers = explain(agent, guard, capabilities, starts_others=True, searches=False, model=model)
+    told = {offer.tool: offer for offer in offers}
+    shown = {
+        tool.name for tool in offered(agent, guard, capabilities, {"explore": "finds"}, model=model, web=WebAccess())
+    }
 
     assert {tool for tool, offer in told.items() if offer.offered} == shown
     if not model:
-        assert {tool: told[tool].layer for tool in layers if tool in told} == {
-            tool: layer for tool, layer in layers.items() if layer
-        }
+        assert {tool: told[tool].layer for tool in layers} == {tool: layer for tool, layer in layers.items() if layer}
 
 
 # --- generated files ---

@@ -24,9 +24,17 @@ local function requeue(task, reason)
   ring(task.pool)
 end
 
-local function resume(task, reason)
+-- How the name of an ask for more of a tenant's money begins; a test compares it with `raising.py`.
+local TENANTS_CAP = 'tenant_budget:'
+
+local function waits_no_longer(task)
   call('DEL', key('awaits', task.id))
   call('ZREM', cell('timers'), task.id)
+  call('HDEL', key('short', tenant_of(task.flow)), task.id)
+end
+
+local function resume(task, reason)
+  waits_no_longer(task)
   requeue(task, reason)
 end
 
@@ -63,10 +71,7 @@ local LEAVE = {
     pool.ready = pool.ready - 1
     if pool.ready == 0 then sweep(pool) end
   end,
-  waiting = function(task)
-    call('DEL', key('awaits', task.id))
-    call('ZREM', cell('timers'), task.id)
-  end,
+  waiting = waits_no_longer,
 }
 
 -- The session is free for another task to go on with.

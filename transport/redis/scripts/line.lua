@@ -142,6 +142,10 @@ local function leave_flight(task)
   end
   if task.reserved then
     call('HINCRBY', key('trace', task.trace), 'reserved', 0 - task.reserved)
+    -- what was set aside before tenants had money of their own is not in it
+    if call('HINCRBY', key('money', tenant), 'reserved', 0 - task.reserved) < 0 then
+      call('HSET', key('money', tenant), 'reserved', 0)
+    end
     call('HDEL', key('task', task.id), 'reserved')
   end
 end

@@ -1,13 +1,14 @@
 -- Writes of workers, in the order given, each under its lease: kind, task, attempt, worker, data and one thing more.
 -- Returns one outcome each: {0} when fenced, {-1, why} when it failed (a record that somebody has spoilt: the others
 -- must not suffer for it), else {1, ...} with, by kind,
---   emit, reserve: the trace's money {1, spent, cap (-1: none), reserved}; reserve: {1} alone when the cap forbids it
---   checkpoint: the trace's money, then the prompts that no checkpoint holds · inbox: those alone
+--   emit, reserve: the trace's money, then its tenant's {1, spent, cap (-1: none), reserved, spent, cap, reserved};
+--     reserve: {1} alone when one of the caps forbids it
+--   checkpoint: the same money, then the prompts that no checkpoint holds · inbox: those alone
 --   park: {1, 1} parked, {1, 0} nothing to wait for · finish: {1, 1} ended, {1, 0} queued again
 --   give_back, retry: {1}
 
 -- What an operation must know of its task; all there is when it does not say.
-local HELD = {'trace', 'state', 'attempt', 'worker'}
+local HELD = {'trace', 'state', 'attempt', 'worker', 'flow'}
 local END = {'trace', 'state', 'attempt', 'worker', 'pool', 'flow', 'parent', 'root', 'reserved', 'session',
              'checkpoint', 'mail', 'has_children', 'cancel', 'expires'}
 local NEEDS = {emit = HELD, reserve = HELD, checkpoint = {'trace', 'state', 'attempt', 'worker', 'session', 'flow'}, inbox = {'trace', 'state',
@@ -18,33 +19,45 @@ local function held(kind, id, attempt, worker)
   if task and task.state == 'running' and task.attempt == attempt and task.worker == worker then return task end
 end
 
--- A trace's money: read once, for many tasks of one trace write together.
+-- The money of traces and of tenants, by the names of their keys: read once, for many tasks of one trace write together.
 local moneys = {}
 
-local function money_of(trace)
-  if not moneys[trace] then
-    local found = call('HMGET', key('trace', trace), 'spent', 'cap', 'reserved')
-    moneys[trace] = {spent = tonumber(found[1] or 0), cap = tonumber(found[2] or -1), reserved = tonumber(found[3] or 0)}
+local function money_in(name)
+  if not moneys[name] then
+    local found = call('HMGET', name, 'spent', 'cap', 'reserved')
+    moneys[name] = {spent = tonumber(found[1] or 0), cap = tonumber(found[2] or -1), reserved = tonumber(found[3] or 0)}
   end
-  return moneys[trace]
+  return moneys[name]
 end
 
--- `amount` more of one kind of a trace's and a task's money.
+-- Whose money a task spends.
+local function purses_of(task) return key('trace', task.trace), key('money', tenant_of(task.flow)) end
+
+local function forget_moneys(task)
+  for _, name in ipairs({purses_of(task)}) do moneys[name] = nil end
+end
+
+-- `amount` more of one kind of the money of a task, its trace and its tenant.
 local function book(task, kind, amount)
-  local money = money_of(task.trace)
-  money[kind] = money[kind] + amount
-  call('HINCRBY', key('trace', task.trace), kind, amount)
+  for _, name in ipairs({purses_of(task)}) do
+    local money = money_in(name)
+    money[kind] = money[kind] + amount
+    call('HINCRBY', name, kind, amount)
+  end
   return call('HINCRBY', key('task', task.id), kind, amount)
 end
 
-local function ledger(trace)
-  local money = money_of(trace)
-  return {1, money.spent, money.cap, money.reserved}
+local function ledger(task)
+  local trace, tenant = purses_of(task)
+  local own, all = money_in(trace), money_in(tenant)
+  return {1, own.spent, own.cap, own.reserved, all.spent, all.cap, all.reserved}
 end
+
+local function allows(money, amount) return money.cap < 0 or money.spent + money.reserved + amount <= money.cap end
 
 -- A task that would go back in line, but has been cancelled or is over its deadline, ends instead.
 local function ends_instead(task)
-  moneys[task.trace] = nil  -- whatever leaves takes its reservations with it
+  forget_moneys(task)  -- whatever leaves takes its reservations with it
   if task.cancel then
     finish_by_queue(task, 'cancelled', task.cancel)
   elseif now >= task.expires then
@@ -66,14 +79,14 @@ end
 
 function DO.emit(task, message, amounts)
   if amounts == 0 then append(task.trace, message) else emit(task, message, amounts[1], amounts[2]) end
-  return ledger(task.trace)
+  return ledger(task)
 end
 
 function DO.reserve(task, _, amount)
-  local money = money_of(task.trace)
-  if money.cap >= 0 and money.spent + money.reserved + amount > money.cap then return {1} end
+  local trace, tenant = purses_of(task)
+  if not allows(money_in(trace), amount) or not allows(money_in(tenant), amount) then return {1} end
   book(task, 'reserved', amount)
-  return ledger(task.trace)
+  return ledger(task)
 end
 
 local function prompts(task)
@@ -86,13 +99,26 @@ function DO.checkpoint(task, message, more)
   call('HSET', key('task', task.id), 'checkpoint', blob)
   call('HSET', key('session', session_of(task)), 'checkpoint', blob, 'holder', task.id, 'tenant', tenant_of(task.flow))
   if heard > 0 then call('LTRIM', key('inbox', session_of(task)), heard, -1) end
-  local outcome = ledger(task.trace)
+  local outcome = ledger(task)
   for _, prompt in ipairs(prompts(task)) do outcome[#outcome + 1] = prompt end
   return outcome
 end
 
 function DO.inbox(task)
   return {1, unpack(prompts(task))}
+end
+
+-- An ask for more of a tenant's money, which is answered by another cap.
+local function is_short(task, ask)
+  local cap = string.match(ask, '^' .. TENANTS_CAP .. '(%d+)$')
+  if not cap or cap ~= call('HGET', key('money', tenant_of(task.flow)), 'cap') then return false end
+  call('HSET', key('short', tenant_of(task.flow)), task.id, ask)
+  return true
+end
+
+local function is_open(task, ask)
+  if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then return is_short(task, ask) end
+  return call('HEXISTS', key('answers', task.id), ask) == 0
 end
 
 local function missing(task, wait)
@@ -102,7 +128,7 @@ local function missing(task, wait)
   end
   local children = #names
   for _, ask in ipairs(wait.asks) do
-    if call('HEXISTS', key('answers', task.id), ask) == 0 then names[#names + 1] = 'ask:' .. ask end
+    if is_open(task, ask) then names[#names + 1] = 'ask:' .. ask end
   end
   if wait.first and (#names < #wait.children + #wait.asks or call('EXISTS', key('inbox', session_of(task))) == 1) then
     return {}
@@ -136,7 +162,7 @@ function DO.finish(task, message, more)
   local status, last, charge, code, why = more, '', 0, nil, nil
   if type(more) == 'table' then status, last, charge, code, why = unpack(more) end
   if last ~= '' then emit(task, last, charge, 0) end
-  moneys[task.trace] = nil
+  forget_moneys(task)
   if status == 'completed' and has_mail(task) then
     requeue(task, 'a prompt came in')
     return {1, 0}

@@ -1,0 +1,40 @@
+"""Why shards were not done, like with like: a thousand failures are a handful of causes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .report import BatchReport, ShardReport
+
+UNDONE = ("failed", "set_aside", "collision")
+# What differs between two failures of one cause: paths, numbers, ids, quoted names.
+PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\S*/\S+|\b[0-9a-f]{8,}\b|\d+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`detail` is of its first shard; `shards` come with the names of their repositories."""
+
+    code: str
+    detail: str
+    shards: tuple[tuple[str, ShardReport], ...]
+
+
+def causes(report: BatchReport) -> list[Cause]:
+    """The commonest first. Two failures are alike when code and words are, whatever files and numbers they name."""
+    found: dict[tuple[str, str], list[tuple[str, ShardReport]]] = {}
+    for name, shard in _undone(report):
+        found.setdefault((_code(shard), PARTICULAR.sub("…", shard.detail)), []).append((name, shard))
+    grouped = [Cause(code, shards[0][1].detail, tuple(shards)) for (code, _), shards in found.items()]
+    return sorted(grouped, key=lambda cause: -len(cause.shards))
+
+
+def _undone(report: BatchReport) -> Iterator[tuple[str, ShardReport]]:
+    for repository in report.repositories:
+        yield from ((repository.name, shard) for shard in repository.shards if shard.outcome in UNDONE)
+
+
+def _code(shard: ShardReport) -> str:
+    return shard.code or shard.outcome

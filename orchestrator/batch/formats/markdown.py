@@ -1,0 +1,64 @@
+"""Markdown, for the summary page of a CI job and for comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..causes import causes
+from ..report import BatchReport, RepositoryReport, ShardReport
+
+MAX_SHARDS = 50  # of a cause: a summary page holds 1 MiB, a reader less
+MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
+
+
+def markdown(report: BatchReport) -> str:
+    """What repositories and models said is escaped: it shows as it is, and links to nothing."""
+    return "\n".join([*_head(report), "", *_table(report), *_causes(report)]) + "\n"
+
+
+def _head(report: BatchReport) -> Iterator[str]:
+    word = "verified" if report.verified else "not verified"
+    yield f"### {_text(report.name)}: {word}"
+    if (accepted := report.cost_per_accepted_microusd) is not None:
+        yield ""
+        yield f"{_dollars(report.cost_microusd)} in all, {_dollars(accepted)} for each shard that landed."
+
+
+def _table(report: BatchReport) -> Iterator[str]:
+    yield "| repository | | merged | unchanged | in collision | not done | tests before | after | cost |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for one in report.repositories:
+        counts = [one.count("applied"), one.count("empty"), one.count("collision"), one.count("failed", "set_aside")]
+        tests = ["" if gate is None or gate.tests is None else gate.tests for gate in (one.before, one.after)]
+        cells = [_text(one.name), _verdict(one), *counts, *tests, _dollars(one.cost_microusd)]
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _verdict(one: RepositoryReport) -> str:
+    if one.verified:
+        return "verified"
+    return f"not verified: {_text(one.reason)}" if one.reason else "not verified"
+
+
+def _causes(report: BatchReport) -> Iterator[str]:
+    for cause in causes(report):
+        yield ""
+        yield f"**{len(cause.shards)} × {cause.code}**: {_text(cause.detail)}"
+        yield ""
+        for name, shard in cause.shards[:MAX_SHARDS]:
+            yield f"- {_text(name)}: {_text(shard.key)} ({_task(shard)})"
+        if (more := len(cause.shards) - MAX_SHARDS) > 0:
+            yield f"- … {more} more"
+
+
+def _task(shard: ShardReport) -> str:
+    return f"`muster task logs {shard.task_id}`"
+
+
+def _text(said: str) -> str:
+    return MARKUP.sub(r"\\\1", " ".join(said.split()))
+
+
+def _dollars(microusd: int) -> str:
+    return f"${microusd / 1_000_000:.2f}"

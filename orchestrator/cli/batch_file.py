@@ -1,0 +1,90 @@
+"""`muster batch init`, `check` and `preview`: a batch file before it is run. Nothing is submitted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..batch.file import load_batch
+from ..batch.preview import BatchPreview, preview
+from ..batch.starter import starter
+from ..errors import BadInput
+from ..settings import load_settings
+from .console import data, note
+from .options import AllowDirty, Json
+from .places import repositories_of
+from .repository import starting_point
+from .summary import Line, print_lines
+from .units import dollars
+
+BatchFile = Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")]
+MAX_SHARDS = 10  # of a repository, for people; --json has them all
+SHORT_CHARS = 100  # of a step: the first line of a prompt says what it is about
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("batch.toml"),
+    repo: Annotated[Path, typer.Option(metavar="PATH", help="The first repository.")] = Path(),
+) -> None:
+    """Write a batch file to start from: a codemod over each Python file, proved by the tests. Overwrites nothing."""
+    text = starter(repo, seen_from=file.parent)
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError as e:
+        raise BadInput(f"{file} is there already", hint="name another file") from e
+    except OSError as e:
+        raise BadInput(f"{file} cannot be written: {e.strerror}") from e
+    note(f"written: {file}; see what it would do with: muster batch preview {file}")
+
+
+def check(file: BatchFile, allow_dirty: AllowDirty = False) -> None:
+    """Check FILE, its repositories and its shards, as `run` would, and do nothing."""
+    found = asyncio.run(_preview(file, allow_dirty=allow_dirty))
+    note(f"{file} can be run: {_count(found.count, 'shard')} in {_count(len(found.repositories), 'repository')}")
+
+
+def show_preview(file: BatchFile, as_json: Json = False) -> None:
+    """Show what FILE would do: its shards, steps and gate, and the most that it may cost. Does nothing of it."""
+    found = asyncio.run(_preview(file, allow_dirty=True))
+    if as_json:
+        data(found.model_dump_json())
+    else:
+        print_lines(_lines(found))
+
+
+async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
+    spec = load_batch(file)
+    folders = repositories_of(spec, file)
+    local = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
+    return await preview(spec, local, default_budget_microusd=load_settings().budget_microusd)
+
+
+def _lines(found: BatchPreview) -> list[Line]:
+    lines: list[Line] = [("batch", found.name)]
+    for repository in found.repositories:
+        lines.append(
+            ("shards", f"{_count(len(repository.shards), 'shard')} of {repository.name} at {repository.base[:12]}")
+        )
+        lines += [("", key) for key in repository.shards[:MAX_SHARDS]]
+        if (more := len(repository.shards) - MAX_SHARDS) > 0:
+            lines.append(("", f"… {more} more"))
+    lines += [("step", _short(step)) for step in found.steps]
+    lines += [("gate", command) for command in found.gate] or [("gate", "none: the change will be done, not verified")]
+    lines.append(("branch", found.branch or "none: the change stays in the result"))
+    most = f"at most {dollars(found.max_cost_microusd)}, {dollars(found.share_microusd)} a shard"
+    lines.append(("cost", most if found.max_cost_microusd else "nothing: no model is asked"))
+    return lines
+
+
+def _short(step: str) -> str:
+    first = step.strip().splitlines()[0] if step.strip() else ""
+    return first if first == step.strip() and len(first) <= SHORT_CHARS else f"{first[:SHORT_CHARS]} …"
+
+
+def _count(count: int, thing: str) -> str:
+    plural = {"repository": "repositories"}.get(thing, f"{thing}s")
+    return f"{count} {thing if count == 1 else plural}"

@@ -1,0 +1,242 @@
+"""Sandboxes of an engine that can mount nothing of this host: a real one, which shifts user ids and sees no state
+folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab.schedule import SOAK
+
+from repo.keeping import Allowance
+from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec, Setup
+from sandbox.contract import CASES, commands, files, make_project, services, staged
+from sandbox.docker import Engine
+from sandbox.driver import DockerDriver
+from sandbox.elsewhere.probe import placement_of
+from sandbox.errors import SetupFailed
+from sandbox.pool import WarmPool
+
+from .conftest import CAN_START, SHIFTED_BY, Far, engine  # pyright: ignore[reportMissingImports]
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.skipif(not CAN_START, reason="needs root, and a dockerd to start"),
+]
+# These know nothing of how a workspace came about; `make soak` has them, too.
+ALIKE = {name for module in (commands, files, services) for name in vars(module)}
+TRIED = [name for name in CASES if SOAK or name not in ALIKE or name == "a_read_only_workspace_cannot_be_changed"]
+IN_USE = Allowance(max_age_s=0, max_bytes=0)
+
+# Everything that a patch can hold, and what is left out of one.
+EDITS = r"""
+sed -i s/41/42/ src/app.py; git mv src/other.py src/moved.py; rm README.md; chmod +x tests/test_app.py
+printf '\000\001' > data.bin; ln -s nowhere link; mkdir -p new/deep; echo x > new/deep/file; echo x > noise.log
+printf 'kept\n' > "$(printf 'a\nb')"; echo '*.tmp' > new/.gitignore; echo x > new/left.tmp; touch empty
+echo mine > closed; chmod 000 closed; mkdir shut; echo in > shut/file; chmod 000 shut
+"""
+# What cannot be told from the changed paths alone.
+ODD = r"""
+mkfifo pipe; mkdir -p nested/.git; echo inside > nested/file; truncate -s 70M large; rm -rf src; echo file > src
+rm tests/test_app.py; mkdir tests/test_app.py; echo below > tests/test_app.py/file; echo x > "$(printf 'a\377')"
+"""
+
+
+@pytest.mark.parametrize("name", TRIED)
+async def test_an_engine_elsewhere_keeps_the_contract(distant: DockerDriver, image: str, name: str):
+    async with staged(distant, image) as stage:
+        await CASES[name](stage)
+
+
+@pytest.mark.parametrize("script", [EDITS, EDITS + ODD], ids=["plain", "odd"])
+async def test_a_patch_is_the_same_wherever_the_workspace_is(
+    distant: DockerDriver, bubblewrap: SandboxDriver, root_folder: str, project: SandboxSpec, script: str
+):
+    async def patches(driver: SandboxDriver, image: str) -> list[object]:
+        spec = SandboxSpec(image, project.checkout, project.git_dir, project.base)
+        async with await driver.open(spec) as sandbox:
+            given = await _changed(sandbox, "echo '# given' >> src/other.py; echo given > given.txt")
+            await sandbox.exec(Command("git checkout -q . && rm given.txt"))
+            await sandbox.apply(given, as_base=True)
+            assert (await sandbox.exec(Command(script))).exit_code == 0
+            await sandbox.exec(Command("rm given.txt"))
+            both = [await sandbox.snapshot(), await sandbox.patch(lambda path: path != "data.bin")]
+            modes = await sandbox.exec(Command("stat -c %a closed shut"))
+        return [*both, modes.output]
+
+    near = await patches(bubblewrap, root_folder)
+    assert await patches(distant, project.image) == near
+
+
+async def _changed(sandbox: Sandbox, line: str) -> bytes:
+    await sandbox.exec(Command(line))
+    return (await sandbox.snapshot()).diff
+
+
+async def test_why_a_workspace_is_elsewhere_is_said(
+    distant: DockerDriver, far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    found = {each.part: each.found for each in await distant.report()}
+    assert "because the engine shifts user ids" in found["workspaces"]
+    assert found["user ids"] == "remapped by the engine"
+    shifted = await placement_of(distant.engine, tmp_path)
+    assert (shifted.first_uid, shifted.first_gid) == (SHIFTED_BY, SHIFTED_BY)
+
+    hidden, work = far.folder.parent / "other", far.folder.parent / "o"
+    hidden.mkdir(), work.mkdir()
+    with engine(work, hidden) as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        assert await _why(hidden / "state") == "the engine does not see this host's files"
+        assert await _why(tmp_path / "state") == ""
+        (work / "sock").chmod(0o666)
+        os.seteuid(65534)
+        try:
+            assert await _why(tmp_path / "state") == "this worker is not root"
+        finally:
+            os.seteuid(0)
+    assert list((hidden / "state").iterdir()) == []
+
+
+async def _why(state_dir: Path) -> str:
+    asked = Engine()
+    try:
+        return (await placement_of(asked, state_dir)).why_elsewhere
+    finally:
+        await asked.close()
+
+
+async def test_what_setup_installs_comes_through_the_stream_and_is_kept(
+    distant: DockerDriver, far: Far, tmp_path: Path
+):
+    project = await make_project(tmp_path, far.image)
+    assert project.checkout is not None
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n" + b"x" * 300_000)
+        await writer.drain()
+        writer.close()
+
+    web = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = web.sockets[0].getsockname()[1]
+    fetch = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1]).read().decode())"
+    commands = (f"python3 -c '{fetch}' http://127.0.0.1:{port}/ > /opt/venv/got; grep -c answer src/app.py",)
+    setup = Setup(far.image, project.checkout, project.base, tmp_path.name, commands, frozenset({f"127.0.0.1:{port}"}))
+    async with web:
+        said = bytearray()
+        image = await distant.prepare_image(setup, said.extend)
+        assert said == b"1\n"
+        refused = Setup(
+            setup.image, setup.checkout, setup.commit, "other", setup.commands, frozenset({"other.example"})
+        )
+        with pytest.raises(SetupFailed) as failure:
+            await distant.prepare_image(refused)
+        assert f"127.0.0.1:{port}" in failure.value.hint
+
+    async with await distant.open(SandboxSpec(image, project.checkout)) as sandbox:
+        assert (await sandbox.exec(Command("stat -c %s /opt/venv/got; env | grep -ci proxy"))).output == b"300000\n0\n"
+
+
+async def test_a_volume_that_is_half_there_is_brought_again(distant: DockerDriver, far: Far, project: SandboxSpec):
+    async with await distant.open(project) as sandbox:
+        known = {each.name for each in await distant.setups()}
+        mounts = far.docker("inspect", "--format", "{{range .Mounts}}{{.Name}} {{end}}", sandbox.id).split()
+    names = sorted(known & set(mounts))
+    assert len(names) == 2
+    for volume in names:
+        user = ["run", "--rm", "--network", "none", "--user", "0", "--volume", f"{volume}:/stock"]
+        far.docker(*user, "--entrypoint", "sh", far.image, "-c", "[ ! -e /stock/pack ] || truncate -s 9 /stock/pack")
+
+    async with await distant.open(project) as sandbox:
+        assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
+
+
+async def test_what_no_sandbox_uses_any_more_is_collected(distant: DockerDriver, project: SandboxSpec):
+    async with await distant.open(project) as sandbox:
+        kept = {each.name: each.size_bytes for each in await distant.setups() if each.name.startswith("muster-stock-")}
+        gone = {each.name for each in await distant.collect(IN_USE, now_s=time.time() + 86400)}
+        left = {each.name for each in await distant.setups()}
+        assert gone <= kept.keys() and len(left & kept.keys()) == 2
+        assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
+    assert all(size > 0 for size in kept.values())
+    assert {each.name for each in await distant.collect(IN_USE, now_s=time.time() + 86400)} >= left & kept.keys()
+
+    async with await distant.open(project) as sandbox:
+        assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from sandbox.base import Command, SandboxSpec
+from sandbox.driver import DockerDriver
+
+async def main(state, owner, image):
+    driver = DockerDriver(Path(state), owner)
+    for read_only in (False, True):
+        sandbox = await driver.open(SandboxSpec(image, read_only=read_only))
+        print(sandbox.id, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_what_a_killed_worker_left_goes_with_its_name(
+    distant: DockerDriver, far: Far, state_dir: Path, owner: str
+):
+    arguments = [sys.executable, "-c", WORKER, str(state_dir), f"{owner}-killed", far.image]
+    worker = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    assert worker.stdout is not None
+    left = {(await worker.stdout.readline()).decode().strip() for _ in range(2)}
+    worker.kill()
+    await worker.wait()
+    async with await distant.open(SandboxSpec(far.image)) as mine:
+        assert left <= {each.sandbox_id for each in await distant.known()}
+        assert await distant.reap(now_s=time.time()) == []
+        assert set(await distant.reap(owner=f"{owner}-killed", now_s=time.time())) == left
+        assert (await mine.exec(Command("echo on"))).output == b"on\n"
+    assert far.of_owner(f"{owner}-killed") == []
+
+
+class Watch:
+    hits = 0
+
+    def warm_standing(self, count: int) -> None: ...
+
+    def warm_asked(self, *, hit: bool) -> None:
+        self.hits += hit
+
+
+async def test_one_that_stood_ready_has_the_files_and_gives_the_patch(distant: DockerDriver, project: SandboxSpec):
+    watch = Watch()
+    pool = WarmPool(distant, 1, watch)
+    await pool.warm(project)
+    async with await pool.open(project) as sandbox:
+        patch = await _changed(sandbox, "echo '# more' >> src/app.py")
+    await pool.close()
+
+    assert watch.hits == 1
+    assert b"+# more" in patch
+
+
+async def test_a_worker_that_is_nobody_special_does(far: Far, state_dir: Path, owner: str, project: SandboxSpec):
+    state_dir.mkdir()
+    subprocess.check_call(["chown", "-R", "nobody:nogroup", state_dir, Path(project.checkout or "").parents[3]])
+    for folder in (far.folder, *state_dir.parents[:2], *Path(project.checkout or "").parents[:6]):
+        folder.chmod(0o755)
+    Path(far.address.removeprefix("unix://")).chmod(0o666)
+    os.seteuid(65534)
+    try:
+        async with DockerDriver(state_dir, owner) as driver, await driver.open(project) as sandbox:
+            patch = await _changed(sandbox, "echo '# more' >> src/app.py; rm README.md")
+    finally:
+        os.seteuid(0)
+
+    assert b"+# more" in patch and b"deleted file" in patch
+    assert far.of_owner(owner) == []
