@@ -33,6 +33,13 @@ class ProjectCards(Wire):
     agents: tuple[AgentCard, ...] = ()
 
 
+class ModelPrice(Wire):
+    """Micro-dollars for a million tokens that are sent, and that come back."""
+
+    input_microusd: int
+    output_microusd: int
+
+
 class WorkerCard(Wire):
     """One live worker process (or orchestrator) and what it serves."""
 
@@ -46,6 +53,7 @@ class WorkerCard(Wire):
     metrics_port: int = 0
     version: str = ""
     model: str = ""  # what answers when a task names none
+    price: ModelPrice | None = None  # of this model; None: nobody knows it
 
 
 class CommandCard(Wire):

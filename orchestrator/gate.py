@@ -26,7 +26,7 @@ class Proof:
     after: GateVerdict | None = None
 
 
-NO_GATE = Proof(Judgement(False, "no gate is configured"))
+NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Settings(FleetSettings):
     )
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] = HOUR_MS
     budget_microusd: Annotated[int, Field(ge=0)] = 5_000_000
+    ask_above_microusd: Annotated[int, Field(ge=0)] = 10_000_000  # an estimate above this is asked about at a terminal
     tenant: str = "default"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.

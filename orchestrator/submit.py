@@ -245,6 +245,7 @@ def goal_request(
     then: AgentCard | None = None,
     tenant: str = "",
     planning: Planning | None = None,
+    attachments: tuple[Attachment, ...] = (),
 ) -> TaskRequest:
     """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
 
@@ -282,4 +283,5 @@ def goal_request(
         tenant=tenant or settings.tenant,
         sender=sender,
         asks=asks,
+        attachments=attachments,
     )

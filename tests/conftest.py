@@ -55,6 +55,14 @@ def full_redis() -> Path:
     return Path(program)
 
 
+@pytest.fixture(scope="session")
+def tmux() -> str:
+    program = shutil.which("tmux")
+    if program is None:
+        cannot_run("terminal", "no tmux (scripts/test-tools.sh installs it)")
+    return program
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

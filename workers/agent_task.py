@@ -85,7 +85,7 @@ class AgentTasks:
             loop = await Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care).loop(session)
             prompts = Prompts(loop, self.kit.agents, servers.prompts, tape, equipment.guidance.user_dir)
             if attempt.claim.checkpoint is None and is_from_person(attempt.request):
-                session = await prompts.opened(session)
+                session = await prompts.opened(session, attempt.request.input.prompt)
             session = await run(session, hearing(loop, prompts, attempt.agent.name))
         if wait := _wait_of(session):
             return Pause(wait)

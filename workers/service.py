@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from envelope.agents import WorkerCard
+from envelope.agents import ModelPrice, WorkerCard
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
@@ -44,6 +44,7 @@ from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
 from .models import Models
 from .owners import owned
+from .pricing import price_of
 from .project.instructions import Guidance
 from .reaping import SWEEP_EVERY_S, sweep_host
 from .runner import Runner
@@ -89,7 +90,8 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
             on_event=metrics.observe,
             grace_s=settings.drain_grace_s,
         )
-        announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents), stop)
+        price = await price_of(settings)
+        announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents, price), stop)
         async with _meanwhile(announcing, _keep_sweeping(driver, transport, settings, stop)):
             log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
             await consumer.run(stop, hurry)
@@ -161,7 +163,14 @@ def web_access(settings: WorkerSettings) -> WebAccess:
     return WebAccess(WithOwn(settings.web_private_addresses), search)
 
 
-def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: int, agents: ProjectAgents) -> WorkerCard:
+def make_card(
+    settings: WorkerSettings,
+    worker: str,
+    pool: str,
+    metrics_port: int,
+    agents: ProjectAgents,
+    price: ModelPrice | None,
+) -> WorkerCard:
     return WorkerCard(
         worker=worker,
         pool=pool,
@@ -173,6 +182,7 @@ def make_card(settings: WorkerSettings, worker: str, pool: str, metrics_port: in
         metrics_port=metrics_port,
         version=version("muster"),
         model=settings.model,
+        price=price,
     )
 
 

@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from envelope.agents import AgentCatalogue, AgentDetail, AgentFault, ToolOffer
+from envelope.agents import AgentDetail, AgentFault, ToolOffer
 from envelope.errors import ExitCode
-from repo.errors import CommitMissing, RepositoryMissing
-from repo.local import describe
 
 from ..agent_files import agent_files
 from ..errors import UnknownName, near_miss
 from ..settings import load_settings
 from ..submit import FULL_SCOPE
-from ..trust import TrustStore, trusted_digest
+from .agents_here import Place, catalogue_here, is_for_people, place_of
+from .completing import agent_names
 from .console import answer, data, note, people, plain, warn
 from .generate import generate_agent
 from .options import Budget, JsonLines, Repo, microusd
 
 app = typer.Typer(no_args_is_help=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where agents are looked for. Without `git_dir` there is no repository, or it has no commit."""
-
-    git_dir: Path | None = None
-    commit: str = ""
-    trusted: str = ""
 
 
 @app.command("list")
@@ -47,8 +35,8 @@ def list_agents(
     as_json: JsonLines = False,
 ) -> None:
     """List the agents of this machine and of the repository: name, mode, pool, model, where from."""
-    found = asyncio.run(_catalogue(repo))
-    shown = [agent for agent in found.agents if everything or _is_for_people(agent)]
+    found = asyncio.run(catalogue_here(repo))
+    shown = [agent for agent in found.agents if everything or is_for_people(agent)]
     if as_json:
         for agent in shown:
             data(agent.model_dump_json(exclude={"prompt"}))
@@ -62,14 +50,9 @@ def list_agents(
     _warn(found.faults)
 
 
-def _is_for_people(agent: AgentDetail) -> bool:
-    """Does a person ever name it: to start it, or for a subagent to be started?"""
-    return not agent.hidden and agent.mode != "recipe"
-
-
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=agent_names, help="The agent.")],
     repo: Repo = Path(),
     tools: Annotated[bool, typer.Option("--tools", help="Each tool, whether it is offered, and what decided.")] = False,
     capability: Annotated[
@@ -80,7 +63,7 @@ def show(
     """Show what an agent is and may do."""
     if capability and not tools:
         raise typer.BadParameter("--capability goes with --tools")
-    place = asyncio.run(_place(repo))
+    place = asyncio.run(place_of(repo))
     agent = asyncio.run(_agent(place, name))
     if not tools:
         data(agent.model_dump_json()) if as_json else _print_agent(agent)
@@ -127,7 +110,7 @@ def generate(
     as_json: JsonLines = False,
 ) -> None:
     """Have a model write a new agent, and put it into .muster/agents of the repository. Nothing is overwritten."""
-    taken = {agent.name for agent in asyncio.run(_catalogue(repo)).agents}
+    taken = {agent.name for agent in asyncio.run(catalogue_here(repo)).agents}
     written = asyncio.run(generate_agent(description, repo, name, taken, model=model, budget_microusd=microusd(budget)))
     if as_json:
         data(written.model_dump_json())
@@ -136,21 +119,7 @@ def generate(
         data(written.path)
 
 
-async def _place(repo: Path) -> _Place:
-    with suppress(RepositoryMissing, CommitMissing):
-        local = await describe(repo)
-        store = TrustStore(load_settings().state_dir)
-        trusted = await trusted_digest(store, local.root, local.git_dir, local.head)
-        return _Place(local.git_dir, local.head, trusted)
-    return _Place()
-
-
-async def _catalogue(repo: Path) -> AgentCatalogue:
-    place = await _place(repo)
-    return await agent_files().catalogue(place.git_dir, place.commit, place.trusted)
-
-
-async def _agent(place: _Place, name: str) -> AgentDetail:
+async def _agent(place: Place, name: str) -> AgentDetail:
     found = await agent_files().catalogue(place.git_dir, place.commit, place.trusted)
     if fault := found.unusable.get(name):
         raise UnknownName(f"{fault.path}: {fault.message}", hint=fault.hint)

@@ -14,16 +14,17 @@ from ..asks import OpenAsk, find_ask, reply_to
 from ..client import Muster
 from ..settings import load_settings
 from .asking import show_ask, subject
+from .completing import ask_ids
 from .console import data, note, people, plain, warn
-from .find import short
 from .fleet import open_fleet, open_records
 from .options import JsonLines
 from .person import person
 from .units import duration
+from .words import short
 
 app = typer.Typer()
 
-AskId = Annotated[str, typer.Argument(metavar="ASK", help="An ask's id, or its end.")]
+AskId = Annotated[str, typer.Argument(metavar="ASK", autocompletion=ask_ids, help="An ask's id, or its end.")]
 
 
 @app.command("list")

@@ -16,12 +16,12 @@ from ..errors import BadInput
 from ..session.told import funds_as_json, ledger_as_json
 from ..settings import load_settings
 from .console import data, note
-from .find import find_task, short
+from .find import find_task
 from .fleet import open_records
 from .options import microusd, task_words
 from .person import person
 from .units import dollars
-from .words import counted
+from .words import counted, short
 
 app = typer.Typer()
 

@@ -29,6 +29,12 @@ def note(text: str) -> None:
     people().print(Text(plain(text)), style="dim", soft_wrap=True)
 
 
+def early(text: str, *, end: str = "\n") -> None:
+    """As `note`, before the work has begun: rich's import would keep it waiting for longer than all else."""
+    sys.stderr.write(f"{plain(text)}{end}")
+    sys.stderr.flush()
+
+
 def warn(text: str, hint: str = "") -> None:
     from rich.markup import escape
 

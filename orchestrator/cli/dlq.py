@@ -21,7 +21,7 @@ from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
 from .console import data, interactive, note, people, plain, warn
-from .find import find_task, short
+from .find import find_task
 from .fleet import open_fleet, open_records
 from .life import life_lines, life_of
 from .options import JsonLines, TaskId
@@ -29,7 +29,7 @@ from .person import person
 from .request import readable_request, request_lines
 from .summary import Line, print_lines
 from .units import duration
-from .words import counted
+from .words import counted, short
 
 app = typer.Typer()
 

@@ -31,11 +31,14 @@ from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import FANOUT
 from ..trust import TrustStore, trusted_digest
+from .completing import agent_names
 from .console import answer, data, note
+from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd
 from .outcome import exit_code_after
+from .project_file import project_defaults
 from .repository import starting_point
 from .summary import summary_of_fanout
 
@@ -65,10 +68,16 @@ class Ask:
     as_json: bool
     no_input: bool
     allow_dirty: bool
+    yes: bool
 
 
 def fanout(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Who does each: explore, general, build, or your own.")],
+    agent: Annotated[
+        str,
+        typer.Argument(
+            metavar="AGENT", autocompletion=agent_names, help="Who does each: explore, general, build, or your own."
+        ),
+    ],
     prompt: Annotated[
         str,
         typer.Argument(metavar="PROMPT", help="What each is to do; {item} stands for its item, {name} for a field."),
@@ -94,6 +103,7 @@ def fanout(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    yes: Yes = False,
 ) -> None:
     """Ask one thing of many items: each is a task of its own, and the answers meet in one report.
 
@@ -101,7 +111,7 @@ def fanout(
     """
     asked = Ask(
         agent, prompt, over, repo, Want(gather, quorum), max_running, form, microusd(budget), deadline, model, detach,
-        as_json, no_input, allow_dirty,
+        as_json, no_input, allow_dirty, yes,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(asked)))
 
@@ -113,10 +123,14 @@ async def _run(asked: Ask) -> int:
     check_prompt(asked.prompt, items)  # before anything is started
     asked.want.checked(len(items))
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    known = await project_defaults(local, settings, is_trusted=bool(trusted))
     async with open_fleet(settings) as muster:
         project = await project_cards(local, trusted, wanted=asked.agent)
-        card = agent_named(asked.agent, await muster.workers(), by_person=False, commit=local.head, project=project)
-        cap = settings.budget_microusd if asked.budget_microusd is None else asked.budget_microusd
+        workers = await muster.workers()
+        card = agent_named(asked.agent, workers, by_person=False, commit=local.head, project=project)
+        caps = (asked.budget_microusd, known.budget_microusd, settings.budget_microusd)
+        cap = next(cap for cap in caps if cap is not None)
+        deadline_s = asked.deadline_s or known.deadline_s
         request = await fanout_request(
             asked.prompt,
             items,
@@ -125,12 +139,17 @@ async def _run(asked: Ask) -> int:
             settings=settings,
             want=asked.want,
             max_running=asked.max_running,
-            workspace=await muster.pack(local.root, commit=local.head),
+            workspace=await muster.pack(local.root, commit=local.head, setup=known.setup),
             budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not asked.no_input),
-            deadline_ms=asked.deadline_s and asked.deadline_s * 1000,
-            model=asked.model,
+            deadline_ms=deadline_s and deadline_s * 1000,
+            model=asked.model or known.model,
             asks=ask_terms(settings, (local.root,), no_input=asked.no_input),
         )
+        may_ask = not (asked.yes or asked.no_input or asked.detach or asked.as_json)
+        spending = Spending(asked.prompt, request.model or card.model, cap, may_ask, agents=len(items))
+        if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
+            note("nothing was submitted")
+            return ExitCode.CANCELLED
         handle = await muster.submit_repeatable(request)
         if handle.existing:
             state = "already done" if await muster.result(handle.task_id) else "already under way"

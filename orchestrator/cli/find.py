@@ -10,15 +10,10 @@ from transport.base import TaskRecord
 from ..client import Muster
 from ..errors import BadInput
 from .options import task_words
+from .words import short as short  # where callers look for it, too
 
-# A UUIDv7 begins with the time, so that neighbours differ at their ends only: 8 hex digits are 32 random bits.
-SHORT_CHARS = 8
 # How far back an abbreviation reaches; whole ids reach everything.
 LATEST = 1000
-
-
-def short(task_id: str) -> str:
-    return task_id[-SHORT_CHARS:]
 
 
 async def find_task(muster: Muster, words: str) -> TaskRecord:

@@ -16,6 +16,7 @@ from envelope.messages import MAX_DEADLINE_MS
 from ..approvals import approved_in
 from ..errors import BadInput
 from ..settings import Settings
+from .completing import task_ids
 from .units import parse_duration_s
 
 
@@ -41,6 +42,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the t
 NoInput = Annotated[
     bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may cost as much as is estimated.")]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 
@@ -53,7 +55,13 @@ def task_words(text: str) -> str:
 
 
 TaskId = Annotated[
-    str, typer.Argument(metavar="TASK", parser=task_words, help="A task's id, or its end as `task list` shows it.")
+    str,
+    typer.Argument(
+        metavar="TASK",
+        parser=task_words,
+        autocompletion=task_ids,
+        help="A task's id, or its end as `task list` shows it.",
+    ),
 ]
 
 

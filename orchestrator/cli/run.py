@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from envelope.agents import AgentCard, CommandCard
+from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskRequest
@@ -29,9 +30,12 @@ from ..planner.team import planning_of, require_other
 from ..settings import load_settings
 from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
 from ..trust import TrustStore, trusted_digest
+from .completing import agent_names
 from .console import data, note
+from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, ask_terms, microusd, task_words
+from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
+from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
@@ -57,6 +61,9 @@ class RunOptions:
     record: bool
     plan: PlanMode
     given_plan: Plan | None
+    yes: bool
+    files: tuple[Path, ...]
+    default_agent: str = ""  # the repository's
 
 
 def run(
@@ -67,7 +74,9 @@ def run(
     agent: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Who does it; plan asks first [default: the setting default_agent, or build]."
+            metavar="NAME",
+            autocompletion=agent_names,
+            help="Who does it; plan asks first [default: the setting default_agent, or build].",
         ),
     ] = "",
     gate: Annotated[
@@ -82,6 +91,9 @@ def run(
     allow: Annotated[
         list[str] | None, typer.Option(metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…")
     ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
+    ] = None,
     branch: Annotated[str, typer.Option(metavar="NAME", help="Set this branch to the change, once it is done.")] = "",
     detach: Detach = False,
     as_json: Json = False,
@@ -95,6 +107,7 @@ def run(
             help="How it is planned: layered, light, on-demand, living; or by the steps in a .toml or .json file.",
         ),
     ] = PlanMode.NONE,
+    yes: Yes = False,
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
@@ -117,7 +130,7 @@ def run(
         raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan),
+        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -136,6 +149,8 @@ async def _run(options: RunOptions) -> int:
     if options.branch:
         await require_branch_name(options.branch)  # before anything is paid for
     require_other(options.plan, options.agent)
+    for missing in (path for path in options.files if not path.is_file()):
+        raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
     command = await command_of(options.goal, options.repository)
     if is_help(command):
         await print_commands(options.repository)
@@ -144,13 +159,19 @@ async def _run(options: RunOptions) -> int:
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
+    options = _completed(options, await project_defaults(local, settings, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
-        card, project = await _card(muster, options.agent, command, local, trusted)
-        is_planned = options.plan is not PlanMode.NONE or card.name == PLAN
-        workers = await muster.workers() if is_planned else []
+        workers = await muster.workers()
+        card, project = await _card(muster, options, command, local, trusted, workers)
         planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
         then = agent_named(BUILD, workers) if card.name == PLAN else None
         request = await _request(muster, options, card, then, planning, local)
+        spending = Spending(
+            options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
+        )
+        if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
+            note("nothing was submitted")
+            return ExitCode.CANCELLED
         handle = await muster.submit(request)
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
@@ -163,14 +184,37 @@ async def _run(options: RunOptions) -> int:
         return await follow_run(muster, request, handle, shown)
 
 
+def _completed(options: RunOptions, known: Defaults) -> RunOptions:
+    """What the command line leaves open, the repository's `muster.toml` may say."""
+    return replace(
+        options,
+        default_agent=known.agent,
+        model=options.model or known.model,
+        setup=options.setup or known.setup,
+        gate=options.gate or known.gate,
+        budget_microusd=known.budget_microusd if options.budget_microusd is None else options.budget_microusd,
+        deadline_s=options.deadline_s or known.deadline_s,
+    )
+
+
+def _waits(options: RunOptions) -> bool:
+    """Is there somebody who would answer?"""
+    return not (options.yes or options.no_input or options.detach or options.as_json)
+
+
 async def _card(
-    muster: Muster, name: str, command: CommandCard | None, local: LocalRepository, trusted: str
+    muster: Muster,
+    options: RunOptions,
+    command: CommandCard | None,
+    local: LocalRepository,
+    trusted: str,
+    workers: Sequence[WorkerCard],
 ) -> tuple[AgentCard, list[AgentCard]]:
     """Who does it: whom the person named, else whom the command names: of the workers, or of the repository, whose
     agents come with it."""
-    wanted = name or muster.settings.default_agent
+    name = options.agent
+    wanted = name or options.default_agent or muster.settings.default_agent
     project = await project_cards(local, trusted, wanted=wanted)
-    workers = await muster.workers()
     if name:
         return agent_named(name, workers, commit=local.head, project=project), project
     default = default_agent(wanted, workers, commit=local.head, project=project)
@@ -200,5 +244,6 @@ async def _request(
         model=options.model,
         record=options.record,
         planning=planning,
+        attachments=tuple([await muster.attach(path) for path in options.files]),
         asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
     )

@@ -21,7 +21,7 @@ from ..session.task import Spent
 from ..session.told import cost_as_json, tree_as_json
 from ..settings import load_settings
 from .console import data, note, people, plain
-from .find import find_task, short
+from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .options import Budget, Deadline, Detach, Json, TaskId, microusd
@@ -29,6 +29,7 @@ from .outcome import exit_code_after
 from .show import show_result
 from .tree import tree
 from .units import dollars, tokens
+from .words import short
 
 app = typer.Typer()
 

@@ -12,6 +12,13 @@ from .console import plain
 # Of `life.lua` and `write.lua`: both counts are always there.
 _WAITS = re.compile(r"waits for (\d+) children, (\d+) asks")
 _PLURALS = {"child": "children", "retry": "retries", "entry": "entries", "delivery": "deliveries"}
+# A UUIDv7 begins with the time, so that neighbours differ at their ends only: 8 hex digits are 32 random bits.
+SHORT_CHARS = 8
+
+
+def short(task_id: str) -> str:
+    """The end of an id, as lists show it."""
+    return task_id[-SHORT_CHARS:]
 
 
 def counted(count: int, noun: str) -> str:

@@ -35,6 +35,11 @@ async def expanded(template: str, arguments: str, loop: Loop, *, label: str) -> 
     return cut("\n\n".join([inlined(template, arguments, outputs), *attached]), MAX_PROMPT_CHARS)
 
 
+async def mentioned(names: Sequence[str], loop: Loop, *, label: str) -> str:
+    """What belongs below a person's words that mention these: files, and subagents that are to be asked."""
+    return cut("\n\n".join(await _attached(names, loop, label)), MAX_PROMPT_CHARS)
+
+
 def subagents(loop: Loop) -> Collection[str]:
     """Those that this session may start."""
     return loop.context.children.catalogue() if "task" in loop.tools else ()

@@ -1,4 +1,5 @@
-"""Prompts of people on their way into a session: those that begin with `/name` are commands, and are expanded."""
+"""Prompts of people on their way into a session: those that begin with `/name` are commands, and are expanded; of plain
+words the files and subagents that they mention are added below."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from ..project.framing import one_line
 from ..recording.tape import Tape
 from ..tools.errors import ToolError
 from .catalogue import Catalogue, Known, catalogue, texts_in_sandbox, texts_of_user
-from .expanding import MAX_PROMPT_CHARS, cut, expanded, subagents
-from .template import words
+from .expanding import MAX_PROMPT_CHARS, cut, expanded, mentioned, subagents
+from .template import mentions, words
 
 _TYPED = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 # Who does a command's work as a subtask when its file names nobody, or somebody who is no subagent.
@@ -51,6 +52,7 @@ class Expansion:
 
 
 EXPANSION = TypeAdapter(Expansion)
+TEXT = TypeAdapter(str)
 
 
 def is_from_person(request: TaskRequest) -> bool:
@@ -78,21 +80,27 @@ class Prompts:
     tape: Tape
     user_dir: Path | None = None
 
-    async def opened(self, session: Session) -> Session:
-        """The session with its last prompt expanded, and stored: what its commands did is not done again.
+    async def opened(self, session: Session, said: str) -> Session:
+        """The session with its last prompt expanded, and stored: what its commands did is not done again. `said` are
+        the person's own words in it: those of what they brought along mention nobody.
 
         `BadInput` when there is no such command.
         """
         typed = session.messages[-1].content
-        if session.outcome is not None or not is_command(typed):  # its last message is nobody's prompt, or is plain
+        if session.outcome is not None:  # its last message is nobody's prompt
             return session
         label = f"command-{len(session.messages)}"
+        if not is_command(typed):
+            if not (below := await self._mentioned(said, label)):
+                return session
+            return await self.loop.save(_said(self._having_read(session), f"{typed}\n\n{below}"))
         found = await self.tape.kept("command", EXPANSION, lambda: self._expand(typed, session.agent, label=label))
-        digests = dict(self.loop.context.read_digests)
-        session = session.model_copy(update={"read_digests": digests})
         if found.subagent:
-            return await self._delegated(session, typed, found)
-        return await self.loop.save(_said(session, found.text))
+            return await self._delegated(self._having_read(session), typed, found)
+        return await self.loop.save(_said(self._having_read(session), found.text))
+
+    def _having_read(self, session: Session) -> Session:
+        return session.model_copy(update={"read_digests": dict(self.loop.context.read_digests)})
 
     async def heard(self, agent: str) -> Sequence[str]:
         """What people said, commands expanded; one that cannot be is told to the model as it was typed, with why."""
@@ -105,16 +113,26 @@ class Prompts:
         return is_late
 
     async def _heard(self, prompt: str, agent: str) -> str:
-        if not is_command(prompt) or is_request(prompt):
+        if is_request(prompt):
             return prompt
+        # a session may hear the same words twice, and a long output is kept under its call's id
+        label = f"command-{secrets.token_hex(4)}"
+        if not is_command(prompt):
+            below = await self._mentioned(prompt, label)
+            return f"{prompt}\n\n{below}" if below else prompt
         try:
-            # a session may hear the same command twice, and a long output is kept under its call's id
-            found = await self._expand(prompt, agent, label=f"command-{secrets.token_hex(4)}")
+            found = await self._expand(prompt, agent, label=label)
         except BadInput as e:
             return f"{prompt}\n\n(This is taken as it stands: {e}; {e.hint}.)"
         if not found.subagent:
             return found.text
         return f"Let the subagent {found.subagent!r} do this, with one call of `task`:\n\n{found.text}"
+
+    async def _mentioned(self, said: str, label: str) -> str:
+        names = mentions(said)
+        if not names:
+            return ""
+        return await self.tape.kept("mentions", TEXT, lambda: mentioned(names, self.loop, label=label))
 
     async def _expand(self, prompt: str, agent: str, *, label: str) -> Expansion:
         name, arguments = _typed(prompt)

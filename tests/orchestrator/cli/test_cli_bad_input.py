@@ -46,6 +46,7 @@ def _expect(done, exit_code, sentence, hint):
         (("run", "x", "--deadline", "2d"), "a day at most", "muster run --help"),
         (("run", "x", "--budget", "-1"), "--budget", "muster run --help"),
         (("run", "x", "--allow", "everything"), "'everything' is not a grant", "tool:pattern"),
+        (("run", "x", "--file", "nothing.log"), "there is no file nothing.log", "--file"),
         (("run", "x", "--repo", "nowhere"), "there is no folder nowhere", "muster --help"),
         (("run", "x", "--repo", "."), "is not in a git repository", "git init"),
         (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),

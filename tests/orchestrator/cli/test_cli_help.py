@@ -33,16 +33,19 @@ Options:
 
 Commands:
   run       Give an agent a goal in a repository, and prove its change.
+  init      Write a muster.toml for a repository, guessed from its files.
   batch     Change many files or repositories at once.
   fanout    Ask one thing of many items, each a task of its own.
   plan      Check a plan, and see how far one is.
   task      See, stop and use tasks.
+  attach    Follow a task that goes on without you, to its end.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
   budget    Let a goal or a batch spend more.
   ask       See and answer what tasks ask people.
   dlq       See, repeat and drop tasks that nobody could do.
   pool      See the pools, and what tenants get of them.
+  top       Watch the fleet: pools, workers, and all that is under way.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
   serve     Serve the HTTP API.
@@ -133,6 +136,19 @@ def test_the_version_is_told(desk):
 def test_completion_knows_the_options_of_a_command(desk):
     asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run --g", "COMP_CWORD": "2"}
     assert "--gate" in desk.muster(env=asked).stdout
+
+
+def test_completion_knows_the_agents_of_this_machine(desk):
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run x --agent ", "COMP_CWORD": "4"}
+    assert {"build", "plan"} <= set(desk.muster(env=asked).stdout.split())
+
+
+def test_completion_starts_no_fleet_and_shows_no_error(desk):
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster task show ", "COMP_CWORD": "3"}
+    alone = desk.muster(env=asked)
+    assert not (desk.home / "state").exists()
+    lost = desk.muster(env=asked | {"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    assert [(done.stdout.strip(), done.stderr) for done in (alone, lost)] == [("", ""), ("", "")]
 
 
 def test_the_settings_are_shown_without_their_passwords(desk):

@@ -18,6 +18,7 @@ FILES = {
 }
 REFUSED = "whose key is refused"
 # What each goal makes of the greeting: the script looks at the goal's words.
+BROUGHT = "the-words-of-a-log"
 GREETINGS = {"greet warmly": "'hello, you'", "part": "'goodbye'", "greet": "'hello!'"}
 
 
@@ -36,8 +37,10 @@ def _rules(goal: str, greeting: str) -> list[dict[str, Any]]:
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A scripted model over real HTTP."""
     refusal = {"when": {"prompt_contains": REFUSED}, "fault": {"status": 401, "message": "Incorrect API key"}}
+    seen = {"when": {"user_contains": BROUGHT}, "reply": {"text": "I have read the log."}}
     thanks = {"when": {"user_contains": "thank you"}, "reply": {"text": "You are welcome."}}
-    rules = [refusal, thanks, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
+    told = [refusal, seen, thanks]
+    rules = [*told, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     path.write_text(json.dumps({"rules": rules}))
     words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
@@ -117,6 +120,8 @@ def test_without_a_gate_it_is_done_and_not_verified(desk, project):
 
 def test_a_detached_goal_is_found_again_by_its_id(desk, project):
     task_id = desk.muster("run", "greet", "--repo", "project", "--detach").stdout.strip()
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster task show ", "COMP_CWORD": "3"}
+    assert task_id[-8:] in desk.muster(env=asked).stdout.split()
     watched = desk.muster("task", "watch", task_id[-8:], "--json")
     assert watched.exit_code == 0, watched.stderr
     last = json.loads(watched.stdout.splitlines()[-1])
@@ -154,3 +159,64 @@ def test_an_agent_that_people_cannot_start_is_refused_before_anything_is_submitt
     assert sentence in error
     assert hint in told
     assert desk.muster("task", "list", "--json").stdout == before
+
+
+def test_a_gate_is_tried_out_on_the_last_commit(desk, project):
+    assert "gate   python -m pytest -q" in desk.muster("init", cwd=_with(project, "pytest.ini", "")).stderr
+    (project / "muster.toml").write_text("gate = ['python -m pytest -q']\n")
+    passed = desk.muster("init", "--check", cwd=project)
+    assert passed.exit_code == 0, passed.stderr
+    assert "gate: passed, 1 test" in passed.stderr
+    (project / "muster.toml").write_text("gate = ['python -m nothing_here']\n")
+    failed = desk.muster("init", "--check", cwd=project)
+    assert failed.exit_code == 1
+    assert "the gate fails on the last commit" in failed.stderr
+    assert "name what is missing in setup" in failed.stderr
+
+
+def test_what_a_trusted_repository_says_of_its_gate_is_used(desk, project):
+    _with(project, "muster.toml", "gate = ['python -m pytest -q']\nbudget = 0.5\n")
+    desk.git("add", "-A", repository=project)
+    desk.git("commit", "-q", "-m", "settings", repository=project)
+    before = desk.muster("run", "greet", "--repo", "project")
+    desk.muster("trust", "project")
+    after = desk.muster("run", "greet", "--repo", "project")
+
+    assert "muster.toml is not trusted, and its gate not used" in before.stderr
+    assert "✔ done, not verified" in before.stderr
+    assert "of $0.5000" in before.stderr  # it may ask for less
+    assert after.exit_code == 0, after.stderr
+    assert "✔ done and verified" in after.stderr
+
+
+ESTIMATED = "estimate: $0.0282 to $0.6796 with openai/scripted; at $5.00 it stops"
+
+
+def test_a_run_tells_before_what_it_will_about_cost_and_after_what_it_did(desk, project):
+    done = desk.muster("run", "greet", "--repo", "project")
+    lines = done.stderr.splitlines()
+    assert lines[0] == ESTIMATED
+    assert any(line.split()[:1] == ["cost"] and line.split("cost")[1].strip().startswith("$0.0") for line in lines)
+    assert "of $5.00" in done.stderr
+
+
+def test_who_cannot_answer_is_not_asked_about_the_cost(desk, project):
+    dear = {"MUSTER_ASK_ABOVE_MICROUSD": "1"}
+    done = desk.muster("run", "greet", "--repo", "project", env=dear)
+    assert done.exit_code == 0, done.stderr
+    assert "go on?" not in done.stderr
+
+
+def test_files_go_along_and_mentions_are_attached(desk, project):
+    (desk.home / "crash.log").write_text(BROUGHT)
+    _with(project, "notes.txt", BROUGHT)
+    desk.git("add", "-A", repository=project)
+    desk.git("commit", "-q", "-m", "notes", repository=project)
+    for words in (("what does it say?", "--file", "crash.log"), ("what does @notes.txt say?",)):
+        done = desk.muster("run", *words, "--repo", "project")
+        assert done.stdout == "I have read the log.\n", done.stderr
+
+
+def _with(project, name, text):
+    (project / name).write_text(text)
+    return project

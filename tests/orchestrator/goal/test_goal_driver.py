@@ -50,7 +50,7 @@ async def test_a_change_without_a_gate_is_done_and_not_verified(goal):
     assert result.status is State.COMPLETED
     assert (result.output.structured["verified"], result.output.structured["reason"]) == (
         False,
-        "no gate is configured",
+        "no gate is configured (muster init guesses one)",
     )
 
 

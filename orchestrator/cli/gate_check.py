@@ -1,0 +1,56 @@
+"""A gate tried out: the project's commands on its last commit, in a sandbox like the one that will judge changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envelope.errors import ExitCode
+from envelope.recipe import RecipeParams
+from repo.local import LocalRepository
+
+from ..judgement import read_run
+from ..settings import Settings
+from ..submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
+from .console import note, warn
+from .fleet import open_fleet
+from .lines import verdict_text
+
+
+async def check_gate(
+    settings: Settings, local: LocalRepository, *, setup: Sequence[str], gate: Sequence[str]
+) -> ExitCode:
+    """0 where the gate passes and its tests can be counted: then it can prove something."""
+    if local.dirty:
+        note(f"{local.root} has changes that are not committed: the last commit is tried")
+    async with open_fleet(settings) as muster:
+        note("running the gate in a sandbox …")
+        request = task_request(
+            agent=VERIFY,
+            pool=BUILD,
+            intent="muster init --check",
+            params=RecipeParams(commands=tuple(gate)).model_dump(mode="json", exclude_unset=True),
+            workspace=await muster.pack(local.place, commit=local.head, setup=setup),
+            auth_scope=RECIPE_SCOPE,
+            deadline_ms=settings.deadline_ms,
+            tenant=settings.tenant,
+            sender="cli",
+        )
+        [result] = await muster.gather([await muster.submit(request)])
+    run = read_run(result)
+    note(f"gate: {verdict_text(run.verdict('before'))}")
+    if not run.passed:
+        warn("the gate fails on the last commit, so that it could prove no change", _hint(run.detail, result.task_id))
+        return ExitCode.NOT_ACCEPTABLE
+    if not run.tests:
+        warn("no test could be counted, so that changes would end as done and not as verified", COUNTED)
+        return ExitCode.NOT_ACCEPTABLE
+    return ExitCode.OK
+
+
+COUNTED = "tests are counted from what pytest, unittest, go test -v, cargo test and node --test print"
+
+
+def _hint(detail: str, task_id: str) -> str:
+    missing = "No module named" in detail or "not found" in detail
+    what = "name what is missing in setup; " if missing else ""
+    return f"{what}all that it said: muster task logs {task_id}"

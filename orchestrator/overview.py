@@ -1,0 +1,136 @@
+"""What a fleet is at, all at once: its pools, who serves them, and every goal, batch and fan-out that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from envelope.agents import WorkerCard
+from envelope.lifecycle import TERMINAL, State
+from transport.base import PoolStats, TaskRecord
+from transport.errors import NotFound
+
+from .client import Muster
+from .session.fold import Session, apply
+from .session.task import TaskView
+
+HOUR_MS = 3600 * 1000
+# As many of the latest roots are looked through, and so many of them are followed: more than a screen shows.
+LATEST = 1000
+MAX_FOLLOWED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """A root that has not ended, and its trace as it is now."""
+
+    record: TaskRecord
+    view: Session
+
+    @property
+    def asks(self) -> dict[str, str]:
+        """The open questions by their ids."""
+        return {ask_id: text for task in self.view.tasks.values() for ask_id, text in task.asks.items()}
+
+    @property
+    def tasks_ended(self) -> int:
+        return sum(task.ended for task in self._below())
+
+    @property
+    def tasks(self) -> int:
+        """That it has started so far, without itself."""
+        return sum(1 for _ in self._below())
+
+    @property
+    def running(self) -> int:
+        return sum(task.state is State.RUNNING for task in self._below())
+
+    def microusd_per_hour(self, now_ms: int) -> int:
+        """At its pace so far."""
+        started = self.record.started_at_ms
+        return 0 if started is None else self.view.cost_microusd * HOUR_MS // max(1, now_ms - started)
+
+    def _below(self) -> Iterator[TaskView]:
+        return (task for task in self.view.tasks.values() if task.task_id != self.view.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`others` counts roots that are under way and not among `going`."""
+
+    now_ms: int
+    pools: Sequence[PoolStats]
+    workers: Sequence[WorkerCard]
+    going: Sequence[Going]
+    others: int = 0
+
+    @property
+    def microusd_per_hour(self) -> int:
+        return sum(one.microusd_per_hour(self.now_ms) for one in self.going)
+
+    @property
+    def cost_microusd(self) -> int:
+        return sum(one.view.cost_microusd for one in self.going)
+
+    def cards_of(self, pool: str) -> list[WorkerCard]:
+        return [card for card in self.workers if card.pool == pool]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "now_ms": self.now_ms,
+            "cost_microusd": self.cost_microusd,
+            "microusd_per_hour": self.microusd_per_hour,
+            "pools": [
+                {**asdict(pool), "workers": len(cards), "slots": sum(card.slots for card in cards)}
+                for pool, cards in ((pool, self.cards_of(pool.pool)) for pool in self.pools)
+            ],
+            "going": [_going_json(one) for one in self.going],
+            "others": self.others,
+        }
+
+
+def _going_json(one: Going) -> dict[str, Any]:
+    return {
+        "task_id": one.record.task_id,
+        "trace_id": one.record.trace_id,
+        "agent": one.record.agent,
+        "state": one.record.state,
+        "intent": one.record.intent,
+        "started_at_ms": one.record.started_at_ms,
+        "tasks": one.tasks,
+        "running": one.running,
+        "tasks_ended": one.tasks_ended,
+        "tokens": one.view.usage.total_tokens,
+        "cost_microusd": one.view.cost_microusd,
+        "asks": one.asks,
+    }
+
+
+class Overviews:
+    """Looks at a fleet again and again. What was read of a trace is kept, so that a look reads only what is new."""
+
+    def __init__(self, muster: Muster) -> None:
+        self._muster = muster
+        self._views: dict[str, Session] = {}  # by trace
+
+    async def look(self) -> Overview:
+        muster = self._muster
+        roots = [root for root in await muster.tasks(limit=LATEST) if root.state not in TERMINAL]
+        followed = roots[:MAX_FOLLOWED]
+        traces = {root.trace_id for root in followed}
+        self._views = {trace: view for trace, view in self._views.items() if trace in traces}
+        pools, workers, now_ms = await asyncio.gather(muster.pools(), muster.workers(), muster.transport.now_ms())
+        views = await asyncio.gather(*map(self._view, followed))
+        going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
+        return Overview(now_ms, pools, workers, going, len(roots) - len(followed))
+
+    async def _view(self, root: TaskRecord) -> Session:
+        fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)
+        view = self._views.setdefault(root.trace_id, fresh)
+        with suppress(NotFound):  # a failover forgot it meanwhile; whoever waits for it submits it again
+            async for entry in self._muster.follow(root.trace_id, after=view.cursor(root.trace_id), wait=False):
+                apply(view, entry)
+        return view

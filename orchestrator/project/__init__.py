@@ -1,0 +1,1 @@
+"""What a repository says of itself in `muster.toml`, and what can be guessed where it says nothing."""
