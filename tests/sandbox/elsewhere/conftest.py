@@ -1,7 +1,7 @@
 """Engines of our own that share nothing with this host: real ones, each in namespaces that end with it.
 
-All that one writes lies on a file system in memory that only it sees; folders that are to be hidden from it have nothing
-in them there. Without a network namespace an engine that has no bridge would take away the host's.
+All that one writes lies on a file system in memory that only it sees; folders that are to be hidden from it have
+nothing in them there. Without a network namespace an engine that has no bridge would take away the host's.
 """
 
 from __future__ import annotations
