@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from lab.schedule import SOAK
 from repo.keeping import Allowance
 from sandbox.base import Command, Sandbox, SandboxSpec, Setup
 from sandbox.contract import CASES, isolation, make_project, patches, staged
-from sandbox.docker import Engine
+from sandbox.docker import Engine, security_options
 from sandbox.driver import DockerDriver
 from sandbox.elsewhere.probe import placement_of
-from sandbox.errors import SetupFailed
+from sandbox.errors import EngineUnavailable, SetupFailed
 from sandbox.pool import WarmPool
 
 from .conftest import CAN_START, SHIFTED_BY, Far, engine  # pyright: ignore[reportMissingImports]
@@ -107,6 +108,27 @@ async def test_why_a_workspace_is_elsewhere_is_said(
     monkeypatch.delenv("DOCKER_HOST")
     assert await _why(tmp_path / "state") == ""
     assert [*(hidden / "state").iterdir(), *(tmp_path / "state").iterdir()] == []
+
+
+async def test_a_rootless_engine_is_told_from_others_and_has_to_hold_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It holds none with control groups v1, and with v2 those that were delegated to its user."""
+    with tempfile.TemporaryDirectory(prefix="muster-far-") as short:
+        work, hidden = Path(short), Path(short) / "hidden"
+        hidden.mkdir()
+        with engine(work, hidden, rootless=True) as address:
+            monkeypatch.setenv("DOCKER_HOST", address)
+            async with DockerDriver(tmp_path, "nobody") as driver:
+                details = await driver.engine.details()
+                assert "rootless" in security_options(details)
+                if details["MemoryLimit"]:
+                    assert await _why(tmp_path) == "the engine is rootless"
+                else:
+                    with pytest.raises(EngineUnavailable, match="cannot limit memory and processes and CPU"):
+                        await driver.check()
+                    with pytest.raises(EngineUnavailable, match="cannot limit"):
+                        await driver.open(SandboxSpec("any"))
 
 
 async def _why(state_dir: Path) -> str:
