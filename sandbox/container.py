@@ -18,6 +18,7 @@ SHM = "/dev/shm"  # noqa: S108 - inside
 SERVER_PATH = "/run/muster-toolserver.py"
 TOOLS_FOLDER = "/run/muster-tools"  # from the engine's stock; see toolserver/elsewhere.py
 BASE_FOLDER = "/run/muster-base"
+ENTRY_BYTES = 1024  # what the kernel keeps of a file in memory beside its pages (measured)
 WORKSPACE_SHARE = 2  # half of a sandbox's memory
 EGRESS_FOLDER = "/run/muster-egress"
 PREFIX = "muster."
@@ -49,6 +50,10 @@ class Stocked:
     uid: int
     gid: int
     writer_of: str = ""  # the sandbox whose workspace this container writes; empty: its own
+
+    @property
+    def base_memory_bytes(self) -> int:
+        return self.base_bytes + self.base_files * ENTRY_BYTES
 
     def workspace_bytes(self, limits: Limits) -> int:
         """Of the task's own. What is written counts as memory, of which the commands need some, too."""
@@ -116,7 +121,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def _host_config(opening: Opening) -> dict[str, Any]:
     limits = opening.spec.limits
-    memory_bytes = limits.memory_bytes + (opening.stocked.base_bytes if opening.stocked else 0)
+    memory_bytes = limits.memory_bytes + (opening.stocked.base_memory_bytes if opening.stocked else 0)
     config: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",

@@ -40,6 +40,7 @@ BAD_REQUEST, NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = (
 )  # the last is the client library's own
 NO_IMAGE = "muster-no-such-image:none"
 STDERR = 2
+LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
@@ -110,6 +111,7 @@ class Engine:
     async def describe(self, runtime: str | None) -> str:
         """For people: the engine's version and the runtime; `EngineUnavailable` when it does not know the runtime."""
         details = await self.details()
+        require_limits(details)
         if runtime and runtime not in details["Runtimes"]:
             hint = "add it to the engine's daemon.json; it has " + ", ".join(sorted(details["Runtimes"]))
             raise EngineUnavailable(f"The Docker engine has no runtime {runtime}.", hint=hint)
@@ -347,6 +349,15 @@ async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     base = await client.images.inspect(details["Parent"]) if details["Parent"] else {"Size": 0}
     used = datetime.fromisoformat(str(details["Metadata"]["LastTagTime"])[: len("2000-01-01T00:00:00")])
     return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
+
+
+def require_limits(details: Mapping[str, Any]) -> None:
+    """An engine that may not use control groups takes a limit, warns somewhere, and does not hold it."""
+    if missing := [words for field, words in LIMITED.items() if details.get(field) is False]:
+        hint = (
+            "give it control groups v2, delegated to its user (systemd: Delegate=memory pids cpu), or take bubblewrap"
+        )
+        raise EngineUnavailable(f"The Docker engine cannot limit {' and '.join(missing)}.", hint=hint)
 
 
 def security_options(details: Mapping[str, Any]) -> set[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..disk import MNT_DETACH
-from ..docker import Engine, security_options
+from ..docker import Engine, require_limits, security_options
 
 # The engine with shifted user ids keeps its things in a folder that says by how much.
 SHIFTED = re.compile(r"/(\d+)\.(\d+)$")
@@ -28,6 +28,7 @@ class Placement:
 
 async def placement_of(engine: Engine, state_dir: Path) -> Placement:
     details = await engine.details()
+    require_limits(details)
     options = security_options(details)
     if "rootless" in options:
         return Placement("the engine is rootless")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import uuid
@@ -26,28 +27,59 @@ READY = "API listen on"
 START_TIMEOUT_S = 120.0  # half a second
 SHIFTED_BY = 100_000
 ALONE = ("unshare", "--net", "--mount", "--propagation", "private")
-# The folder that it works in, what is hidden from it, its name in /etc/subuid, then the engine's own words. Its socket
-# is where we see it, too.
+# The folder that it works in, what is hidden from it, then the engine's own words. Its socket is where we see it, too.
+# No port is ever published, so that no proxy of ports need be there.
 START = """
 set -e
 work=$1 hidden=$2 shifted=$3; shift 3
 echo "nobody:$shifted:65536" > "$work/ids"
-mkdir "$work/own"
+mkdir -p "$work/own"
 mount -t tmpfs none "$work/own"
-chmod 711 "$work" "$work/own"  # the shifted users pass through
-mount --bind "$work/ids" /etc/subuid
-mount --bind "$work/ids" /etc/subgid
+chmod 711 "$work/own"  # the shifted users pass through
 mount -t tmpfs none "$hidden"
-exec dockerd --data-root "$work/own/data" --exec-root "$work/own/run" --pidfile "$work/own/pid" \
+if [ -n "$ROOTLESSKIT_STATE_DIR" ]; then
+    mount -t tmpfs none /run
+    export HOME="$work/own" XDG_RUNTIME_DIR="$work/own" PATH="$PATH:$work/own"
+    ln -s /bin/true "$work/own/rootlesskit-docker-proxy"
+else
+    mount --bind "$work/ids" /etc/subuid
+    mount --bind "$work/ids" /etc/subgid
+fi
+exec dockerd --data-root "$work/own/data" --exec-root "$work/own/run" --pidfile "$work/own/pid" --userland-proxy=false \
     --host "unix://$work/sock" --bridge=none --iptables=false --ip6tables=false "$@"
+"""
+# What the kit does that starts engines without root: they are root of a user namespace, and of nothing else.
+NOBODY_ON_THIS_HOST = """
+import ctypes, os, sys
+NEWNS, NEWUSER, NEWNET = 0x20000, 0x10000000, 0x40000000
+libc, (go_in, go_out), helper = ctypes.CDLL(None), os.pipe(), os.fork()
+if helper == 0:
+    os.read(go_in, 1)
+    for kind in ("uid", "gid"):
+        with open(f"/proc/{os.getppid()}/{kind}_map", "w") as file:
+            file.write(f"0 {sys.argv[1]} 65536")
+    os._exit(0)
+assert libc.unshare(NEWUSER) == 0
+os.write(go_out, b"x")
+os.waitpid(helper, 0)
+os.setgroups([]), os.setresgid(0, 0, 0), os.setresuid(0, 0, 0)
+assert libc.unshare(NEWNS | NEWNET) == 0
+os.environ["ROOTLESSKIT_STATE_DIR"] = "/run"
+os.execv("/bin/sh", sys.argv[2:])
 """
 
 
 @contextmanager
-def engine(work: Path, hidden: Path, *words: str) -> Iterator[str]:
+def engine(work: Path, hidden: Path, *words: str, rootless: bool = False) -> Iterator[str]:
     """Its address, while it runs. `work` is short: sockets lie below."""
-    argv = [*ALONE, "sh", "-c", START, "sh", str(work), str(hidden), str(SHIFTED_BY), *words]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    start = ["sh", "-c", START, "sh", str(work), str(hidden), str(SHIFTED_BY), *words]
+    if rootless:
+        start = [sys.executable, "-c", NOBODY_ON_THIS_HOST, str(SHIFTED_BY), *start, "--rootless"]
+        work.chmod(0o777), hidden.chmod(0o777)
+    else:
+        work.chmod(0o711), start.insert(0, "--")
+        start = [*ALONE, *start]
+    process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     said: list[str] = []
     ready, reader = threading.Event(), threading.Thread(target=lambda: listen(), daemon=True)
 
@@ -61,7 +93,7 @@ def engine(work: Path, hidden: Path, *words: str) -> Iterator[str]:
 
     reader.start()
     try:
-        assert ready.wait(START_TIMEOUT_S) and process.poll() is None, "".join(said[-20:])
+        assert ready.wait(START_TIMEOUT_S) and any(READY in line for line in said), "".join(said[-20:])
         yield f"unix://{work}/sock"
     finally:
         process.terminate()

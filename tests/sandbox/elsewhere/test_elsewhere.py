@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,12 +15,12 @@ import pytest
 from lab.schedule import SOAK
 
 from repo.keeping import Allowance
-from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec, Setup
-from sandbox.contract import CASES, commands, files, make_project, services, staged
-from sandbox.docker import Engine
+from sandbox.base import Command, Sandbox, SandboxSpec, Setup
+from sandbox.contract import CASES, isolation, make_project, patches, staged
+from sandbox.docker import Engine, security_options
 from sandbox.driver import DockerDriver
 from sandbox.elsewhere.probe import placement_of
-from sandbox.errors import SetupFailed
+from sandbox.errors import EngineUnavailable, SetupFailed
 from sandbox.pool import WarmPool
 
 from .conftest import CAN_START, SHIFTED_BY, Far, engine  # pyright: ignore[reportMissingImports]
@@ -28,10 +29,12 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.skipif(not CAN_START, reason="needs root, and a dockerd to start"),
 ]
-# These know nothing of how a workspace came about; `make soak` has them, too.
-ALIKE = {name for module in (commands, files, services) for name in vars(module)}
-TRIED = [name for name in CASES if SOAK or name not in ALIKE or name == "a_read_only_workspace_cannot_be_changed"]
-IN_USE = Allowance(max_age_s=0, max_bytes=0)
+# The others know nothing of how a workspace came about, or where it lies; `make soak` has them, too.
+OWN = {*vars(patches), *vars(isolation), "a_read_only_workspace_cannot_be_changed"}
+OWN_LIMITS = ("workspace_", "memory_")
+TRIED = [name for name in CASES if SOAK or name in OWN or name.startswith(OWN_LIMITS)]
+HOST = "127.0.0.2"  # this host's, and none for which a command would leave the proxy aside
+NOTHING = Allowance(max_age_s=0, max_bytes=0)
 
 # Everything that a patch can hold, and what is left out of one.
 EDITS = r"""
@@ -55,22 +58,26 @@ async def test_an_engine_elsewhere_keeps_the_contract(distant: DockerDriver, ima
 
 @pytest.mark.parametrize("script", [EDITS, EDITS + ODD], ids=["plain", "odd"])
 async def test_a_patch_is_the_same_wherever_the_workspace_is(
-    distant: DockerDriver, bubblewrap: SandboxDriver, root_folder: str, project: SandboxSpec, script: str
+    far: Far, owner: str, project: SandboxSpec, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    async def patches(driver: SandboxDriver, image: str) -> list[object]:
-        spec = SandboxSpec(image, project.checkout, project.git_dir, project.base)
-        async with await driver.open(spec) as sandbox:
-            given = await _changed(sandbox, "echo '# given' >> src/other.py; echo given > given.txt")
-            await sandbox.exec(Command("git checkout -q . && rm given.txt"))
-            await sandbox.apply(given, as_base=True)
-            assert (await sandbox.exec(Command(script))).exit_code == 0
-            await sandbox.exec(Command("rm given.txt"))
-            both = [await sandbox.snapshot(), await sandbox.patch(lambda path: path != "data.bin")]
-            modes = await sandbox.exec(Command("stat -c %a closed shut"))
-        return [*both, modes.output]
+    async with DockerDriver(tmp_path / "near", owner) as driver:
+        near = await _taken(driver, project, script)
+    monkeypatch.setenv("DOCKER_HOST", far.address)
+    async with DockerDriver(far.folder / owner, owner) as driver:
+        assert await _taken(driver, project, script) == near
 
-    near = await patches(bubblewrap, root_folder)
-    assert await patches(distant, project.image) == near
+
+async def _taken(driver: DockerDriver, project: SandboxSpec, script: str) -> list[object]:
+    """Patches after `script`, on a base that is not the checkout's; and what modes it left."""
+    async with await driver.open(project) as sandbox:
+        given = await _changed(sandbox, "echo '# given' >> src/other.py; echo given > given.txt")
+        await sandbox.exec(Command("git checkout -q . && rm given.txt"))
+        await sandbox.apply(given, as_base=True)
+        result = await sandbox.exec(Command(f"rm given.txt; {script}"))
+        assert result.exit_code == 0, result.output
+        both = [await sandbox.snapshot(), await sandbox.patch(lambda path: path != "data.bin")]
+        assert both[0].files and both[1].refused == ("data.bin",)
+        return [*both, (await sandbox.exec(Command("stat -c %a closed shut"))).output]
 
 
 async def _changed(sandbox: Sandbox, line: str) -> bytes:
@@ -92,14 +99,36 @@ async def test_why_a_workspace_is_elsewhere_is_said(
     with engine(work, hidden) as address:
         monkeypatch.setenv("DOCKER_HOST", address)
         assert await _why(hidden / "state") == "the engine does not see this host's files"
-        assert await _why(tmp_path / "state") == ""
         (work / "sock").chmod(0o666)
         os.seteuid(65534)
         try:
             assert await _why(tmp_path / "state") == "this worker is not root"
         finally:
             os.seteuid(0)
-    assert list((hidden / "state").iterdir()) == []
+    monkeypatch.delenv("DOCKER_HOST")
+    assert await _why(tmp_path / "state") == ""
+    assert [*(hidden / "state").iterdir(), *(tmp_path / "state").iterdir()] == []
+
+
+async def test_a_rootless_engine_is_told_from_others_and_has_to_hold_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It holds none with control groups v1, and with v2 those that were delegated to its user."""
+    with tempfile.TemporaryDirectory(prefix="muster-far-") as short:
+        work, hidden = Path(short), Path(short) / "hidden"
+        hidden.mkdir()
+        with engine(work, hidden, rootless=True) as address:
+            monkeypatch.setenv("DOCKER_HOST", address)
+            async with DockerDriver(tmp_path, "nobody") as driver:
+                details = await driver.engine.details()
+                assert "rootless" in security_options(details)
+                if details["MemoryLimit"]:
+                    assert await _why(tmp_path) == "the engine is rootless"
+                else:
+                    with pytest.raises(EngineUnavailable, match="cannot limit memory and processes and CPU"):
+                        await driver.check()
+                    with pytest.raises(EngineUnavailable, match="cannot limit"):
+                        await driver.open(SandboxSpec("any"))
 
 
 async def _why(state_dir: Path) -> str:
@@ -122,11 +151,11 @@ async def test_what_setup_installs_comes_through_the_stream_and_is_kept(
         await writer.drain()
         writer.close()
 
-    web = await asyncio.start_server(serve, "127.0.0.1", 0)
+    web = await asyncio.start_server(serve, HOST, 0)
     port = web.sockets[0].getsockname()[1]
     fetch = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1]).read().decode())"
-    commands = (f"python3 -c '{fetch}' http://127.0.0.1:{port}/ > /opt/venv/got; grep -c answer src/app.py",)
-    setup = Setup(far.image, project.checkout, project.base, tmp_path.name, commands, frozenset({f"127.0.0.1:{port}"}))
+    commands = (f"python3 -c '{fetch}' http://{HOST}:{port}/ > /opt/venv/got && grep -c answer src/app.py",)
+    setup = Setup(far.image, project.checkout, project.base, tmp_path.name, commands, frozenset({f"{HOST}:{port}"}))
     async with web:
         said = bytearray()
         image = await distant.prepare_image(setup, said.extend)
@@ -136,7 +165,7 @@ async def test_what_setup_installs_comes_through_the_stream_and_is_kept(
         )
         with pytest.raises(SetupFailed) as failure:
             await distant.prepare_image(refused)
-        assert f"127.0.0.1:{port}" in failure.value.hint
+        assert f"{HOST}:{port}" in failure.value.hint
 
     async with await distant.open(SandboxSpec(image, project.checkout)) as sandbox:
         assert (await sandbox.exec(Command("stat -c %s /opt/venv/got; env | grep -ci proxy"))).output == b"300000\n0\n"
@@ -159,12 +188,12 @@ async def test_a_volume_that_is_half_there_is_brought_again(distant: DockerDrive
 async def test_what_no_sandbox_uses_any_more_is_collected(distant: DockerDriver, project: SandboxSpec):
     async with await distant.open(project) as sandbox:
         kept = {each.name: each.size_bytes for each in await distant.setups() if each.name.startswith("muster-stock-")}
-        gone = {each.name for each in await distant.collect(IN_USE, now_s=time.time() + 86400)}
+        await distant.collect(NOTHING, now_s=time.time() + 86400)
         left = {each.name for each in await distant.setups()}
-        assert gone <= kept.keys() and len(left & kept.keys()) == 2
+        assert len(left & kept.keys()) == 2
         assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
     assert all(size > 0 for size in kept.values())
-    assert {each.name for each in await distant.collect(IN_USE, now_s=time.time() + 86400)} >= left & kept.keys()
+    assert {each.name for each in await distant.collect(NOTHING, now_s=time.time() + 86400)} >= left & kept.keys()
 
     async with await distant.open(project) as sandbox:
         assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
