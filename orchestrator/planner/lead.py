@@ -129,7 +129,7 @@ def bounds_of(driver: Driver, params: GoalParams) -> Bounds:
         agents={step.agent: step.auth_scope for step in params.roster},
         scope=request.auth_scope,
         max_cost_microusd=request.budget.max_cost_microusd,
-        deadline_ms=driver.remaining_ms,
+        deadline_ms=request.deadline_ms,  # whole: a driver that begins anew must find its plan as right as before
     )
 
 
