@@ -18,6 +18,7 @@ from .gate import NO_GATE, Gate, Proof
 from .goal_work import agent_work, title_of
 from .judgement import Judgement, Run
 from .planner.drive import drive_plan
+from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
 from .submit import GoalParams, GoalStep, params_of
@@ -40,22 +41,39 @@ async def drive_goal(driver: Driver) -> TaskResult:
     request = driver.request
     params = params_of(GoalParams, request)
     gate = _gate(driver, params)
-    answer, before = await _ask(driver, params, gate)
+    asked = await _ask(driver, params, gate)
+    answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
-    if not completed(answer):
-        return _passed_on(driver, answer)
-    patch = answer.patch if answer.patch and answer.patch.files else None
-    committed = await _commit(driver, patch)
-    attachments = (*answer.attachments, *await _bundled(driver, committed))
-    proof = await _prove(gate, before, patch, committed)
-    output = answer.output.model_copy(update={"structured": _structured(answer, proof, committed)})
+    while completed(answer):
+        patch = answer.patch if answer.patch and answer.patch.files else None
+        committed = await _commit(driver, patch)
+        proof = await _prove(gate, asked.before, patch, committed)
+        failed = gate is not None and patch is not None and not proof.judgement.verified
+        if failed and lead is not None and await lead.again(_why_not(proof)):
+            answer = await lead.result()
+            continue
+        return await _concluded(driver, answer, committed, proof, failed=failed)
+    return _passed_on(driver, answer)
+
+
+async def _concluded(
+    driver: Driver, answer: TaskResult, committed: Committed | None, proof: Proof, *, failed: bool
+) -> TaskResult:
     judgement = proof.judgement
-    failed = gate is not None and patch is not None and not judgement.verified
-    errors = [ErrorInfo.of(ErrorCode.GATE_FAILED, judgement.reason, judgement.hint)] if failed else []
     return ended_with(
-        driver, *errors, output=output, attachments=attachments, provenance=answer.provenance, patch=answer.patch
+        driver,
+        *([ErrorInfo.of(ErrorCode.GATE_FAILED, judgement.reason, judgement.hint)] if failed else []),
+        output=answer.output.model_copy(update={"structured": _structured(answer, proof, committed)}),
+        attachments=(*answer.attachments, *await _bundled(driver, committed)),
+        provenance=answer.provenance,
+        patch=answer.patch,
     )
+
+
+def _why_not(proof: Proof) -> str:
+    seen = f"\n{proof.after.detail}" if proof.after and proof.after.detail else ""
+    return f"All steps were done, but their work together is not acceptable: {proof.judgement.reason}{seen}"
 
 
 def _passed_on(driver: Driver, answer: TaskResult) -> TaskResult:
@@ -83,8 +101,17 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
     return Gate(driver, params.gate, workspace, params.min_tests)
 
 
-async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[TaskResult, Run | None]:
-    """The agent's result and the gate's on the base. Whichever makes the other pointless ends both."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The agent's result and the gate's on the base. `lead`: who may have more done, where a plan leads."""
+
+    answer: TaskResult
+    before: Run | None
+    lead: Lead | None = None
+
+
+async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
+    """The agent and the gate on the base at once. Whichever makes the other pointless ends both."""
     if params.plan is not PlanMode.NONE:
         return await _ask_planned(driver, params, gate)
     works = [agent_work(driver, params), *([gate.before()] if gate else [])]
@@ -99,20 +126,20 @@ async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[T
             if not completed(answer):
                 break
     assert answer is not None  # `run` ends after every work has
-    return answer, before
+    return Asked(answer, before)
 
 
-async def _ask_planned(driver: Driver, params: GoalParams, gate: Gate | None) -> tuple[TaskResult, Run | None]:
+async def _ask_planned(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
     """As `_ask`, for a goal whose agents are led by a plan."""
     try:
         async with asyncio.TaskGroup() as group:
             proving = group.create_task(_base_run(driver, gate))
-            answer = await drive_plan(driver, params)
+            answer, lead = await drive_plan(driver, params)
             if not completed(answer):
                 proving.cancel()
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures
-    return answer, None if proving.cancelled() else proving.result()
+    return Asked(answer, None if proving.cancelled() else proving.result(), lead)
 
 
 async def _base_run(driver: Driver, gate: Gate | None) -> Run | None:

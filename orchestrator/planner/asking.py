@@ -11,13 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from envelope.errors import ErrorCode
 from envelope.ids import content_key
-from envelope.messages import ContextRef, ErrorInfo, TaskResult
+from envelope.messages import ContextRef, ErrorInfo, TaskRequest, TaskResult, Workspace
 from envelope.plan import OnFailure, Plan
 
 from ..driver import Driver, Work, completed
 from ..errors import BadInput, TaskFailed
 from ..submit import GoalStep, task_request
-from .checks import MAX_CHARS, MAX_STEPS
+from .checks import MAX_CHARS, MAX_REPLANS, MAX_STEPS
 from .graph import as_graph
 from .survey import Survey
 
@@ -35,7 +35,7 @@ PLAN = (
 )
 AGAIN = (
     "The plan below for the goal below cannot go on as it is. Make one for what is left. Steps that are done stay as"
-    " they are, with their work; the new ones may depend on them by their step_id. Repeat none of them."
+    " they are; all new ones start from their work, and may depend on them by their step_id. Repeat none of them."
 )
 WAYPOINTS = (
     "Name three to five waypoints on the way to the goal below: what has to be true, one after the other, for it to be"
@@ -106,8 +106,9 @@ async def ask_again(
     survey: Survey,
     reason: str,
     check: Callable[[Plan], Plan],
+    workspace: Workspace | None,
 ) -> Plan:
-    """A plan for what is left of it."""
+    """A plan for what is left of it. `workspace` has what was done."""
     goal = driver.request.input.prompt
     lines = [
         f"- [{step.status}] {step.step_id}: {step.title} ({step.agent}){f' => {step.outcome}' if step.outcome else ''}"
@@ -118,7 +119,8 @@ async def ask_again(
     results = [one.result for one in survey.standings.values() if one.result]
     refs = tuple(ContextRef(type="task", id=result.task_id) for result in results)
     schema = plan_schema(roster)
-    return await _asked(driver, planner, prompt, schema, lambda answer: check(_plan_of(answer, goal)), refs)
+    seen = driver.request.model_copy(update={"workspace": workspace})
+    return await _asked(driver, planner, prompt, schema, lambda answer: check(_plan_of(answer, goal)), refs, seen)
 
 
 async def ask_waypoints(driver: Driver, planner: GoalStep) -> tuple[str, ...]:
@@ -135,12 +137,14 @@ async def _asked(
     schema: dict[str, Any],
     read: Callable[[Any], T],
     refs: tuple[ContextRef, ...] = (),
+    request: TaskRequest | None = None,
 ) -> T:
-    """What `read` makes of the answer; `TaskFailed` when there is none, or none that `read` takes."""
+    """What `read` makes of the answer; `TaskFailed` when there is none, or none that `read` takes. `request`: the
+    driver's, unless the planner is to see another workspace."""
     fault = ""
     for _ in range(MAX_ANSWERS):
         said = f"{prompt}\n\n# Your last answer could not be used\n{fault}" if fault else prompt
-        answer = await _answer(driver, _work(driver, planner, said, schema, refs))
+        answer = await _answer(driver, _work(driver, planner, said, schema, refs, request or driver.request))
         if not completed(answer):
             lost = ErrorInfo.of(ErrorCode.PLAN_INCOMPLETE, f"the planner's task ended as {answer.status}")
             raise TaskFailed(answer.errors[0] if answer.errors else lost)
@@ -159,10 +163,16 @@ async def _answer(driver: Driver, work: Work) -> TaskResult:
     raise AssertionError("`run` ends after every work has")
 
 
-def _work(driver: Driver, planner: GoalStep, prompt: str, schema: dict[str, Any], refs: tuple[ContextRef, ...]) -> Work:
-    request = driver.request
+def _work(
+    driver: Driver,
+    planner: GoalStep,
+    prompt: str,
+    schema: dict[str, Any],
+    refs: tuple[ContextRef, ...],
+    request: TaskRequest,
+) -> Work:
     child = task_request(
-        parent=request,
+        parent=driver.request,
         agent=planner.agent,
         pool=planner.pool,
         prompt=prompt,
@@ -189,7 +199,14 @@ def _plan_of(answer: Any, goal: str) -> Plan:
         said = [{name: step[name] for name in SAID if name in step} for step in answer["steps"]]
         # a failure asks for another plan, unless the model has said what else it should do
         return as_graph(
-            Plan.model_validate({"goal": goal, "steps": [{"on_failure": OnFailure.REPLAN, **step} for step in said]})
+            Plan.model_validate(
+                {
+                    "goal": goal,
+                    "allow_replan": True,
+                    "max_replans": MAX_REPLANS,
+                    "steps": [{"on_failure": OnFailure.REPLAN, **step} for step in said],
+                }
+            )
         )
     except (ValidationError, KeyError, TypeError) as e:
         raise BadInput("it is no plan of this form", hint="answer with steps, each with all its fields") from e

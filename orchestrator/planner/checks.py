@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from envelope.budget import MICROUSD_PER_USD
 from envelope.errors import ScopeExceeded
-from envelope.plan import Plan, PlanStep
+from envelope.plan import OnFailure, Plan, PlanStep
 from envelope.scope import Scope, narrow
 
 from ..errors import BadInput, near_miss
 from .graph import circle_in, longest_ms
 
 MAX_STEPS = 50
+MAX_REPLANS = 3  # what four plans did not reach, a fifth will not
 # The goal of a step is the prompt of an agent; the rest stands in lists.
 MAX_CHARS: Mapping[str, int] = {"step_id": 40, "title": 200, "goal": 8_000}
 
@@ -61,6 +62,13 @@ def _of_all(plan: Plan) -> Iterator[Fault]:
         yield Fault("the plan has no steps", "give it one at least")
     if len(plan.steps) > MAX_STEPS:
         yield Fault(f"the plan has {len(plan.steps)} steps, more than {MAX_STEPS}", "make larger ones")
+    replans = plan.max_replans if plan.allow_replan else 0
+    if replans > MAX_REPLANS:
+        yield Fault(f"the plan may be made again {replans} times, more than {MAX_REPLANS}", "lower its max_replans")
+    asking = next((step.step_id for step in plan.steps if step.on_failure is OnFailure.REPLAN), None)
+    if asking is not None and replans < 1:
+        hint = "set allow_replan = true, and max_replans"
+        yield Fault(f"the step {asking!r} asks for another plan when it fails, and the plan allows none", hint)
     counts = Counter(step.step_id for step in plan.steps)
     for step_id, count in counts.items():
         if count > 1:

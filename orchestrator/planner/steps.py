@@ -66,7 +66,7 @@ class Steps:
             pool=agent.pool,
             prompt=_prompt(request.input.prompt, run, survey),
             params=AgentParams(record=self.records).model_dump(exclude_defaults=True),
-            workspace=await self._workspace(run),
+            workspace=await self.workspace(run.before),
             auth_scope=agent.auth_scope if step.auth_scope is None else step.auth_scope,
             budget=_budget(step.budget, request.budget),
             deadline_ms=deadline_ms,
@@ -119,9 +119,10 @@ class Steps:
         patch = await reference(self.weave.mirror, self.driver.transport.blobs, base, commit)
         return patch if patch.files else None
 
-    async def _workspace(self, run: Run) -> Workspace | None:
+    async def workspace(self, runs: Sequence[Run]) -> Workspace | None:
+        """The goal's, with all their work in it."""
         workspace = self.driver.request.workspace
-        patch = await self.patch(run.before)
+        patch = await self.patch(runs)
         return workspace and workspace.model_copy(update={"changes": patch.diff if patch else None})
 
     async def _state(self, runs: Sequence[Run]) -> str | Clash | None:

@@ -23,7 +23,8 @@ async def plan_again(transport: Transport, task: TaskRecord, reason: str, *, by:
     if goal is None or goal.agent != RUN:
         raise BadInput(f"the task {task.task_id} is no goal, nor a step of one", hint="see: muster task list")
     params = params_of(GoalParams, goal)
-    if params.plan not in (PlanMode.LAYERED, PlanMode.ON_DEMAND):
+    is_fixed = params.given_plan is not None and not params.given_plan.allow_replan
+    if is_fixed or params.plan not in (PlanMode.LAYERED, PlanMode.ON_DEMAND):
         raise BadInput(
             f"the goal {goal.task_id} has no plan that could be made again",
             hint="start it with --plan layered or on-demand; say something to its agent with: muster task prompt",

@@ -73,6 +73,11 @@ class Played:
         return next(task for task in reversed(self.tasks) if name_of(task) == name)
 
 
+async def soon(event: asyncio.Event) -> None:
+    async with asyncio.timeout(120):  # bounds a hang
+        await event.wait()
+
+
 def name_of(task: TaskRequest) -> str:
     return task.input.prompt.partition("# Your step: Do ")[2].partition("\n")[0] or task.input.prompt
 
@@ -293,12 +298,37 @@ async def test_a_worker_that_changes_what_its_step_may_not_is_caught(scene):
 
 
 async def test_a_gate_proves_the_merged_change_and_no_step_alone(scene):
-    plan = [step("one"), step("two")]
     edit = editing(one=put("a.py", "one", "assert"), two=put("b.py", "old", "fail"))
-    played = await scene.play(PlanMode.LAYERED, [plan], edit, gate=("run-tests",))
+    plan = given(step("one"), step("two"))
+    played = await scene.play(PlanMode.LAYERED, [], edit, gate=("run-tests",), plan=plan)
 
     assert [error.code for error in played.result.errors] == [ErrorCode.GATE_FAILED]
     assert played.result.output.structured["gate"]["after"]["tests"] == 3
+
+
+@pytest.mark.parametrize("mode", [PlanMode.LAYERED, PlanMode.ON_DEMAND])
+async def test_work_that_the_gate_refuses_is_planned_again_on_top_of_itself(scene, mode):
+    plans = [[step("one")]] if mode is PlanMode.LAYERED else []
+    spoil, mend = put("a.py", "one", "fail"), put("a.py", "fail", "assert")
+    edit = editing(**{"one": spoil, GOAL: spoil, "mend": mend})
+    played = await scene.play(mode, [*plans, [step("mend")]], edit, gate=("run-tests",))
+
+    assert (played.result.status, played.result.errors) == (State.COMPLETED, ())
+    assert played.result.output.structured["verified"] is True
+    assert "+assert" in await scene.change(played.result)
+    again = played.planners.asked[-1]
+    assert "is not acceptable: the gate fails" in again.input.prompt
+    assert again.workspace.changes is not None, "the planner sees what was done"
+
+
+async def test_work_that_the_gate_refuses_again_and_again_ends_after_three_more_plans(scene):
+    edit = editing(one=put("a.py", "one", "fail"))
+    plans = [[step(name)] for name in ("one", "two", "three", "four", "five")]
+    played = await scene.play(PlanMode.LAYERED, plans, edit, gate=("run-tests",))
+
+    assert [error.code for error in played.result.errors] == [ErrorCode.GATE_FAILED]
+    assert played.steps == ["one", "two", "three", "four"]
+    assert "+fail" in await scene.change(played.result)
 
 
 def given(*steps: dict, **fields) -> Plan:
@@ -307,7 +337,8 @@ def given(*steps: dict, **fields) -> Plan:
 
 async def test_a_plan_that_a_person_made_is_carried_out_as_it_is_and_a_model_mends_it(scene):
     scope = ["edit:a.py", "read:**"]
-    plan = given(step("one", auth_scope=scope, deadline_ms=60_000), step("hard", "one", on_failure="replan"))
+    steps = (step("one", auth_scope=scope, deadline_ms=60_000), step("hard", "one", on_failure="replan"))
+    plan = given(*steps, allow_replan=True, max_replans=1)
     edit = editing(one=put("a.py", "one", "1"), hard=give_up, easy=put("b.py", "old", "new"))
     played = await scene.play(PlanMode.LAYERED, [[step("easy", "one")]], edit, plan=plan)
 
@@ -395,7 +426,7 @@ async def test_a_person_who_stops_a_step_with_the_word_for_it_gets_another_plan(
     request = await scene.request(PlanMode.LAYERED)
     async with scene.workers(planners, editing(one=put("a.py", "one", "1"))), scene.stage.orchestrator():
         handle = await scene.stage.muster.submit(request)
-        await under_way.wait()
+        await soon(under_way)
         goal = await scene.stage.muster.record(handle.task_id)
         [two] = await plan_again(scene.stage.transport, goal, "smaller, please", by="a person")
         [result] = await scene.stage.muster.gather([handle])
@@ -471,7 +502,7 @@ async def test_a_driver_that_goes_away_while_a_task_is_under_way_is_followed_by_
     async with stage.workers(), stage.serving("general", plan):
         async with stage.orchestrator():
             handle = await stage.muster.submit(request)
-            await under_way.wait()
+            await soon(under_way)
         may_go_on.set()
         async with stage.orchestrator():
             [result] = await stage.muster.gather([handle])

@@ -60,6 +60,12 @@ def ended(code: ErrorCode | None = None, message: str = "") -> TaskResult:
             "shorter deadlines",
         ),
         (plan(step("a").model_copy(update={"goal": " "})), "the step 'a' has no goal", "say its goal"),
+        (
+            plan(step("a", on_failure=OnFailure.REPLAN)),
+            "'a' asks for another plan when it fails",
+            "allow_replan = true",
+        ),
+        (plan(step("a")).model_copy(update={"allow_replan": True, "max_replans": 4}), "again 4 times", "max_replans"),
         (plan(step("a\n# b")), "the step_id of the step 'a\\n# b' is not one line", "line breaks"),
         (plan(step("x" * 41)), "has 41 characters", "say it in 40"),
         (plan(*(step(f"s{n}") for n in range(51))), "the plan has 51 steps, more than 50", "larger"),
