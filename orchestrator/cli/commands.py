@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
-    "budget": Command(".budget:app", "See what goals, batches and tenants spend, and let them spend more."),
+    "budget": Command(".budget:app", "See what is spent, and let more be spent."),
     "ask": Command(".ask:app", "See and answer what tasks ask people."),
     "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),

@@ -41,7 +41,7 @@ Commands:
   attach    Follow a task that goes on without you, to its end.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
-  budget    Let a goal or a batch spend more.
+  budget    See what is spent, and let more be spent.
   ask       See and answer what tasks ask people.
   dlq       See, repeat and drop tasks that nobody could do.
   pool      See the pools, and what tenants get of them.
