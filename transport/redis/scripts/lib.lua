@@ -1,6 +1,6 @@
--- In front of every script, first part: keys, the server's time, records, what is told to whom. (`script.py` lists the
--- parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's prefix as its only
--- key and one msgpack blob of arguments.
+-- In front of every script, first of up to three parts: keys, the server's time, records, what is told to whom.
+-- (`script.py` lists the parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's
+-- prefix as its only key and one msgpack blob of arguments.
 
 local PREFIX = KEYS[1]
 local A = cmsgpack.unpack(ARGV[1])
@@ -134,3 +134,6 @@ local function remember(answer)
   end
   return answer
 end
+
+-- After every script; each part may have its own.
+local function settle() end

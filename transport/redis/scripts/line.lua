@@ -199,3 +199,5 @@ local function settle_line()
     call_many('HDEL', key('pool', name), gone)
   end
 end
+
+local function settle() settle_line() end
