@@ -95,6 +95,11 @@ def pack_plain(value: Any) -> bytes:
     return _packb(value, use_bin_type=False)
 
 
+def unpack_plain(data: bytes) -> Any:
+    """What such a writer sends back: its strings are bytes here."""
+    return _unpackb(data, raw=True)
+
+
 M = TypeVar("M", TaskRequest, TaskProgress, TaskResult)
 
 

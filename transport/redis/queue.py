@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain, count
 from typing import Any
 
-from envelope.codec import encode
+from envelope.codec import encode, unpack_plain
 from envelope.errors import DecodeError, ErrorCode
 from envelope.messages import TaskRequest
 from envelope.signature import Keyring
@@ -23,6 +23,8 @@ from .cell import Cell
 
 Operation = tuple[str, str, int, str, Any, Any]
 
+# How many values `claim.lua` tells of a task.
+CLAIM_VALUES = 11
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
 
@@ -42,8 +44,9 @@ async def submit(
     answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent, under=submitter)
     if not answer[0]:
         _refuse(requests, under, answer)
-    rows = zip(requests, answer[1:], strict=True)
-    return [Handle(task.decode(), trace.decode(), task.decode() != mine.task_id) for mine, (task, trace) in rows]
+    ids: list[str] = [text.decode() for text in answer[1:]]
+    rows = zip(requests, ids[::2], ids[1::2], strict=True)
+    return [Handle(task, trace, task != mine.task_id) for mine, task, trace in rows]
 
 
 def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
@@ -106,18 +109,19 @@ async def _take(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -
     call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE}
     if bell_s:
         bells = ("BLPOP", cell.keys.name("bell", pool), cell.keys.name("nudge", worker), bell_s)
-        wake_ms, rows = await cell.run_after("claim", bells, bell_s, **call)
+        wake_ms, now_ms, values = await cell.run_after("claim", bells, bell_s, **call)
     else:
-        wake_ms, rows = await cell.run("claim", repeatable=True, **call)
-    claims = [(row, _readable(row, pool, worker)) for row in rows]
+        wake_ms, now_ms, values = await cell.run("claim", repeatable=True, **call)
+    rows = [values[at : at + CLAIM_VALUES] for at in range(0, len(values), CLAIM_VALUES)]
+    claims = [(row, _readable(row, now_ms, pool, worker)) for row in rows]
     await _bury(cell, worker, [row for row, claim in claims if claim is None], pool)
     return wake_ms, [claim for _, claim in claims if claim]
 
 
-def _readable(row: list[Any], pool: str, worker: str) -> Claim | None:
+def _readable(row: list[Any], now_ms: int, pool: str, worker: str) -> Claim | None:
     """None for a record that somebody has spoilt: the others of the same claim must not suffer for it."""
     try:
-        return _claim(row, pool, worker)
+        return _claim(row, now_ms, pool, worker)
     except (ValueError, TypeError, AttributeError):
         return None
 
@@ -136,17 +140,17 @@ def _text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-def _claim(row: list[Any], pool: str, worker: str) -> Claim:
-    task, trace, attempt, envelope, accepted, started, expires, lost, retries, first, checkpoint, session = row
+def _claim(row: list[Any], now_ms: int, pool: str, worker: str) -> Claim:
+    task, trace, attempt, envelope, accepted, expires, lost, retries, first, checkpoint, session = row
     return Claim(
         lease=Lease(task.decode(), trace.decode(), pool, worker, attempt),
         envelope=bytes(envelope or b""),
         accepted_at_ms=int(accepted),
-        started_at_ms=int(started),
+        started_at_ms=now_ms,
         expires_at_ms=int(expires),
-        lost_leases=lost,
-        retries=retries,
-        first_started_at_ms=first,
+        lost_leases=int(lost),
+        retries=int(retries),
+        first_started_at_ms=int(first),
         checkpoint=checkpoint.decode() if checkpoint else None,
         session=session.decode() if session else None,
     )
@@ -159,7 +163,8 @@ def operation(kind: str, lease: Lease, data: Any = b"", more: Any = 0) -> Operat
 
 async def write(cell: Cell, operations: Iterable[Operation], *, once: tuple[str, int]) -> list[list[Any]]:
     """The outcome of each. `once`: who writes, and the number of this write; it may be repeated, and is done once."""
-    return await cell.run("write", repeatable=True, operations=list(chain.from_iterable(operations)), once=once)
+    values = list(chain.from_iterable(operations))
+    return unpack_plain(await cell.run("write", repeatable=True, operations=values, once=once))
 
 
 def fenced(lease: Lease) -> Fenced:

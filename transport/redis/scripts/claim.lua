@@ -1,5 +1,6 @@
 -- Reap what is over, then start up to `slots` tasks: each time of the lane, and in it of the flow, that is furthest behind.
--- Returns {ms until the next lease, deadline or timer ends (-1: none), claims}.
+-- Returns {ms until the next lease, deadline or timer ends (-1: none), now, claims}. The claims are one flat list, 11 values
+-- each (`hand_over`): the server looks into each table of an answer seven times before it sends it.
 
 -- These bound the time for which one script holds the server, to about 50 ms: starts; turns of lanes, and looks at flows
 -- (among them those at ids of ended tasks).
@@ -15,14 +16,16 @@ local claims, started, leases, visits, pool = {}, {}, {}, 0, pool_of(A.pool)
 
 local function hand_over(task)
   local earlier = task.session and not task.checkpoint and call('HGET', key('session', task.session), 'checkpoint')
-  claims[#claims + 1] = {task.id, task.trace, task.attempt, task.envelope, tonumber(task.accepted), now, task.expires,
-                         tonumber(task.lost or 0), tonumber(task.retries or 0), tonumber(task.started or now),
-                         task.checkpoint, earlier}
+  local n = #claims
+  claims[n + 1], claims[n + 2], claims[n + 3], claims[n + 4] = task.id, task.trace, task.attempt, task.envelope
+  claims[n + 5], claims[n + 6], claims[n + 7] = task.accepted, task.expires, task.lost or 0
+  claims[n + 8], claims[n + 9] = task.retries or 0, task.started or now
+  claims[n + 10], claims[n + 11] = task.checkpoint or false, earlier or false
 end
 
 local function start(task)
   task.attempt = task.attempt + 1
-  call('HSET', key('task', task.id), 'state', 'running', 'attempt', task.attempt, 'worker', A.worker,
+  call('HSET', task.key, 'state', 'running', 'attempt', text_of(task.attempt), 'worker', A.worker,
        'started', task.started or NOW)
   leases[#leases + 1] = LEASE_ENDS
   leases[#leases + 1] = task.id
@@ -142,7 +145,7 @@ end
 
 -- One turn of a lane.
 local function visit(lanes, lane)
-  lane.tenant = lane.tenant or tenant_named(string.match(lane.name, '[^:]+$'))
+  lane.tenant = lane.tenant or tenant_named(tenant_of_lane(lane.name))
   local tenant = lane.tenant
   visits = visits + 1
   if full(tenant) then
@@ -155,7 +158,7 @@ local function visit(lanes, lane)
     start(task)
     pool.vtime, times.vtime = math.max(pool.vtime, lane.due), math.max(times.vtime, flow.due)
     move_back(lanes, lane, tenant.stride)
-    flow.stride = flow.stride or A.strides[string.match(flow.name, '([^:]+):[^:]+$')]
+    flow.stride = flow.stride or A.strides[select(4, place_of(flow.name))]
     move_back(lane.flows, flow, flow.stride)
   elseif visits < MAX_VISITS then
     drop(lanes, lane)
@@ -167,7 +170,7 @@ end
 -- It is always certain who is next: the order is that of single claims.
 local function take()
   local lanes = open(key('lanes', A.pool), slots)
-  while #claims < slots and visits < MAX_VISITS do
+  while #started < slots and visits < MAX_VISITS do
     local lane = head(lanes)
     if not lane then break end
     visit(lanes, lane)
@@ -205,7 +208,7 @@ else
   take()
   -- One token wakes one worker; who leaves something behind wakes the next. Who found less than it could take has left
   -- only what a cap holds back.
-  if (#claims == slots or visits >= MAX_VISITS) and pool.ready > 0 then ring(A.pool) end
+  if (#started == slots or visits >= MAX_VISITS) and pool.ready > 0 then ring(A.pool) end
   if #started > 0 then remember(started) end
 end
-return {next_end({A.pool}), claims}
+return {next_end({A.pool}), now, claims}

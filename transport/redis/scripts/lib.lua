@@ -1,6 +1,6 @@
--- In front of every script, first part: keys, the server's time, records, what is told to whom. (`script.py` lists the
--- parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's prefix as its only
--- key and one msgpack blob of arguments.
+-- In front of every script, first of up to three parts: keys, the server's time, records, what is told to whom.
+-- (`script.py` lists the parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's
+-- prefix as its only key and one msgpack blob of arguments.
 
 local PREFIX = KEYS[1]
 local A = cmsgpack.unpack(ARGV[1])
@@ -13,7 +13,13 @@ if not now then
 end
 
 -- As the texts that commands want: each number that a script hands over is printed by the server, with 17 digits.
-local function text_of(number) return string.format('%.0f', number) end
+local texts = {}
+
+local function text_of(number)
+  texts[number] = texts[number] or string.format('%.0f', number)
+  return texts[number]
+end
+
 local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), text_of(A.retention_ms)
 
 local LIVE = {pending = true, running = true, waiting = true}
@@ -34,35 +40,57 @@ end
 
 -- What was asked for and is missing is false. Whoever may write here can spoil a record; it is treated as none, so that it
 -- stops nobody else.
-local function is_spoilt(task)
+local function is_spoilt(task, attempt, expires)
   return task.state == false or task.pool == false or task.flow == false
-    or task.attempt ~= nil and not tonumber(task.attempt) or task.expires ~= nil and not tonumber(task.expires)
+    or task.attempt ~= nil and not attempt or task.expires ~= nil and not expires
+end
+
+-- Made with room for what it will hold: growing cost more than the rest of loading.
+local function record(id, name)
+  return {id = id, key = name, trace = nil, state = nil, attempt = nil, worker = nil, pool = nil, flow = nil, expires = nil,
+          parent = nil, root = nil, cancel = nil, reserved = nil, session = nil, checkpoint = nil, mail = nil}
 end
 
 -- `fields` for those who need few of them, or others; `trace` always leads. What is missing is false.
 local function load_task(id, fields)
   fields = fields or FIELDS
-  local values = call('HMGET', key('task', id), unpack(fields))
+  local name = key('task', id)
+  local values = call('HMGET', name, unpack(fields))
   if not values[1] then return nil end
-  local task = {id = id}
-  for i, name in ipairs(fields) do task[name] = values[i] end
-  if is_spoilt(task) then return nil end
-  task.attempt, task.expires = tonumber(task.attempt), tonumber(task.expires)
+  local task = record(id, name)
+  for i = 1, #fields do task[fields[i]] = values[i] end
+  local attempt, expires = tonumber(task.attempt), tonumber(task.expires)
+  if is_spoilt(task, attempt, expires) then return nil end
+  task.attempt, task.expires = attempt, expires
   return task
 end
 
 -- The framing of envelope/codec.py, unsigned: version 1, then [bin32 body, '', bin8 of nothing].
-local function framed(bytes) return '\1\147\198' .. struct.pack('>I4', #bytes) .. bytes .. '\160\196\0' end
+local heads = {}
+
+local function framed(bytes)
+  local size = #bytes
+  heads[size] = heads[size] or '\1\147\198' .. struct.pack('>I4', size)
+  return heads[size] .. bytes .. '\160\196\0'
+end
 
 local function message(body) return framed(cmsgpack.pack(body)) end
 
+local streams = {}
+
 local function append(trace, bytes)
-  return call('XADD', key('events', trace), 'MAXLEN', '~', MAX_ENTRIES, '*', 'm', bytes)
+  streams[trace] = streams[trace] or key('events', trace)
+  return call('XADD', streams[trace], 'MAXLEN', '~', MAX_ENTRIES, '*', 'm', bytes)
 end
 
 -- The queue's own progress stands outside the worker's count: its seq is -1. A claim tells the same to each task, so
 -- what is equal in these messages is packed once: half of a claim's time went into packing them.
-local pack, packed, tails = cmsgpack.pack, nil, {}
+local pack, packed, packs, tails = cmsgpack.pack, nil, {}, {}
+
+local function packed_once(value)
+  packs[value] = packs[value] or pack(value)
+  return packs[value]
+end
 
 local function tail_of(state, reason, worker)
   local name = state .. reason .. worker
@@ -78,8 +106,8 @@ local function tell(task, state, reason, worker)
     local head = '\136' .. pack('kind') .. pack('progress') .. pack('seq') .. pack(-1) .. pack('at_ms') .. pack(now)
     packed = {trace = head .. pack('trace_id'), task = pack('task_id'), attempt = pack('attempt')}
   end
-  return append(task.trace, framed(packed.trace .. pack(task.trace) .. packed.task .. pack(task.id)
-                                   .. packed.attempt .. pack(task.attempt) .. tail_of(state, reason, worker)))
+  return append(task.trace, framed(packed.trace .. packed_once(task.trace) .. packed.task .. pack(task.id)
+                                   .. packed.attempt .. packed_once(task.attempt) .. tail_of(state, reason, worker)))
 end
 
 local function ring(pool)
@@ -106,3 +134,6 @@ local function remember(answer)
   end
   return answer
 end
+
+-- After every script; each part may have its own.
+local function settle() end

@@ -18,7 +18,7 @@ local function session_of(task) return task.session or task.id end
 -- Back in line, from running or from waiting: at the head of its flow, for it has waited before.
 local function requeue(task, reason)
   if task.state == 'running' then leave_flight(task) end
-  call('HSET', key('task', task.id), 'state', 'pending', 'worker', '')
+  call('HSET', task.key, 'state', 'pending', 'worker', '')
   enqueue_again(task)
   tell(task, 'pending', reason, '')
   ring(task.pool)
@@ -87,8 +87,8 @@ local function close(task, status, result, by)
   if ended[task.id] then return end
   ended[task.id] = true
   ended[#ended + 1] = task.id
-  call('HSET', key('task', task.id), 'state', status, 'finished', NOW, 'result', result, 'ended_by', by or '')
-  call('PEXPIRE', key('task', task.id), RETENTION_MS)
+  call('HSET', task.key, 'state', status, 'finished', NOW, 'result', result, 'ended_by', by or '')
+  call('PEXPIRE', task.key, RETENTION_MS)
   LEAVE[task.state](task)
   append(task.trace, result)
   if task.session or task.checkpoint then let_go(task) end
@@ -114,7 +114,7 @@ end
 -- A running task is told through its worker's keeper; if it has not ended after the grace, the queue ends it.
 local function ask_to_stop(task, reason)
   if task.cancel then return wake(task.worker) end
-  call('HSET', key('task', task.id), 'cancel', reason, 'cancel_ends', now + A.grace_ms)
+  call('HSET', task.key, 'cancel', reason, 'cancel_ends', now + A.grace_ms)
   call('ZADD', cell('deadlines'), 'LT', now + A.grace_ms, task.id)
   wake(task.worker)
 end
@@ -158,7 +158,7 @@ local function bury(task, code, why)
 end
 
 local function lose(task)
-  local lost = call('HINCRBY', key('task', task.id), 'lost', 1)
+  local lost = call('HINCRBY', task.key, 'lost', 1)
   count('lost_leases')
   if task.cancel then
     finish_by_queue(task, 'cancelled', task.cancel)

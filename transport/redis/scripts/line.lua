@@ -25,7 +25,24 @@ local function lane_of(pool, name)
   return pool.lanes[name]
 end
 
-local function tenant_of(flow) return string.match(flow, '^[^:]+') end
+local tenants_of = {}
+
+local function tenant_of(flow)
+  tenants_of[flow] = tenants_of[flow] or string.match(flow, '^[^:]+')
+  return tenants_of[flow]
+end
+
+local function group_of(flow) return string.match(flow, '^[^:]+:[^:]+:(.*)') end
+
+-- What the key of a lane or a flow says of it: its kind, pool, tenant, and a flow's priority. (Read from its beginning:
+-- a pattern that is looked for up to the end takes a fifth of a claim's time.)
+local function place_of(name) return string.match(name, '^(%a+):([^:]+):([^:]+):?([^:]*)', #PREFIX + 2) end
+
+local function tenant_of_lane(name)
+  local _, _, tenant = place_of(name)
+  return tenant
+end
+
 local function held_lanes(tenant) return key('held', 'tenant:' .. tenant) end
 local function held_flows(trace) return key('held', 'trace:' .. trace) end
 
@@ -57,7 +74,7 @@ local function enqueue_all(push, pool_name, flow, ids)
   call_many(push, list, ids)
   pool.ready = pool.ready + #ids
   stand_in_pool(pool, lane, tenant)
-  stand(lane.name, list, lane, held_flows(string.match(flow, '[^:]+$')))
+  stand(lane.name, list, lane, held_flows(group_of(flow)))
 end
 
 local function enqueue_again(task) enqueue_all('LPUSH', task.pool, task.flow, {task.id}) end
@@ -86,7 +103,7 @@ local function sweep_lane(pool, name)
   if call('EXISTS', name) == 1 then return end
   pool.vtime = math.max(pool.vtime, tonumber(call('ZSCORE', key('lanes', pool.name), name) or 0))
   call('ZREM', key('lanes', pool.name), name)
-  call('ZREM', held_lanes(string.match(name, '[^:]+$')), name)
+  call('ZREM', held_lanes(tenant_of_lane(name)), name)
   forget(lane_of(pool, name))
 end
 
@@ -112,7 +129,7 @@ local function release(held)
   call('DEL', held)
   for at = 1, #back, 2 do
     local name, distance = back[at], tonumber(back[at + 1])
-    local kind, pool_name, tenant = string.match(string.sub(name, #PREFIX + 2), '^(%a+):([^:]+):([^:]+)')
+    local kind, pool_name, tenant = place_of(name)
     local pool = pool_of(pool_name)
     if kind == 'flow' then
       put_back_flow(pool, tenant, name, distance)
@@ -186,3 +203,5 @@ local function settle_line()
     call_many('HDEL', key('pool', name), gone)
   end
 end
+
+local function settle() settle_line() end

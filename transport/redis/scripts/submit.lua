@@ -1,4 +1,4 @@
--- Accept all requests or none. Returns {0, index, why, what} of one that is refused, else {1, {task, trace}...}: the
+-- Accept all requests or none. Returns {0, index, why, what} of one that is refused, else {1, task, trace, task, ...}: the
 -- tasks that stand for the requests, which are earlier ones where an idempotency key was seen before.
 
 local SUBMITTER = {'trace', 'state', 'attempt', 'worker'}
@@ -143,10 +143,10 @@ local function accept_each(handles)
   for i, request in ipairs(A.requests) do
     local first = first_of(request)
     if first then
-      handles[i + 1] = {string.sub(first, 1, 36), string.sub(first, 37)}
+      handles[2 * i], handles[2 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37)
     else
       accept(request, expiry[i])
-      handles[i + 1] = {request.task, request.trace}
+      handles[2 * i], handles[2 * i + 1] = request.task, request.trace
     end
   end
 end

@@ -1,6 +1,7 @@
 -- Writes of workers, in the order given, each under its lease: kind, task, attempt, worker, data and one thing more.
--- Returns one outcome each: {0} when fenced, {-1, why} when it failed (a record that somebody has spoilt: the others
--- must not suffer for it), else {1, ...} with, by kind,
+-- Returns, as msgpack (the server looks into each table of an answer seven times before it sends it), one outcome each:
+-- {0} when fenced, {-1, why} when it failed (a record that somebody has spoilt: the others must not suffer for it), else
+-- {1, ...} with, by kind,
 --   emit, reserve: the trace's money, then its tenant's {1, spent, cap (-1: none), reserved, spent, cap, reserved};
 --     reserve: {1} alone when one of the caps forbids it
 --   checkpoint: the same money, then the prompts that no checkpoint holds · inbox: those alone
@@ -44,7 +45,7 @@ local function book(task, kind, amount)
     money[kind] = money[kind] + amount
     call('HINCRBY', name, kind, amount)
   end
-  return call('HINCRBY', key('task', task.id), kind, amount)
+  return call('HINCRBY', task.key, kind, amount)
 end
 
 local function ledger(task)
@@ -73,7 +74,7 @@ local DO = {}
 local function emit(task, message, charge, released)
   append(task.trace, message)
   if charge > 0 then book(task, 'spent', charge) end
-  local reserved = released > 0 and tonumber(call('HGET', key('task', task.id), 'reserved') or 0) or 0
+  local reserved = released > 0 and tonumber(call('HGET', task.key, 'reserved') or 0) or 0
   if reserved > 0 then book(task, 'reserved', -math.min(released, reserved)) end
 end
 
@@ -96,7 +97,7 @@ end
 function DO.checkpoint(task, message, more)
   local blob, heard, charge, released = unpack(more)
   if message ~= '' then emit(task, message, charge, released) end
-  call('HSET', key('task', task.id), 'checkpoint', blob)
+  call('HSET', task.key, 'checkpoint', blob)
   call('HSET', key('session', session_of(task)), 'checkpoint', blob, 'holder', task.id, 'tenant', tenant_of(task.flow))
   if heard > 0 then call('LTRIM', key('inbox', session_of(task)), heard, -1) end
   local outcome = ledger(task)
@@ -141,7 +142,7 @@ function DO.park(task, _, wait)
   if #names == 0 then return {1, 0} end
   if ends_instead(task) then return {1, 1} end
   leave_flight(task)
-  call('HSET', key('task', task.id), 'state', 'waiting', 'worker', '')
+  call('HSET', task.key, 'state', 'waiting', 'worker', '')
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
@@ -152,7 +153,7 @@ end
 -- Queued again once for what came in: a handler that listens to nobody must come to its end.
 local function has_mail(task)
   if task.mail ~= 'new' or task.cancel or now >= task.expires then return false end
-  call('HSET', key('task', task.id), 'mail', 'told')
+  call('HSET', task.key, 'mail', 'told')
   return call('EXISTS', key('inbox', session_of(task))) == 1
 end
 
@@ -182,8 +183,8 @@ function DO.retry(task, reason, delay_ms)
   if ends_instead(task) then return {1} end
   count('retries')
   leave_flight(task)
-  call('HSET', key('task', task.id), 'state', 'pending', 'worker', '')
-  call('HINCRBY', key('task', task.id), 'retries', 1)
+  call('HSET', task.key, 'state', 'pending', 'worker', '')
+  call('HINCRBY', task.key, 'retries', 1)
   call('ZADD', cell('timers'), now + delay_ms, task.id)
   tell(task, 'pending', reason, '')
   return {1}
@@ -214,4 +215,4 @@ local function write_all(ops)
   return outcomes
 end
 
-return recall() or remember(write_all(A.operations))
+return recall() or remember(cmsgpack.pack(write_all(A.operations)))
