@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,8 @@ from typing import Any
 import aiodocker
 import aiohttp
 from aiodocker.stream import Stream
+from aiodocker.volumes import DockerVolume
+from yarl import URL
 
 from repo.keeping import Kept
 from repo.seed import Seed
@@ -184,7 +186,7 @@ class Engine:
         """Attach, then start: no byte of PID 1 is missed."""
         async with self._call() as client:
             own = aiodocker.Docker(api_version=client.api_version)
-            stream = own.containers.container(name).attach(stdin=True, stdout=True, stderr=True)
+            stream = Stream(own, _attaching(name))
             attached = AttachedStream(own, stream)
             try:
                 await stream.__aenter__()
@@ -210,7 +212,7 @@ class Engine:
         async with self._call(ignore=(NOT_FOUND,)) as client:
             while True:
                 try:
-                    return await (await client.volumes.get(name)).delete()
+                    return await DockerVolume(client, name).delete()  # `get` would ask the engine for it first
                 except aiodocker.DockerError as error:
                     if error.status != CONFLICT:
                         raise
@@ -342,6 +344,17 @@ class Container:
 
     async def apply(self, git_dir: Path, diff: bytes) -> None:
         await apply_from_outside(self, git_dir, diff)
+
+
+def _attaching(name: str) -> Callable[[], Awaitable[tuple[URL, None, bool]]]:
+    """What the library's own `attach` asks for, but for what it asks before: whether there is a terminal. There is
+    none."""
+    wanted = {"logs": 0, "stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+
+    async def setup() -> tuple[URL, None, bool]:
+        return URL(f"containers/{name}/attach").with_query(wanted), None, False
+
+    return setup
 
 
 async def _kept(client: aiodocker.Docker, image: str) -> Kept:

@@ -35,7 +35,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/web/",
         "workers/mcp/http.py",
     ),
-    "yarl": ("workers/web/",),
+    "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),
     "tree_sitter": ("workers/permissions/syntax.py", "workers/references/grammars.py", "workers/references/symbols.py"),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),

@@ -67,7 +67,7 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     called, within = ([word for word in _line_of(words) if not word.startswith("-")] + ["", ""])[:2]
-    plugins = _plugins()
+    plugins = {} if called in COMMANDS and not _is_group(COMMANDS[called]) else _plugins()
     others = {name: plugin for name, plugin in plugins.items() if name not in COMMANDS}
     for name, command in {**COMMANDS, **others}.items():
         if name == called:
@@ -78,6 +78,11 @@ def build_app(words: Sequence[str]) -> typer.Typer:
         else:
             app.command(name, help=command.help)(_listed)
     return app
+
+
+def _is_group(command: Command) -> bool:
+    """Has it commands of its own, to which plugins may add theirs?"""
+    return isinstance(command.load(), typer.Typer)
 
 
 def _line_of(words: Sequence[str]) -> Sequence[str]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
 import typer
+
+# Before anything of pydantic is used: it would look through all installed packages for its plugins, which takes longer
+# than what it does for a command. What processes are started from here inherits it.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from envelope.errors import ExitCode, error_text
 

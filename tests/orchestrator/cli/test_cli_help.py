@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from orchestrator.cli import commands
+
 pytestmark = pytest.mark.acceptance
 
 HEAVY = ("litellm", "docker", "aiodocker", "redis", "pydantic", "rich", "structlog", "asyncio")
@@ -85,6 +87,16 @@ print(*[n for n in {LATER!r} if n in sys.modules and n != "rich"])
 """
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_a_command_without_commands_of_its_own_looks_for_no_plugins(monkeypatch):
+    looked_for = []
+    monkeypatch.setattr(commands, "entry_points", lambda group: looked_for.append(group) or [])
+
+    commands.build_app(["schema"])
+    assert looked_for == []
+    commands.build_app(["task", "list"])
+    assert looked_for == [commands.PLUGINS]
 
 
 def test_help_imports_nothing_heavy():
