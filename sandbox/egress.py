@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from .addresses import is_public
+from .addresses import is_inner
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
 
@@ -241,7 +241,7 @@ def _listen(socket_path: Path) -> socket.socket:
 def is_private(address: str) -> bool:
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return not is_public(str(mapped or parsed))
+    return is_inner(str(mapped or parsed))
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes]:
