@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from envelope.errors import ErrorCode
 from envelope.messages import TaskInput, Workspace
 from workers.credentials import CredentialRow
+from workers.errors import BadSettings
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -146,6 +147,11 @@ async def test_a_credential_that_cannot_be_used_ends_the_task_before_it_begins(s
 
     assert result.errors[0].code is ErrorCode.BAD_INPUT
     assert words in result.errors[0].message
+
+
+async def test_a_worker_without_a_secret_does_not_start(start_hands):
+    with pytest.raises(BadSettings, match="'forge' has no secret"):
+        await start_hands(credentials={"forge": CredentialRow(host="git.example.com", env="MUSTER_TEST_NO_SUCH")})
 
 
 async def test_a_private_repository_is_fetched_by_name_and_no_other_task_finds_it(
