@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class Forge:
         if key != SECRET:
             return web.Response(status=401)
         file = self.root / request.match_info["path"]
+        if file.is_dir():
+            return web.Response(text=(file / "index.html").read_text(), content_type="text/html")
         return web.Response(body=file.read_bytes()) if file.is_file() else web.Response(status=404)
 
 
@@ -90,6 +93,31 @@ async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands,
     assert used[0]["used"] == "forge" and used[0]["request"] == "GET /repo.git/info/refs"
     events = await hands.events(request.trace_id)
     assert "sesame" not in (result.model_dump_json() + str(logs) + str(events)).replace("grep -r sesame", "")
+
+
+async def test_pip_installs_from_a_private_index(start_hands, settings, forge):
+    folder = forge.root / "simple" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text('<a href="demo-1.0-py3-none-any.whl">demo-1.0-py3-none-any.whl</a>')
+    with zipfile.ZipFile(folder / "demo-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("demo.py", "WORD = 'from the forge'\n")
+        for name, text in (
+            ("METADATA", "Name: demo\nVersion: 1.0\n"),
+            ("WHEEL", "Tag: py3-none-any\n"),
+            ("RECORD", ""),
+        ):
+            version = "Metadata-Version: 2.1\n" if name == "METADATA" else "Wheel-Version: 1.0\n" * (name == "WHEEL")
+            wheel.writestr(f"demo-1.0.dist-info/{name}", version + text)
+    hands = await start_hands(**settings)
+    install = (
+        f"no_proxy= NO_PROXY= pip install -q --no-deps --target /tmp/x --index-url http://{forge.place}/simple demo"
+    )
+
+    commands = (f"{install} 2>&1", "PYTHONPATH=/tmp/x python3 -c 'import demo; print(demo.WORD)'")
+    result = await hands.result(hands.recipe(*commands, auth_scope=(*FULL, "credential:forge")))
+
+    assert "from the forge" in result.output.text, result.output.structured
+    assert set(forge.keys) == {SECRET}
 
 
 async def test_without_the_grant_the_same_host_is_refused_and_people_are_told(start_hands, settings, forge):
