@@ -57,11 +57,12 @@ class Carried:
         self._client.receive_data(head)
         try:
             asked: Event = self._client.next_event()
-        except h11.RemoteProtocolError as error:
+            headers = self._asked(asked.headers)
+            self._request = h11.Request(method=asked.method, target=_path(asked.target), headers=headers)
+        except (h11.ProtocolError, ValueError) as error:
             raise Unfit("That is no HTTP request.") from error
         if asked.method == b"TRACE":  # its answer is the request, with all its headers
             raise Unfit("TRACE cannot go on with a credential.")
-        self._request = h11.Request(method=asked.method, target=_path(asked.target), headers=self._asked(asked.headers))
 
     @property
     def shown(self) -> str:

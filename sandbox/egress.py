@@ -202,7 +202,7 @@ class EgressProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the second for a part of a name that is too long for one
             raise _Refused(f"{host} cannot be resolved.") from error
         addresses = [str(entry[4][0]) for entry in found]
         allowed = [address for address in addresses if self._may_connect(address, port)]

@@ -134,6 +134,11 @@ async def test_a_flood_of_connections_is_sent_away_and_passes(tmp_path: Path):
     assert answer.startswith(b"HTTP/1.1 403 ")
 
 
+async def test_a_name_that_no_server_can_have_is_refused(tmp_path: Path):
+    name = "a" * 70 + ".example"
+    assert b"cannot be resolved" in await through(EgressProxy([name]), tmp_path, f"CONNECT {name}:443 HTTP/1.1\r\n\r\n")
+
+
 async def test_an_endless_head_is_cut_off(tmp_path: Path):
     assert await through(EgressProxy([]), tmp_path, "x" * 200_000) == b""
 
