@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from structlog.testing import capture_logs
 
 from envelope.errors import ErrorCode
+from envelope.logs import configure
 from envelope.messages import TaskInput, Workspace
 from workers.credentials import CredentialRow
 from workers.errors import BadSettings
@@ -76,15 +77,27 @@ def settings(forge: Forge, tls_files: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return {"credentials": {"forge": row}, "network_private_addresses": {forge.place}}
 
 
-async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands, settings, forge):
+@pytest.fixture
+def logged(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[dict]]]:
+    """What a worker's log holds by now: once, each line as a table."""
+
+    def lines() -> list[dict]:
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+
+    configure(level="info", json=True)
+    yield lines
+    configure(level="warning")
+
+
+async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands, settings, forge, logged):
     hands = await start_hands(**settings)
     clone = (
         f"no_proxy= NO_PROXY= git clone --quiet https://{forge.place}/repo.git /tmp/repo && cat /tmp/repo/src/other.py"
     )
     look = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; grep -r sesame /run /tmp /home /workspace; true"
-    with capture_logs() as logs:
-        request = hands.recipe(clone, look, auth_scope=(*FULL, "credential:forge"))
-        result = await hands.result(request)
+    request = hands.recipe(clone, look, auth_scope=(*FULL, "credential:forge"))
+    result = await hands.result(request)
+    logs = logged()
 
     assert result.errors == ()
     assert "X = 1" in result.output.structured["steps"][0]["output_tail"]
@@ -120,17 +133,16 @@ async def test_pip_installs_from_a_private_index(start_hands, settings, forge):
     assert set(forge.keys) == {SECRET}
 
 
-async def test_without_the_grant_the_same_host_is_refused_and_people_are_told(start_hands, settings, forge):
+async def test_without_the_grant_the_same_host_is_refused_and_people_are_told(start_hands, settings, forge, logged):
     hands = await start_hands(**settings)
-    with capture_logs() as logs:
-        request = hands.recipe(f"{ASK} http://{forge.place}/", auth_scope=(*FULL, "network:elsewhere.example"))
-        result = await hands.result(request)
+    request = hands.recipe(f"{ASK} http://{forge.place}/", auth_scope=(*FULL, "network:elsewhere.example"))
+    result = await hands.result(request)
 
     assert result.errors[0].code is ErrorCode.RECIPE_FAILED
     assert forge.keys == []
     [warning] = await hands.events(request.trace_id, "warning")
     assert f"{forge.place} may not be reached from this sandbox" in warning.message
-    assert any(line["event"] == "egress_refused" and line["task_id"] == request.task_id for line in logs)
+    assert any(line["event"] == "egress_refused" and line["task_id"] == request.task_id for line in logged())
 
 
 async def test_a_network_grant_reaches_its_host_and_adds_nothing(start_hands, settings, serve_pages):
