@@ -13,6 +13,7 @@ from .git import git
 from .lock import file_lock, stamp_use
 from .mirror import COMMIT_HINT, Mirror
 from .scratch import make_git_dir, object_environment
+from .weight import require_bearable
 from .wording import readable
 
 CHECKOUT_TIMEOUT_S = 1800.0
@@ -36,6 +37,7 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
             part = target.with_name(f"{commit}.part")
             await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)  # a killed process left it
             try:
+                await require_bearable(mirror.git_dir, commit, target.parent)
                 await _make(mirror, commit, part, owner)
                 shutil.copy2(part / ".git/index", index_of(target))
                 part.rename(target)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import GitFailed
 from .scratch import Scratch, scratch
-from .survey import Survey, survey_tree
+from .survey import Survey, remove, survey_tree
 from .wording import capped, each, readable
 
 GITLINK_MODE = b"160000"
@@ -50,6 +50,8 @@ async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tupl
     Files that the tree's own .gitignore files name stay out, unless the index already has them.
     """
     seen = await asyncio.to_thread(survey_tree, os.fsencode(work_tree), max_file_bytes=max_file_bytes)
+    for trap in seen.traps:
+        await asyncio.to_thread(remove, os.fsencode(work_tree), trap)
     seen.oversized[:] = await _not_ignored(own, work_tree, seen.oversized)
     untouched = await _untouched(own, work_tree) if seen.oversized else set[bytes]()
     complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized])
@@ -65,6 +67,7 @@ async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tupl
 def _warnings(seen: Survey, max_file_bytes: int) -> Sequence[str]:
     return [
         *each(seen.oversized, f"is larger than {max_file_bytes} bytes and was left out"),
+        *each(seen.traps, "is a pipe where git looks for its rules, and was removed"),
         *each(seen.special, "is not a regular file and was left out"),
         *each(seen.unreadable, "cannot be read and was left out"),
     ]

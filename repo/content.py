@@ -6,14 +6,19 @@ import posixpath
 from pathlib import Path
 
 from .git import git
+from .weight import MAX_LISTING_BYTES
 from .wording import is_utf8
 
 REGULAR_FILES = (b"100644", b"100755")
 
 
 async def files_of(git_dir: Path, commit: str) -> list[str]:
-    """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8."""
-    listed = await git("ls-tree", "-r", "-z", "--full-tree", commit, git_dir=git_dir)
+    """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8.
+
+    `OutputTooLarge` for a commit that names billions: no machine could hold their list.
+    """
+    ask = ("ls-tree", "-r", "-z", "--full-tree", commit)
+    listed = await git(*ask, git_dir=git_dir, max_stdout_bytes=MAX_LISTING_BYTES)
     entries = [entry.split(b"\t", 1) for entry in listed.fields]
     paths = [path for attributes, path in entries if attributes.split(b" ", 1)[0] in REGULAR_FILES]
     return [path.decode() for path in paths if is_utf8(path)]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+
+# What git reads in a work tree, wherever it stands.
+READ_BY_GIT = frozenset({b".gitignore", b".gitattributes", b".gitmodules"})
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,7 @@ class Survey:
     nested_files: list[bytes] = field(default_factory=list[bytes])
     oversized: list[bytes] = field(default_factory=list[bytes])
     special: list[bytes] = field(default_factory=list[bytes])  # sockets, pipes, devices: git passes them by
+    traps: list[bytes] = field(default_factory=list[bytes])  # pipes that git would open, and wait for a writer
     unreadable: list[bytes] = field(default_factory=list[bytes])
 
 
@@ -53,9 +59,23 @@ def _note(found: Survey, path: bytes, entry: os.DirEntry[bytes], in_nested: bool
     except OSError:
         found.unreadable.append(path)
         return
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+    if stat.S_ISFIFO(status.st_mode) and entry.name in READ_BY_GIT:
+        found.traps.append(path)
+    elif not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
         found.special.append(path)
     elif status.st_size > max_file_bytes:
         found.oversized.append(path)
     elif in_nested:
         found.nested_files.append(path)
+
+
+def remove(root: bytes, path: bytes) -> None:
+    """A file of the work tree, through no link whatever stands there by now; what cannot be removed stays."""
+    *folders, name = path.split(b"/")
+    with suppress(OSError), ExitStack() as opened:
+        place = os.open(root, FOLDER)
+        opened.callback(os.close, place)
+        for folder in folders:
+            place = os.open(folder, FOLDER, dir_fd=place)
+            opened.callback(os.close, place)
+        os.unlink(name, dir_fd=place)

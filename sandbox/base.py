@@ -7,18 +7,20 @@ knows of tasks, agents or queues: labels are opaque strings, and an `expires_at_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Protocol, Self
 
 from repo.keeping import Allowance, Kept
 from repo.patch import Patch
 
+from .errors import SandboxError
 from .outlet import NO_OUTLET, Outlet, Tell, tell_nobody
 
 WORKSPACE = "/workspace"  # where every sandbox sees its code; an image must not create it (its mode would stick)
 
 MIB = 1024 * 1024
+MAX_VARIABLE_CHARS = 32 * 1024  # the kernel takes 128 KiB, and a character has up to four bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,12 @@ class Limits:
     open_files: int = 4096
     lifetime_s: int = 3900  # the self-destruct timer inside: the longest default deadline plus five minutes
 
+    def __post_init__(self) -> None:
+        """Engine and kernel take nothing, and less than nothing, for no limit at all."""
+        for each in fields(self):
+            if not getattr(self, each.name) > 0:
+                raise SandboxError(f"The limit {each.name} of a sandbox must be more than {getattr(self, each.name)}.")
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
@@ -51,6 +59,11 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     egress: frozenset[str] = frozenset()  # hosts that may be reached through the proxy, as `name` or `name:port`
     outlet: Outlet = NO_OUTLET
+
+    def __post_init__(self) -> None:
+        for name, value in self.env.items():
+            if not name or "=" in name or "\0" in name + value or len(value) > MAX_VARIABLE_CHARS:
+                raise SandboxError(f"No program can be given the variable {name[:100]!r} so.")
 
     @property
     def has_network(self) -> bool:

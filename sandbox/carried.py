@@ -21,6 +21,7 @@ from .outlet import Credential
 from .veil import Veil
 
 CHUNK_BYTES = 64 * 1024  # what a pipe or socket buffer holds
+MAX_HEAD_BYTES = 64 * 1024  # as the proxy takes from the client
 SHOWN_REQUEST_CHARS = 200  # for a log
 # Of one connection, and none of the next one's.
 HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"})
@@ -51,16 +52,17 @@ class Carried:
         """`Unfit` for what is no request that may go on."""
         self._credential = credential
         self._veil = Veil(sorted(credential.secrets, key=len, reverse=True))
-        self._client = h11.Connection(h11.SERVER)
-        self._server = h11.Connection(h11.CLIENT)
+        self._client = h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
+        self._server = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
         self._client.receive_data(head)
         try:
             asked: Event = self._client.next_event()
-        except h11.RemoteProtocolError as error:
+            headers = self._asked(asked.headers)
+            self._request = h11.Request(method=asked.method, target=_path(asked.target), headers=headers)
+        except (h11.ProtocolError, ValueError) as error:
             raise Unfit("That is no HTTP request.") from error
         if asked.method == b"TRACE":  # its answer is the request, with all its headers
             raise Unfit("TRACE cannot go on with a credential.")
-        self._request = h11.Request(method=asked.method, target=_path(asked.target), headers=self._asked(asked.headers))
 
     @property
     def shown(self) -> str:

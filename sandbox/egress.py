@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from .addresses import is_public
+from .addresses import is_inner
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
 
@@ -202,7 +202,7 @@ class EgressProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the second for a part of a name that is too long for one
             raise _Refused(f"{host} cannot be resolved.") from error
         addresses = [str(entry[4][0]) for entry in found]
         allowed = [address for address in addresses if self._may_connect(address, port)]
@@ -241,7 +241,7 @@ def _listen(socket_path: Path) -> socket.socket:
 def is_private(address: str) -> bool:
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return not is_public(str(mapped or parsed))
+    return is_inner(str(mapped or parsed))
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes]:

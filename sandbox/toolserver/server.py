@@ -359,16 +359,15 @@ def do_relay(request: Fields, body: bytes) -> Fields:
 
 def accept_for_ever(listener: socket.socket, path: str) -> None:
     while True:
-        near, _ = listener.accept()
-        far = socket.socket(socket.AF_UNIX)
+        near = far = None  # a socket closes with its last reference
         try:
+            near, _ = listener.accept()
+            far = socket.socket(socket.AF_UNIX)
             far.connect(path)
-        except OSError:
-            near.close()
-            far.close()
-            continue
-        for source, target in ((near, far), (far, near)):
-            threading.Thread(target=pump, args=(source, target), daemon=True).start()
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=pump, args=(source, target), daemon=True).start()
+        except (OSError, RuntimeError):  # nobody listens, or commands have taken all descriptors or processes for now
+            time.sleep(0.1)
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:

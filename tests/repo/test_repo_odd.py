@@ -13,7 +13,7 @@ import pytest
 
 from repo.bundle import bundle
 from repo.checkout import checkout, index_of
-from repo.errors import CheckoutFailed, CommitMissing, DiskFull
+from repo.errors import CheckoutFailed, CommitMissing, DiskFull, OutputTooLarge
 from repo.mirror import mirror_of
 from repo.patch import apply_to_tree, extract_patch
 
@@ -212,3 +212,48 @@ async def test_a_full_disk_is_said_and_nothing_half_made_stays(work_on: Any, tmp
     with pytest.raises(DiskFull, match="disk is full"):
         await bundle(tmp_path / "user", work.base, small_disk / "b")
     assert not (small_disk / "b").exists()
+
+
+def tree(user: Any, *entries: tuple[str, str, str]) -> str:
+    """The id of a tree that names these objects: mode, id, name."""
+    kinds = {"040000": "tree", "100644": "blob"}
+    lines = "".join(f"{mode} {kinds[mode]} {each}\t{name}\n" for mode, each, name in entries)
+    command = ["git", "-C", str(user.root), "mktree"]
+    return subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout.strip()
+
+
+async def mirrored(user: Any, root: str, tmp_path: Path) -> Any:
+    base = user.git("commit-tree", "-m", "bomb", root).strip()
+    user.git("update-ref", "refs/heads/bomb", base)
+    await bundle(user.root, base, tmp_path / "bomb")
+    return await mirror_of(tmp_path / "cache", bundle=tmp_path / "bomb", commit=base), base
+
+
+async def test_a_commit_that_names_billions_of_files_is_refused_before_one_is_written(
+    user: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A dozen objects: each tree names the one below it forty times."""
+    for module in ("repo.weight", "repo.content"):  # the first megabytes are as good as a hundred
+        monkeypatch.setattr(f"{module}.MAX_LISTING_BYTES", 1 << 22)
+    user.commit({"a": "x"})
+    level = [("100644", user.git("rev-parse", "HEAD:a").strip(), f"f{n:02}" * 20) for n in range(40)]
+    for _ in range(6):
+        level = [("040000", tree(user, *level), f"d{n:02}" * 20) for n in range(40)]
+    mirror, base = await mirrored(user, tree(user, *level), tmp_path)
+
+    with pytest.raises(CheckoutFailed, match="more than a million"):
+        await checkout(mirror, base, tmp_path / "cache")
+    with pytest.raises(OutputTooLarge):
+        await mirror.files(base)
+    assert list((tmp_path / "cache" / "checkouts").rglob("*.part")) == []
+
+
+async def test_files_that_are_larger_than_the_disk_are_not_begun(user: Any, tmp_path: Path):
+    """Eight megabytes of zeros, named five thousand times: the bundle has a few hundred kilobytes."""
+    user.commit({"a": "x"})
+    make = f"head -c {1 << 23} /dev/zero | git -C {user.root} hash-object -w --stdin"
+    zeros = subprocess.run(make, shell=True, check=True, capture_output=True, text=True).stdout.strip()
+    mirror, base = await mirrored(user, tree(user, *(("100644", zeros, f"z{n:04}") for n in range(5000))), tmp_path)
+
+    with pytest.raises(CheckoutFailed, match="39 GiB of at most 32"):
+        await checkout(mirror, base, tmp_path / "cache")

@@ -243,6 +243,22 @@ async def test_pipes_and_sockets_are_said(work_on):
     assert patch.warnings == tuple(f"{n} is not a regular file and was left out" for n in ("pipe", "socket"))
 
 
+@pytest.mark.parametrize("name", [".gitignore", "src/.gitattributes", "new/.gitignore", "own/deep/.gitmodules"])
+async def test_a_pipe_in_the_place_of_gits_rules_holds_nobody_up(work_on, name):
+    """git would open it, and wait for whoever writes there."""
+    work = await work_on({"a": "1\n", "src/b": "2\n"})
+    (work.tree / "own" / ".git").mkdir(parents=True)
+    (work.tree / name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(work.tree / name)
+    (work.tree / "a").write_text("changed\n")
+
+    patch = await work.patch()
+
+    assert [file.path for file in patch.files] == ["a"]
+    assert f"{name} is a pipe where git looks for its rules, and was removed" in patch.warnings
+    assert not (work.tree / name).exists()
+
+
 async def test_a_huge_file_is_left_out_and_a_huge_patch_refused(work_on):
     work = await work_on({".gitignore": "cache\n", "a": "1\n"})
     for name in ("huge", "cache"):

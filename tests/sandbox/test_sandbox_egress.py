@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.egress import CA_VARIABLES, EgressProxy, copy_ca_bundle, is_private, proxy_environment
+from sandbox.egress import (
+    CA_VARIABLES,
+    MAX_CONNECTIONS,
+    MAX_WAITING,
+    EgressProxy,
+    copy_ca_bundle,
+    is_private,
+    proxy_environment,
+)
 from sandbox.errors import SandboxError
 from sandbox.index import PackageIndex, index_from
 
@@ -105,6 +113,32 @@ async def test_what_is_no_proxy_request_is_refused(tmp_path: Path, request_line:
     assert (await through(EgressProxy(["h"]), tmp_path, f"{request_line}\r\n\r\n")).startswith(b"HTTP/1.1 403 ")
 
 
+async def test_a_flood_of_connections_is_sent_away_and_passes(tmp_path: Path):
+    """Each of them would take a descriptor of the worker, which has other sandboxes."""
+    held = MAX_CONNECTIONS + MAX_WAITING
+    proxy = await EgressProxy(["h"]).start(tmp_path / "p")
+    flood = [await asyncio.open_unix_connection(str(tmp_path / "p")) for _ in range(2 * held)]
+    async with asyncio.timeout(60):
+        assert [await reader.read() for reader, _ in flood[held:]] == [b""] * held
+        for _, writer in flood:
+            writer.close()
+        assert all([await reader.read() == b"" for reader, _ in flood])
+        answer = b""
+        while not answer:  # it hears of those who left when it looks at them next
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "p"))
+            writer.write(b"GET http://elsewhere.example/ HTTP/1.1\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+    await proxy.close()
+
+    assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_name_that_no_server_can_have_is_refused(tmp_path: Path):
+    name = "a" * 70 + ".example"
+    assert b"cannot be resolved" in await through(EgressProxy([name]), tmp_path, f"CONNECT {name}:443 HTTP/1.1\r\n\r\n")
+
+
 async def test_an_endless_head_is_cut_off(tmp_path: Path):
     assert await through(EgressProxy([]), tmp_path, "x" * 200_000) == b""
 
@@ -112,7 +146,8 @@ async def test_an_endless_head_is_cut_off(tmp_path: Path):
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "240.0.0.1",
-     "::1", "::", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1"],
+     "::1", "::", "fe80::1%eth0", "fd00::1", "168.63.129.16", "192.0.0.192", "198.18.0.1",
+     "2002:7f00:1::", "2001::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1"],
 )  # fmt: skip
 def test_a_private_address_is_known_as_one(address: str):
     assert is_private(address)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from structlog.testing import capture_logs
 
 from envelope.errors import ErrorCode
+from envelope.logs import configure
 from envelope.messages import TaskInput, Workspace
 from workers.credentials import CredentialRow
+from workers.errors import BadSettings
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -37,6 +40,8 @@ class Forge:
         if key != SECRET:
             return web.Response(status=401)
         file = self.root / request.match_info["path"]
+        if file.is_dir():
+            return web.Response(text=(file / "index.html").read_text(), content_type="text/html")
         return web.Response(body=file.read_bytes()) if file.is_file() else web.Response(status=404)
 
 
@@ -72,15 +77,27 @@ def settings(forge: Forge, tls_files: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return {"credentials": {"forge": row}, "network_private_addresses": {forge.place}}
 
 
-async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands, settings, forge):
+@pytest.fixture
+def logged(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[dict]]]:
+    """What a worker's log holds by now: once, each line as a table."""
+
+    def lines() -> list[dict]:
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+
+    configure(level="info", json=True)
+    yield lines
+    configure(level="warning")
+
+
+async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands, settings, forge, logged):
     hands = await start_hands(**settings)
     clone = (
         f"no_proxy= NO_PROXY= git clone --quiet https://{forge.place}/repo.git /tmp/repo && cat /tmp/repo/src/other.py"
     )
     look = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; grep -r sesame /run /tmp /home /workspace; true"
-    with capture_logs() as logs:
-        request = hands.recipe(clone, look, auth_scope=(*FULL, "credential:forge"))
-        result = await hands.result(request)
+    request = hands.recipe(clone, look, auth_scope=(*FULL, "credential:forge"))
+    result = await hands.result(request)
+    logs = logged()
 
     assert result.errors == ()
     assert "X = 1" in result.output.structured["steps"][0]["output_tail"]
@@ -91,17 +108,41 @@ async def test_a_task_uses_a_credential_that_is_nowhere_to_be_found(start_hands,
     assert "sesame" not in (result.model_dump_json() + str(logs) + str(events)).replace("grep -r sesame", "")
 
 
-async def test_without_the_grant_the_same_host_is_refused_and_people_are_told(start_hands, settings, forge):
+async def test_pip_installs_from_a_private_index(start_hands, settings, forge):
+    folder = forge.root / "simple" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text('<a href="demo-1.0-py3-none-any.whl">demo-1.0-py3-none-any.whl</a>')
+    with zipfile.ZipFile(folder / "demo-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("demo.py", "WORD = 'from the forge'\n")
+        for name, text in (
+            ("METADATA", "Name: demo\nVersion: 1.0\n"),
+            ("WHEEL", "Tag: py3-none-any\n"),
+            ("RECORD", ""),
+        ):
+            version = "Metadata-Version: 2.1\n" if name == "METADATA" else "Wheel-Version: 1.0\n" * (name == "WHEEL")
+            wheel.writestr(f"demo-1.0.dist-info/{name}", version + text)
     hands = await start_hands(**settings)
-    with capture_logs() as logs:
-        request = hands.recipe(f"{ASK} http://{forge.place}/", auth_scope=(*FULL, "network:elsewhere.example"))
-        result = await hands.result(request)
+    install = (
+        f"no_proxy= NO_PROXY= pip install -q --no-deps --target /tmp/x --index-url http://{forge.place}/simple demo"
+    )
+
+    commands = (f"{install} 2>&1", "PYTHONPATH=/tmp/x python3 -c 'import demo; print(demo.WORD)'")
+    result = await hands.result(hands.recipe(*commands, auth_scope=(*FULL, "credential:forge")))
+
+    assert "from the forge" in result.output.text, result.output.structured
+    assert set(forge.keys) == {SECRET}
+
+
+async def test_without_the_grant_the_same_host_is_refused_and_people_are_told(start_hands, settings, forge, logged):
+    hands = await start_hands(**settings)
+    request = hands.recipe(f"{ASK} http://{forge.place}/", auth_scope=(*FULL, "network:elsewhere.example"))
+    result = await hands.result(request)
 
     assert result.errors[0].code is ErrorCode.RECIPE_FAILED
     assert forge.keys == []
     [warning] = await hands.events(request.trace_id, "warning")
     assert f"{forge.place} may not be reached from this sandbox" in warning.message
-    assert any(line["event"] == "egress_refused" and line["task_id"] == request.task_id for line in logs)
+    assert any(line["event"] == "egress_refused" and line["task_id"] == request.task_id for line in logged())
 
 
 async def test_a_network_grant_reaches_its_host_and_adds_nothing(start_hands, settings, serve_pages):
@@ -146,6 +187,11 @@ async def test_a_credential_that_cannot_be_used_ends_the_task_before_it_begins(s
 
     assert result.errors[0].code is ErrorCode.BAD_INPUT
     assert words in result.errors[0].message
+
+
+async def test_a_worker_without_a_secret_does_not_start(start_hands):
+    with pytest.raises(BadSettings, match="'forge' has no secret"):
+        await start_hands(credentials={"forge": CredentialRow(host="git.example.com", env="MUSTER_TEST_NO_SUCH")})
 
 
 async def test_a_private_repository_is_fetched_by_name_and_no_other_task_finds_it(

@@ -25,7 +25,7 @@ rm -rf tests; ln -s {folder} tests
 mkdir closed; echo kept > closed/file; chmod 000 closed/file closed
 echo mine > unreadable; chmod 000 unreadable
 cp /bin/true setuid; chmod 6755 setuid
-mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
+mkfifo src/.gitignore; mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
 for each in core.fsmonitor core.sshCommand core.pager core.editor core.hooksPath core.gitProxy diff.external \
     diff.evil.textconv diff.evil.command filter.evil.clean filter.evil.smudge filter.evil.process merge.evil.driver \
     uploadpack.packObjectsHook core.alternateRefsCommand alias.diff gpg.program credential.helper; do

@@ -6,11 +6,12 @@ One sandbox for all of them: whoever ends it fails the test by name.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from sandbox.base import Command, Sandbox
+from sandbox.base import Command, Limits, Sandbox, SandboxSpec
 from sandbox.errors import LimitExceeded, PathError, SandboxError
 
 pytestmark = pytest.mark.docker
@@ -73,3 +74,16 @@ async def test_odd_numbers_mean_what_they_say(arena: Any):
         assert (len(cut.output), cut.truncated_bytes) == (limit, 3 - limit)
     assert await arena.hostile.read("/etc/passwd", max_bytes=0) == b""
     assert await arena.hostile.list("/", limit=0) == []
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Limits)])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_limit_of_nothing_is_refused_and_not_taken_for_none(name: str, value: float):
+    with pytest.raises(SandboxError, match=name):
+        Limits(**{name: value})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "\0"}, {"A\0": "x"}, {"A": "x" * 200_000}])
+def test_a_variable_that_no_program_can_have_is_refused(env: dict[str, str]):
+    with pytest.raises(SandboxError, match="variable"):
+        SandboxSpec("image", env=env)
