@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 from envelope import logs
@@ -106,7 +106,11 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             on_event=metrics.observe,
         )
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
-        helpers = (lambda: _beat(transport, card, metrics, settings), lambda: run_jobs(transport, settings))
+        helpers = (
+            lambda: _beat(transport, card, metrics, settings),
+            lambda: run_jobs(transport, settings),
+            *_webhooks(transport, settings),
+        )
         async with asyncio.TaskGroup() as group:
             helping = [group.create_task(_keep_up(helper)) for helper in helpers]
             await consumer.run(stop, hurry)
@@ -123,6 +127,16 @@ async def _keep_up(helper: Callable[[], Awaitable[None]]) -> None:
         except Exception as e:  # whatever it is, the drivers beside it go on; arq raises Redis's own errors
             log.warning("helper_failed", error=str(e), again_in_s=HELPER_PAUSE_S)
         await asyncio.sleep(HELPER_PAUSE_S)
+
+
+def _webhooks(transport: Transport, settings: Settings) -> Iterator[Callable[[], Awaitable[None]]]:
+    """Nothing without any: no command to Redis, nor the HTTP client, which takes longer to load than all else."""
+    if not settings.webhooks:
+        return
+    from .webhooks.run import run_webhooks
+
+    hooks, url, timeout_s = settings.webhooks, settings.public_url, settings.webhook_timeout_s
+    yield lambda: run_webhooks(transport, hooks, public_url=url, timeout_s=timeout_s)
 
 
 async def _beat(transport: Transport, card: WorkerCard, metrics: OrchestratorMetrics, settings: Settings) -> None:

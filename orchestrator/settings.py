@@ -14,6 +14,7 @@ from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings, near_miss
+from .webhooks.config import Webhook, WebhookName
 
 HOUR_MS = 3600 * 1000
 
@@ -36,6 +37,9 @@ class Settings(FleetSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
+    webhooks: dict[WebhookName, Webhook] = Field(default_factory=dict[str, Webhook])  # docs/webhooks.md
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # for one try to deliver
+    public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 
     @property
