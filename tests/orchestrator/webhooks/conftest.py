@@ -90,4 +90,6 @@ async def receiver(secret: str) -> AsyncIterator[Receiver]:
     port = runner.addresses[0][1]
     receiver.url = f"http://127.0.0.1:{port}/hooks"
     yield receiver
+    if receiver.hold:
+        receiver.hold.set()  # else the server would wait for it
     await runner.cleanup()
