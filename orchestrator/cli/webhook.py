@@ -10,11 +10,11 @@ from typing import Annotated
 from uuid import uuid4
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from envelope.errors import ExitCode
 from envelope.redaction import redact
+from transport.audit import Decision
 from transport.notices import Notice
 
 from ..errors import BadInput, near_miss
@@ -22,6 +22,7 @@ from ..settings import load_settings
 from .console import data, note, people, plain, warn
 from .fleet import open_records
 from .options import JsonLines
+from .person import person
 from .words import counted
 
 app = typer.Typer()
@@ -65,13 +66,18 @@ async def _list(as_json: bool) -> None:
         for state, one in rows:
             data(json.dumps({**asdict(one), "state": state, "body": json.loads(one.body or "null")}))
         return
-    table = Table.grid(padding=(0, 2))
     for name, hook in hooks.items():
-        table.add_row(Text(name, style="bold"), Text(plain(redact(hook.url))), ", ".join(hook.events), "")
+        _line((name, "bold"), (plain(redact(hook.url)), ""), (", ".join(hook.events), "dim"))
     for state, one in rows:
         why = f"{state} after {counted(one.tries, 'try')}: {plain(one.error)}" if one.error else state
-        table.add_row(one.id, one.hook, one.event, Text(why, style="yellow" if one.error else "dim"))
-    people().print(table if hooks or rows else Text("no webhooks: see docs/webhooks.md", style="dim"))
+        _line((one.id, ""), (f"{one.event} to {one.hook}", ""), (why, "yellow" if one.error else "dim"))
+    if not hooks and not rows:
+        _line(("no webhooks: docs/webhooks.md tells how to set one up", "dim"))
+
+
+def _line(*parts: tuple[str, str]) -> None:
+    """Never wrapped: an address and an id are there to be copied."""
+    people().print(Text("  ").join(Text(text, style=style) for text, style in parts), soft_wrap=True)
 
 
 async def _notices() -> tuple[list[Notice], list[Notice]]:
@@ -103,6 +109,7 @@ async def _retry(ids: list[str], every: bool) -> None:
     if every == bool(ids):
         raise BadInput("name the notices, or say --all", hint="see them with: muster webhook list")
     async with open_records(load_settings()) as muster:
+        await muster.transport.audit.note(Decision(person(), "retry", " ".join(ids[:10]) or "all notices"))
         cells = muster.transport.notices
         again = sum([await cell.retry(ids or [one.id for one in await cell.given_up(MOST)]) for cell in cells])
     note(f"{counted(again, 'notice')} to be sent again")

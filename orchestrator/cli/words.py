@@ -11,7 +11,7 @@ from .console import plain
 
 # Of `life.lua` and `write.lua`: both counts are always there.
 _WAITS = re.compile(r"waits for (\d+) children, (\d+) asks")
-_PLURALS = {"child": "children", "retry": "retries", "entry": "entries", "delivery": "deliveries"}
+_PLURALS = {"child": "children", "retry": "retries", "entry": "entries", "try": "tries"}
 
 
 def counted(count: int, noun: str) -> str:
