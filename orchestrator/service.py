@@ -34,6 +34,7 @@ from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, FANOUT, RUN
+from .tidying import keep_tidy
 
 log = logs.get_logger("orchestrator")
 
@@ -109,6 +110,7 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
         helpers = (
             lambda: _beat(transport, card, metrics, settings),
             lambda: run_jobs(transport, settings),
+            lambda: keep_tidy(settings),
             *_webhooks(transport, settings),
         )
         async with asyncio.TaskGroup() as group:
