@@ -32,6 +32,7 @@ from .fanout.drive import drive_fanout
 from .goal import drive_goal
 from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
+from .sealing import keep_sealed
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, FANOUT, RUN
 from .tidying import keep_tidy
@@ -111,6 +112,7 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             lambda: _beat(transport, card, metrics, settings),
             lambda: run_jobs(transport, settings),
             lambda: keep_tidy(settings),
+            lambda: keep_sealed(transport, settings),
             *_webhooks(transport, settings),
         )
         async with asyncio.TaskGroup() as group:
