@@ -40,11 +40,13 @@ class Telling:
 
     async def notices_of(self, happening: Happening, *, now_ms: int) -> list[Notice]:
         """One for each webhook that hears of it. The same happening gives the same ids."""
-        if now_ms - happening.at_ms > MAX_AGE_MS:
+        events, said_of = _SAID[happening.kind]
+        wanted = any(not events.isdisjoint(hook.events) for hook in self.hooks.values())
+        if not wanted or now_ms - happening.at_ms > MAX_AGE_MS:
             return []
         try:
             task = await self.transport.record(happening.task_id)
-            said = [each async for each in _SAID[happening.kind](self.transport, happening, task)]
+            said = [each async for each in said_of(self.transport, happening, task)]
         except (NotFound, EnvelopeError) as error:  # past its retention, or spoilt: the others are told
             _log.warning("not_told", task_id=happening.task_id, what=happening.kind, error=error.message)
             return []
@@ -122,4 +124,8 @@ async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -
             yield _Said(Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms)
 
 
-_SAID = {Kind.ENDED: _ended, Kind.DEAD: _dead, Kind.ASKED: _asked}
+_SAID = {
+    Kind.ENDED: (frozenset({Told.TASK_ENDED, Told.BATCH_ENDED}), _ended),
+    Kind.DEAD: (frozenset({Told.DEAD_LETTER}), _dead),
+    Kind.ASKED: (frozenset({Told.ASK_OPENED, Told.BUDGET_REACHED}), _asked),
+}

@@ -156,7 +156,7 @@ async def test_a_seal_covers_up_nothing(redis_fleet):
         await raw.delete(keys.name("audit"))
         entry = before.entries[0]
         await raw.xadd(keys.name("audit"), {"body": entry.body, "hash": entry.hash}, id="1-0")
-        await raw.hset(keys.name("audithead"), mapping={"seq": 1, "hash": entry.hash})
+        await raw.execute_command("HSET", keys.name("audithead"), "seq", 1, "hash", entry.hash)
         with_seal = await redis_fleet.transport.audit.seal({})
         await raw.delete(keys.name("auditseal"))
         seen_later = await redis_fleet.transport.audit.seal(later)
