@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from transport.audit import AuditEntry, Break, first_break, missing_from
+from transport.audit import AuditEntry, Break, End, first_break, missing_end, missing_from
 from transport.base import Transport
 
 from .errors import BadInput
@@ -23,10 +24,17 @@ class Verified:
     breaks: tuple[Break, ...]
 
 
-async def verified(transport: Transport, *, against: Sequence[AuditEntry] = ()) -> Verified:
-    """`against`: what was exported before, and must be there still."""
+async def verified(
+    transport: Transport, *, against: Sequence[AuditEntry] = (), ends: Mapping[int, End] = MappingProxyType({})
+) -> Verified:
+    """`against`: what was exported; `ends`: what an orchestrator here has seen. All of it must be there still."""
     chains = await transport.audit.chains()
-    found = [first_break(chain, transport.keyring) or missing_from(chain, against) for chain in chains]
+    found = [
+        first_break(chain, transport.keyring)
+        or missing_from(chain, against)
+        or (missing_end(chain, ends[chain.cell]) if chain.cell in ends else None)
+        for chain in chains
+    ]
     cells = {chain.cell for chain in chains}
     strangers = (entry for entry in against if entry.cell not in cells)
     foreign = next((Break(entry.cell, entry.seq, "was exported, and is gone") for entry in strangers), None)

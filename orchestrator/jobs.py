@@ -131,11 +131,6 @@ async def _has_ended(transport: Transport, shard: TaskRecord) -> bool:
         return False
 
 
-async def seal(transport: Transport) -> int:
-    """Sign how far the audit log has come: whoever can write to Redis alone cannot make another one up to there."""
-    return await transport.audit.seal()
-
-
 async def collect(transport: Transport) -> int:
     """Remove the blobs whose life is over by the fleet's clock and by ours: a wrong one must not empty a store."""
     now_ms = min(await transport.now_ms(), time.time_ns() // 1_000_000)
@@ -161,7 +156,6 @@ class Job:
 
 JOBS = {
     "sweep": Job(sweep, minute=None, second=0),
-    "seal": Job(seal, minute=None, second=20),
     # hours are short beside a blob's life; a fleet on a desk is seldom up at the minute, but it starts
     "collect": Job(collect, minute=30, second=30, at_start=True),
 }

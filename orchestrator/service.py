@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 from envelope import logs
@@ -33,6 +33,7 @@ from .goal import drive_goal
 from .jobs import run_jobs
 from .metrics import OrchestratorMetrics
 from .mirrors import keep_mirrors
+from .sealing import keep_sealed
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, FANOUT, RUN
 
@@ -115,6 +116,8 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             lambda: _beat(transport, card, metrics, settings),
             lambda: run_jobs(transport, settings),
             lambda: keep_mirrors(context.mirrors, settings),
+            lambda: keep_sealed(transport, settings),
+            *_webhooks(transport, settings),
         )
         async with asyncio.TaskGroup() as group:
             helping = [group.create_task(_keep_up(helper)) for helper in helpers]
@@ -132,6 +135,16 @@ async def _keep_up(helper: Callable[[], Awaitable[None]]) -> None:
         except Exception as e:  # whatever it is, the drivers beside it go on; arq raises Redis's own errors
             log.warning("helper_failed", error=str(e), again_in_s=HELPER_PAUSE_S)
         await asyncio.sleep(HELPER_PAUSE_S)
+
+
+def _webhooks(transport: Transport, settings: Settings) -> Iterator[Callable[[], Awaitable[None]]]:
+    """Nothing without any: no command to Redis, nor the HTTP client, which takes longer to load than all else."""
+    if not settings.webhooks:
+        return
+    from .webhooks.run import run_webhooks
+
+    hooks, url, timeout_s = settings.webhooks, settings.public_url, settings.webhook_timeout_s
+    yield lambda: run_webhooks(transport, hooks, public_url=url, timeout_s=timeout_s)
 
 
 async def _beat(transport: Transport, card: WorkerCard, metrics: OrchestratorMetrics, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings, near_miss
+from .webhooks.config import Webhook, WebhookName
 
 HOUR_MS = 3600 * 1000
 
@@ -41,6 +42,9 @@ class Settings(FleetSettings):
     # Of the repositories that goals and batches merge in; workers take the same two for theirs (docs/sandbox.md).
     repositories_max_age_days: Annotated[float, Field(gt=0)] = 14
     repositories_max_gib: Annotated[float, Field(ge=0)] = 20
+    webhooks: dict[WebhookName, Webhook] = Field(default_factory=dict[str, Webhook])  # docs/webhooks.md
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # for one try to deliver
+    public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 
     @property

@@ -34,6 +34,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/llm/scripted_server.py",
         "workers/web/",
         "workers/mcp/http.py",
+        "orchestrator/webhooks/sending.py",
     ),
     "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),

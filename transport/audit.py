@@ -58,6 +58,9 @@ class AuditEntry:
         return moment if isinstance(moment := self.fields.get("time_ms"), int) else 0
 
 
+End = tuple[int, str]  # number and hash of an entry
+
+
 @dataclass(frozen=True, slots=True)
 class Seal:
     """That a chain had this entry at this moment, under a key of the fleet's, which the store does not know."""
@@ -76,7 +79,7 @@ class Chain:
 
     cell: int
     entries: tuple[AuditEntry, ...]
-    head: tuple[int, str]
+    head: End
     seal: Seal | None
 
 
@@ -102,8 +105,12 @@ class AuditLog(Protocol):
         """All that there is, by cell."""
         ...
 
-    async def seal(self) -> int:
-        """Sign the end of each chain that has grown; how many were signed."""
+    async def seal(self, known: Mapping[int, End]) -> Mapping[int, End]:
+        """Sign the end of each chain that has grown; the ends that stand signed, by cell.
+
+        `known`: ends that whoever asks has seen before. A chain that no longer holds them, or what was signed last, is
+        not signed, and is not among the answers: a seal must not cover up what was done to the log.
+        """
         ...
 
 
@@ -131,7 +138,7 @@ def told(text: str) -> str:
     return redact_head(text, MAX_TOLD_CHARS)
 
 
-def sealed(keyring: Keyring, *, cell: int, head: tuple[int, str], at_ms: int) -> Seal:
+def sealed(keyring: Keyring, *, cell: int, head: End, at_ms: int) -> Seal:
     key_id, mac = keyring.sign(_statement(cell, *head, at_ms))
     return Seal(cell, *head, at_ms, key_id, mac.hex())
 
@@ -149,6 +156,14 @@ def missing_from(chain: Chain, exported: Iterable[AuditEntry]) -> Break | None:
             why = "was exported otherwise" if entry.seq in kept else "was exported, and is gone"
             return Break(chain.cell, entry.seq, why)
     return None
+
+
+def missing_end(chain: Chain, end: End) -> Break | None:
+    """An end of the chain that somebody has seen before, and that it does not hold any more."""
+    seq, hash_ = end
+    if seq <= len(chain.entries) and chain.entries[seq - 1].hash == hash_:
+        return None
+    return Break(chain.cell, seq, "an orchestrator has seen it otherwise")
 
 
 def _breaks(chain: Chain, keyring: Keyring) -> Iterator[Break]:

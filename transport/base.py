@@ -18,6 +18,7 @@ from envelope.signature import Keyring
 from .audit import AuditLog
 from .blobs.base import Blobs
 from .limits import Limits
+from .notices import Notices
 from .rates import Rates
 
 OPERATOR = "operator"  # who acts where nobody says more
@@ -223,6 +224,7 @@ class Transport(Protocol):
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
     limits: Limits
     rates: Rates  # of calls to models
+    notices: Sequence[Notices]  # to others outside of the fleet; of each cell
     audit: (
         AuditLog  # `cancel`, `answer`, `purge`, `allot` and `raise_cap` write into it what they change, and who did it
     )

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from transport.errors import NotFound
 
 from ..asks import OpenAsk, reply_to
+from ..client import Muster
 from .access import Approver, Caller, Viewer
 from .problems import Problem
 from .tasks import Body
@@ -42,7 +43,7 @@ class Standing(BaseModel):
     at_ms: int
 
 
-def _told(one: OpenAsk) -> Open:
+def told(one: OpenAsk) -> Open:
     task = one.task
     return Open(task_id=task.task_id, trace_id=task.trace_id, agent=task.agent, ask=one.ask.model_dump(mode="json"))
 
@@ -50,21 +51,24 @@ def _told(one: OpenAsk) -> Open:
 @router.get("")
 async def list_asks(caller: Viewer) -> list[Open]:
     """What the caller's tasks wait for."""
-    return [_told(one) for one in await _open(caller)]
+    return [told(one) for one in await _open(caller)]
 
 
 @router.get("/{ask_id}")
 async def show_ask(ask_id: str, caller: Viewer) -> Open:
-    return _told(await _find(ask_id, caller))
+    return told(await _find(ask_id, caller))
 
 
 @router.post("/{ask_id}/answer")
 async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standing:
     """Answer. 409 when somebody else was first: what they said stands."""
-    one = await _find(ask_id, caller)
+    return await answered(caller.muster, await _find(ask_id, caller), answer, by=caller.name)
+
+
+async def answered(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
     reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
-    standing = await caller.muster.reply(one, reply, by=caller.name)
-    if standing.by != caller.name or standing.text != reply.text():
+    standing = await muster.reply(one, reply, by=by)
+    if standing.by != by or standing.text != reply.text():
         raise Problem(HTTPStatus.CONFLICT, f"{standing.by} has answered this already", hint="their answer stands")
     return Standing(by=standing.by, at_ms=standing.at_ms)
 

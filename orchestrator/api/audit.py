@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from ..audit import told, verified
+from ..sealing import read_ends
 from .access import Caller, Operator
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
@@ -43,7 +44,7 @@ async def list_audit(
 @router.get("/verify")
 async def verify_audit(caller: Operator) -> Checked:
     """Whether the log is whole, of all tenants."""
-    found = await verified(caller.muster.transport)
+    found = await verified(caller.muster.transport, ends=read_ends(caller.muster.settings))
     breaks = [Broken(cell=one.cell, seq=one.seq, why=one.why) for one in found.breaks]
     return Checked(entries=found.entries, sealed=found.sealed, breaks=breaks)
 

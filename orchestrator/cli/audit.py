@@ -16,6 +16,7 @@ from envelope.errors import ExitCode
 from transport.audit import AuditEntry
 
 from ..audit import exported, read_export, told, verified
+from ..sealing import read_ends
 from ..settings import load_settings
 from .console import data, note, people, plain, warn
 from .find import short
@@ -92,7 +93,7 @@ def _details(fields: Mapping[str, Any]) -> str:
 async def _verify(against: Path | None) -> ExitCode:
     earlier = read_export(against) if against else []
     async with open_records(load_settings()) as muster:
-        found = await verified(muster.transport, against=earlier)
+        found = await verified(muster.transport, against=earlier, ends=read_ends(muster.settings))
     for broken in found.breaks:
         where = f" of cell {broken.cell}" if broken.cell else ""
         warn(f"the audit log is broken at #{broken.seq}{where}: {broken.why}", "compare it with your last export")

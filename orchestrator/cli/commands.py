@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": Command(".serve:serve", "Serve the HTTP API."),
     "token": Command(".token:app", "Say who may call the HTTP API."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
+    "webhook": Command(".webhook:app", "See who outside hears what happens, and try again."),
     "audit": Command(".audit:app", "See who decided what, and check that the log of it is whole."),
     "keys": Command(".keys:app", "See and change the keys that sign messages."),
     "config": Command(".config:app", "See the settings, and where each comes from."),

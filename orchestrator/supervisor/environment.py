@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 
+from pydantic import BaseModel
+
 from ..settings import Settings
 
 PREFIX = "MUSTER_"
@@ -33,5 +35,9 @@ def fingerprint(settings: Settings, environ: Mapping[str, str]) -> str:
     ).hexdigest()[:16]
 
 
+def _as_json(value: BaseModel) -> object:
+    return value.model_dump(mode="json", exclude_defaults=True)
+
+
 def _spelt(value: object) -> str:
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else str(value)
+    return json.dumps(value, default=_as_json) if isinstance(value, dict | list | tuple) else str(value)

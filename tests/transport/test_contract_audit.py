@@ -11,7 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
-from transport.audit import AuditEntry, Chain, Decision, chained, first_break, missing_from
+from transport.audit import AuditEntry, Chain, Decision, chained, first_break, missing_end, missing_from
 from transport.base import Allotment, Wait
 from transport.keyring import fresh
 from transport.keys import CellKeys
@@ -110,11 +110,11 @@ async def test_what_somebody_says_is_recorded_without_keys(fleet):
 
 async def test_a_chain_is_whole_and_its_end_sealed_once(fleet):
     chain = await noted(fleet, 3)
-    seals = [await fleet.transport.audit.seal(), await fleet.transport.audit.seal()]
+    ends = [await fleet.transport.audit.seal({}), await fleet.transport.audit.seal({0: chain.head})]
     [sealed, *_] = await fleet.transport.audit.chains()
 
     assert first_break(chain, fleet.transport.keyring) is None
-    assert seals == [1, 0]
+    assert ends == [{0: chain.head}, {0: chain.head}]
     assert sealed.seal and (sealed.seal.seq, sealed.seal.hash) == chain.head
     assert first_break(sealed, fleet.transport.keyring) is None
     assert [entry.seq for entry in await fleet.transport.audit.latest(2)] == [3, 2]
@@ -145,7 +145,7 @@ async def test_the_servers_hash_is_sha_256_for_texts_of_any_length(redis_fleet):
 )
 async def test_what_is_done_to_the_log_past_the_scripts_shows(redis_fleet, spoil, seq, why):
     await noted(redis_fleet, 4)
-    await redis_fleet.transport.audit.seal()
+    await redis_fleet.transport.audit.seal({})
     async with redis.asyncio.Redis.from_url(redis_fleet.url) as raw:
         await spoil(raw, CellKeys(redis_fleet.name))
     [chain] = await redis_fleet.transport.audit.chains()
@@ -154,9 +154,36 @@ async def test_what_is_done_to_the_log_past_the_scripts_shows(redis_fleet, spoil
     assert found and (found.seq, why in found.why) == (seq, True), found
 
 
+@pytest.mark.redis
+async def test_a_seal_covers_up_nothing(redis_fleet):
+    """Cut the log, put its head back and wait for the next seal: nobody signs that, with or without the old seal."""
+    before = await noted(redis_fleet, 1)
+    seen = await redis_fleet.transport.audit.seal({})
+    await noted(redis_fleet, 2)
+    later = await redis_fleet.transport.audit.seal(seen)
+    keys = CellKeys(redis_fleet.name)
+    async with redis.asyncio.Redis.from_url(redis_fleet.url) as raw:
+        await raw.xtrim(keys.name("audit"), maxlen=0)
+        await raw.delete(keys.name("audit"))
+        entry = before.entries[0]
+        await raw.xadd(keys.name("audit"), {"body": entry.body, "hash": entry.hash}, id="1-0")
+        await raw.execute_command("HSET", keys.name("audithead"), "seq", 1, "hash", entry.hash)
+        with_seal = await redis_fleet.transport.audit.seal({})
+        await raw.delete(keys.name("auditseal"))
+        seen_later = await redis_fleet.transport.audit.seal(later)
+        of_a_newcomer = await redis_fleet.transport.audit.seal({})
+
+    assert [end[0] for end in (seen[0], later[0])] == [1, 3]
+    assert (with_seal, seen_later) == ({}, {})
+    assert of_a_newcomer == seen  # who has seen nothing, and finds no seal, cannot know
+    [chain] = await redis_fleet.transport.audit.chains()
+    found = missing_end(chain, later[0])
+    assert found and found.seq == 3
+
+
 async def test_a_log_that_was_made_anew_is_betrayed_by_its_seal_and_by_an_export(fleet):
     await noted(fleet, 3)
-    await fleet.transport.audit.seal()
+    await fleet.transport.audit.seal({})
     before, *_ = await fleet.transport.audit.chains()
     forged = forge(before, actor="eve")
 
@@ -172,7 +199,7 @@ async def test_a_log_that_was_made_anew_is_betrayed_by_its_seal_and_by_an_export
 
 async def test_a_seal_under_another_fleets_key_counts_for_nothing(fleet):
     await noted(fleet, 1)
-    await fleet.transport.audit.seal()
+    await fleet.transport.audit.seal({})
     chain, *_ = await fleet.transport.audit.chains()
     found = first_break(chain, fresh())
 

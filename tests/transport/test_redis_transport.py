@@ -47,7 +47,7 @@ async def whole_life(fleet) -> None:
 
 
 async def test_every_key_in_the_server_is_in_the_table_with_its_type(make_redis_fleet, raw):
-    fleet = await make_redis_fleet(Limits(lease_ms=50, poison_after=1))
+    fleet = await make_redis_fleet(Limits(lease_ms=1_000, poison_after=1))
     await whole_life(fleet)
     while not (await fleet.transport.counters()).get("poisoned"):  # one for the dead letters
         await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.2)
@@ -107,7 +107,7 @@ async def test_scripts_are_loaded_again_when_the_server_has_forgotten_them(redis
 
 
 async def test_results_that_the_queue_makes_carry_the_codes_of_the_table(make_redis_fleet):
-    fleet = await make_redis_fleet(Limits(lease_ms=50, poison_after=1))
+    fleet = await make_redis_fleet(Limits(lease_ms=1_000, poison_after=1))
     poison = await fleet.submit()
     await fleet.claim_one()
     expired = await fleet.submit(recipient="build", deadline_ms=1)

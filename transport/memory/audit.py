@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from envelope.signature import Keyring
 
-from ..audit import AuditEntry, Chain, Decision, Seal, chained, sealed
+from ..audit import AuditEntry, Chain, Decision, End, Seal, chained, sealed
 
 
 class MemoryAudit:
@@ -30,12 +30,14 @@ class MemoryAudit:
     async def chains(self) -> list[Chain]:
         return [Chain(0, tuple(self._entries), self._head(), self._seal)]
 
-    async def seal(self) -> int:
+    async def seal(self, known: Mapping[int, End]) -> Mapping[int, End]:
+        """Nobody can do anything to this log, so it holds whatever is known of it."""
         head = self._head()
-        if not head[0] or (self._seal and (self._seal.seq, self._seal.hash) == head):
-            return 0
-        self._seal = sealed(self._keyring, cell=0, head=head, at_ms=self._clock())
-        return 1
+        if not head[0]:
+            return {}
+        if self._seal is None or (self._seal.seq, self._seal.hash) != head:
+            self._seal = sealed(self._keyring, cell=0, head=head, at_ms=self._clock())
+        return {0: head}
 
-    def _head(self) -> tuple[int, str]:
+    def _head(self) -> End:
         return len(self._entries), self._entries[-1].hash if self._entries else ""

@@ -10,6 +10,7 @@ from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Metrics, TaskResult
 
 from ..base import DeadLetter
+from ..notices import Kind
 from .fleet import Fleet
 from .tasks import Task
 
@@ -90,6 +91,7 @@ def _ask_to_stop(fleet: Fleet, task: Task, reason: str) -> None:
 def bury(fleet: Fleet, task: Task, code: str, why: str) -> None:
     worker = task.lease.worker if task.lease else ""
     fleet.dead[task.id] = DeadLetter(task.id, task.trace_id, task.pool, code, why, worker, fleet.now())
+    fleet.tell_others(Kind.DEAD, task, code=code, why=why)
 
 
 def arrived(fleet: Fleet, task: Task, awaited: str) -> None:
@@ -126,6 +128,7 @@ def _close(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> None
         fleet.sweep(task.pool)
     fleet.ended += 1
     task.result, task.finished_at_ms, task.ended_as = message, fleet.now(), fleet.ended
+    fleet.tell_others(Kind.ENDED, task)
     fleet.append(task, result)
     session = fleet.sessions[task.session_id]
     session.holder = None

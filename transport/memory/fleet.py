@@ -16,6 +16,7 @@ from envelope.messages import TaskProgress, TaskResult
 from ..base import Allotment, DeadLetter, Handle, Lease, Ledger
 from ..errors import Fenced, no_task
 from ..limits import Limits
+from ..notices import Happening, Kind
 from .line import Line
 from .tasks import Purse, Session, Task, Trace
 
@@ -38,6 +39,7 @@ class Fleet:
         self.running_of_tenant: Counter[str] = Counter()
         self.running_children: Counter[str] = Counter()  # by trace
         self.ended = 0
+        self.happened: list[Happening] = []  # for those outside
         self.pulse = asyncio.Event()  # set, and replaced, at every change that somebody may wait for
         self._bells: defaultdict[str, threading.Event] = defaultdict(threading.Event)
         self._numbers = 0  # of entries, over all traces
@@ -118,6 +120,9 @@ class Fleet:
             self.lines[pool].sweep()
 
     # -- telling
+
+    def tell_others(self, kind: Kind, task: Task, *, asks: tuple[str, ...] = (), code: str = "", why: str = "") -> None:
+        self.happened.append(Happening(kind, task.id, self.now(), asks, code, why))
 
     def tell(self, task: Task, *, reason: str = "", worker: str = "") -> None:
         """The queue's own word on the task's state; it stands outside the worker's count."""

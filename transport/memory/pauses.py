@@ -6,6 +6,7 @@ from envelope.lifecycle import State
 
 from ..base import Answer, Ledger, Wait
 from ..errors import NotFound
+from ..notices import Kind
 from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
 from .ends import arrived, ends_instead
 from .fleet import Fleet
@@ -37,6 +38,8 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     if ends_instead(fleet, task):
         return True
     task.lease = None
+    if asks:
+        fleet.tell_others(Kind.ASKED, task, asks=tuple(asks))
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
     task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
     return True

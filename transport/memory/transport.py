@@ -40,11 +40,13 @@ from ..blobs import MemoryBlobs
 from ..blobs.base import Blobs
 from ..keyring import fresh
 from ..limits import Limits
+from ..notices import Notices
 from ..rates import Rates
 from . import ends, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
 from .fleet import Fleet
 from .keeper import MemoryKeeper
+from .notices import MemoryNotices
 from .rates import MemoryRates
 
 
@@ -70,6 +72,7 @@ class MemoryTransport:
         self._log = MemoryAudit(clock, self.keyring)
         self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)
+        self.notices: Sequence[Notices] = (MemoryNotices(self._fleet),)
 
     # -- for those who want work done
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from envelope.signature import Keyring
 
 from .. import bounds
-from ..audit import AuditEntry, Chain, Decision, Seal, details_of, sealed
+from ..audit import AuditEntry, Chain, Decision, End, Seal, details_of, sealed
 from . import records
 from .cell import Cell
 from .cells import Cells
@@ -45,18 +45,23 @@ class RedisAudit:
     async def chains(self) -> list[Chain]:
         return await self._cells.each(_chain)
 
-    async def seal(self) -> int:
-        return sum(await self._cells.each(self._seal))
+    async def seal(self, known: Mapping[int, End]) -> Mapping[int, End]:
+        ends = await self._cells.each(lambda cell: self._seal(cell, known.get(cell.keys.cell)))
+        return {cell.keys.cell: end for cell, end in zip(self._cells.all, ends, strict=True) if end}
 
-    async def _seal(self, cell: Cell) -> bool:
+    async def _seal(self, cell: Cell, known: End | None) -> End | None:
         """Of two who seal at once the slower may win: its seal is a minute older then, and as true."""
-        head, old = await _head(cell), await _seal_of(cell)
-        if not head[0] or (old and (old.seq, old.hash) == head):
-            return False
+        old = await _seal_of(cell)
+        head = await _head(cell)
+        sealed_before = (old.seq, old.hash) if old else None
+        if not head[0] or not all([await _holds(cell, end) for end in (known, sealed_before, head) if end]):
+            return None
+        if sealed_before == head:
+            return head
         seal = sealed(self._keyring, cell=cell.keys.cell, head=head, at_ms=await records.now_ms(cell))
         fields = [part for pair in asdict(seal).items() for part in pair]
         await cell.client.call("HSET", cell.keys.name("auditseal"), *fields)
-        return True
+        return head
 
 
 async def _chain(cell: Cell) -> Chain:
@@ -74,6 +79,12 @@ async def _chain(cell: Cell) -> Chain:
     return Chain(cell.keys.cell, tuple(entries[: head[0]]), head, seal)
 
 
+async def _holds(cell: Cell, end: End) -> bool:
+    name = f"{end[0]}-0"
+    rows: list[Row] = await cell.client.call("XRANGE", cell.keys.name("audit"), name, name)
+    return bool(rows) and _entry(cell, rows[0]).hash == end[1]
+
+
 async def _latest(cell: Cell, limit: int) -> list[AuditEntry]:
     rows: list[Row] = await cell.client.call("XREVRANGE", cell.keys.name("audit"), "+", "-", "COUNT", limit)
     return [_entry(cell, row) for row in rows]
@@ -84,7 +95,7 @@ def _entry(cell: Cell, row: Row) -> AuditEntry:
     return AuditEntry(cell.keys.cell, fields.get(b"body", b""), fields.get(b"hash", b"").decode(errors="replace"))
 
 
-async def _head(cell: Cell) -> tuple[int, str]:
+async def _head(cell: Cell) -> End:
     seq, hash_ = await cell.client.call("HMGET", cell.keys.name("audithead"), "seq", "hash")
     return int(seq or 0), (hash_ or b"").decode(errors="replace")
 

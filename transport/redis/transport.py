@@ -33,6 +33,7 @@ from ..blobs import TieredBlobs
 from ..blobs.base import Blobs
 from ..keys import cell_of
 from ..limits import Limits
+from ..notices import Notices
 from ..rates import Rates
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
@@ -41,6 +42,7 @@ from .cells import Cells
 from .checks import check
 from .claiming import Claiming
 from .leases import RedisKeeper
+from .notices import RedisNotices
 from .rates import RedisRates
 from .servers import Servers
 from .submitting import Submitting
@@ -86,6 +88,7 @@ class RedisTransport:
         self.limits = cells.limits
         self.pools = frozenset(pools)
         self.rates: Rates = RedisRates(cells)
+        self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
         self.audit: AuditLog = RedisAudit(cells, keyring)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}

@@ -13,6 +13,8 @@ from envelope.messages import Output, TaskProgress, TaskResult
 from orchestrator.api.bodies import MAX_BLOB_BYTES, MAX_JSON_BYTES
 from orchestrator.api.rates import Rates
 from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
+from orchestrator.webhooks.config import Webhook
+from orchestrator.webhooks.links import PATH, Links, Mark
 from transport.base import Claim, Wait
 
 pytestmark = pytest.mark.redis
@@ -50,6 +52,8 @@ ROUTES = {
     ("GET", "/v1/audit"): Right.OPERATE,
     ("GET", "/v1/audit/verify"): Right.OPERATE,
 }
+# Whoever has the link: it is signed.
+LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
     "/v1/goals": {"json": {"goal": "do it"}},
@@ -105,7 +109,7 @@ async def test_the_matrix_has_every_route_and_none_works_without_a_token(api):
     routes = {(method.upper(), path) for path, methods in description["paths"].items() for method in methods}
 
     assert status == 200
-    assert routes == set(ROUTES)
+    assert routes == set(ROUTES) | LINKED
     for method, path in ROUTES:
         status, problem = await api.call(method, path.format(**FILLED), who="nobody", **BODIES.get(path, {}))
         assert (status, problem["title"]) == (401, "a token is needed")
@@ -354,3 +358,44 @@ def test_a_bucket_empties_and_fills_again():
     assert rates.take("a") == 0
     now[0] = 100
     assert [rates.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+async def linked(api, **changes) -> str:
+    """The path by which the webhook `chat` answers the ask of a task that waits."""
+    hook = Webhook(url="https://example.org/", secret_env="X", may_answer=True)
+    api.stage.muster.settings = api.stage.muster.settings.model_copy(update={"webhooks": {"chat": hook}})
+    until_ms = await api.stage.transport.now_ms() + 600_000
+    mark = {"task_id": await asking(api), "ask_id": PUSH.ask_id, "hook": "chat", "until_ms": until_ms, **changes}
+    return PATH + Links(api.stage.transport.keyring).token(Mark(**mark))
+
+
+async def test_whoever_has_its_link_answers_an_ask_once(api):
+    path = await linked(api)
+    seen = await api.call("GET", path, who="nobody")
+    wrong = await api.call("POST", path, who="nobody", json={"choice": "maybe"})
+    answered = await api.call("POST", path, who="nobody", json={"choice": "once"})
+    again = await api.call("POST", path, who="nobody", json={"choice": "reject"})
+
+    assert (seen[0], seen[1]["ask"]["detail"]) == (200, "git push origin main")
+    assert wrong[0] == 422
+    assert (answered[0], answered[1]["by"]) == (200, "webhook:chat")
+    assert (again[0], again[1]["title"]) == (404, "this ask is not open any more")
+    [entry] = await api.stage.transport.audit.latest(5)
+    assert (entry.fields["actor"], entry.fields["action"]) == ("webhook:chat", "answer")
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"hook": "other"}, 403), ({"until_ms": 5}, 404), ({"ask_id": "ask_2"}, 404), ({"task_id": NOBODY}, 404)],
+)
+async def test_a_link_answers_nothing_else(api, changes, status):
+    path = await linked(api, **changes)
+
+    assert (await api.call("POST", path, who="nobody", json={"choice": "once"}))[0] == status
+    assert len(await api.stage.muster.asks()) == 1
+
+
+async def test_a_link_that_nobody_signed_answers_nothing(api):
+    status, problem = await api.call("POST", f"{PATH}a.b.c", who="nobody", json={"choice": "once"})
+
+    assert (status, problem["title"]) == (403, "this link answers nothing")

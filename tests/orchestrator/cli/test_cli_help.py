@@ -53,6 +53,7 @@ Commands:
   serve     Serve the HTTP API.
   token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
+  webhook   See who outside hears what happens, and try again.
   audit     See who decided what, and check that the log of it is whole.
   keys      See and change the keys that sign messages.
   config    See the settings, and where each comes from.
@@ -126,6 +127,7 @@ def test_without_words_the_help_is_shown(desk):
         (("dlq", "purge"), ("--all", "--yes")),
         (("pool",), ("list", "tenants", "allot")),
         (("pool", "allot"), ("--weight", "--max-running")),
+        (("webhook",), ("list", "test", "retry")),
         (("audit",), ("list", "verify", "export")),
         (("up",), ("--detach",)),
         (("down",), ("What is not done yet goes on",)),

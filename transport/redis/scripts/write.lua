@@ -146,6 +146,9 @@ function DO.park(task, _, wait)
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
+  if #wait.asks > 0 then
+    call('XADD', cell('asked'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'asks', table.concat(wait.asks, ' '))
+  end
   tell(task, 'waiting', reason, '')
   return {1, 1}
 end

@@ -32,6 +32,11 @@ INNER_V6 = _networks(
 # Nobody's, but for those who use them inside for what they want others to find by a name, such as a mirror.
 DOCUMENTATION = _networks("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")
 
+WEB_PORTS = frozenset({80, 443})
+FIRST_UNPRIVILEGED_PORT = 1024
+# Above it: services that take a line of an HTTP request for a command, or that browsers refuse, too.
+NEVER_PORTS = frozenset({2049, 2375, 3659, 4045, 5060, 5061, 6000, 6379, 6566, *range(6665, 6670), 6697, 10080, 11211})
+
 
 def is_inner(address: str) -> bool:
     """
@@ -54,3 +59,7 @@ def is_public(address: str) -> bool:
     (True, False)
     """
     return not is_inner(address) and not any(ipaddress.ip_address(address) in network for network in DOCUMENTATION)
+
+
+def is_web_port(port: int) -> bool:
+    return port in WEB_PORTS or (port >= FIRST_UNPRIVILEGED_PORT and port not in NEVER_PORTS)

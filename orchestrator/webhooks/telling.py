@@ -1,0 +1,131 @@
+"""What receivers are told of something that happened: JSON with `type`, `timestamp` and `data`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from envelope.errors import EnvelopeError
+from envelope.ids import content_key
+from envelope.logs import get_logger
+from envelope.redaction import redact_head, redact_value
+from transport.base import TaskRecord, Transport
+from transport.errors import NotFound
+from transport.notices import Happening, Kind, Notice
+from transport.raising import ASK_FOR_MORE
+
+from ..asks import open_asks
+from ..submit import BATCH
+from .config import Told, Webhook
+from .links import PATH, Links, Mark
+
+_log = get_logger("webhooks")
+
+MAX_TEXT_CHARS = 2_000
+MAX_DETAIL_CHARS = 8_000
+# Whoever was away this long is told of nothing that is over since.
+MAX_AGE_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """`public_url`: where people reach the API, for links by which an ask is answered; empty: there are none."""
+
+    transport: Transport
+    hooks: Mapping[str, Webhook]
+    public_url: str = ""
+
+    async def notices_of(self, happening: Happening, *, now_ms: int) -> list[Notice]:
+        """One for each webhook that hears of it. The same happening gives the same ids."""
+        events, said_of = _SAID[happening.kind]
+        wanted = any(not events.isdisjoint(hook.events) for hook in self.hooks.values())
+        if not wanted or now_ms - happening.at_ms > MAX_AGE_MS:
+            return []
+        try:
+            task = await self.transport.record(happening.task_id)
+            said = [each async for each in said_of(self.transport, happening, task)]
+        except (NotFound, EnvelopeError) as error:  # past its retention, or spoilt: the others are told
+            _log.warning("not_told", task_id=happening.task_id, what=happening.kind, error=error.message)
+            return []
+        return [
+            self._notice(name, hook, one, task, happening.at_ms)
+            for one in said
+            for name, hook in self.hooks.items()
+            if hook.hears(one.event, task.tenant)
+        ]
+
+    def _notice(self, name: str, hook: Webhook, said: _Said, task: TaskRecord, at_ms: int) -> Notice:
+        named = content_key("webhook", name, said.event, task.task_id, said.subject)[:32]
+        data = {**_head(task), **redact_value(said.data), **self._link(name, hook, said, task)}
+        return Notice(f"msg_{named}", name, said.event, body_of(said.event, data, at_ms=at_ms), at_ms)
+
+    def _link(self, name: str, hook: Webhook, said: _Said, task: TaskRecord) -> dict[str, str]:
+        if said.event is not Told.ASK_OPENED or not hook.may_answer or not self.public_url:
+            return {}
+        mark = Mark(task_id=task.task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms)
+        return {"answer_url": f"{self.public_url.rstrip('/')}{PATH}{Links(self.transport.keyring).token(mark)}"}
+
+
+def body_of(event: Told, data: Mapping[str, Any], *, at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"type": event, "timestamp": at, "data": data}, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    event: Told
+    data: Mapping[str, Any]
+    subject: str = ""  # tells two of one task apart
+    until_ms: int = 0  # an answer counts until then
+
+
+def _head(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "task_id": task.task_id,
+        "trace_id": task.trace_id,
+        "agent": task.agent,
+        "intent": task.intent,
+        "tenant": task.tenant,
+    }
+
+
+async def _ended(transport: Transport, _: Happening, task: TaskRecord) -> AsyncIterator[_Said]:
+    """Of what somebody submitted: the parts of it are its own affair."""
+    result = None if task.parent_task_id or task.batch_id else await transport.result(task.task_id)
+    if result is None:
+        return
+    data = {
+        "status": result.status,
+        "text": redact_head(result.output.text, MAX_TEXT_CHARS),
+        "errors": [{"code": each.code, "message": each.message, "hint": each.hint} for each in result.errors],
+        "cost_microusd": result.metrics.cost_microusd,
+    }
+    yield _Said(Told.BATCH_ENDED if task.agent == BATCH else Told.TASK_ENDED, data)
+
+
+async def _dead(_transport: Transport, happening: Happening, task: TaskRecord) -> AsyncIterator[_Said]:
+    yield _Said(Told.DEAD_LETTER, {"pool": task.pool, "code": happening.code, "why": happening.why})
+
+
+async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -> AsyncIterator[_Said]:
+    """What was answered meanwhile needs nobody any more."""
+    for name in happening.asks:
+        if name.startswith(ASK_FOR_MORE) and name in task.waits_for:
+            yield _Said(Told.BUDGET_REACHED, {"cap_microusd": int(name.removeprefix(ASK_FOR_MORE))}, name)
+    if not set(happening.asks) & set(task.waits_for):
+        return
+    for one in await open_asks(transport, trace_id=task.trace_id):
+        if one.task.task_id == task.task_id and one.ask.ask_id in happening.asks:
+            ask = one.ask.model_dump(mode="json", exclude={"kind", "always"})
+            detail = redact_head(one.ask.detail, MAX_DETAIL_CHARS)
+            yield _Said(Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms)
+
+
+_SAID = {
+    Kind.ENDED: (frozenset({Told.TASK_ENDED, Told.BATCH_ENDED}), _ended),
+    Kind.DEAD: (frozenset({Told.DEAD_LETTER}), _dead),
+    Kind.ASKED: (frozenset({Told.ASK_OPENED, Told.BUDGET_REACHED}), _asked),
+}
