@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
     "task": Command(".task:app", "See, stop and use tasks."),
+    "session": Command(".sessions:app", "See, copy, share and put away sessions with agents."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
     "budget": Command(".budget:app", "See what goals, batches and tenants spend, and let them spend more."),

@@ -34,6 +34,11 @@ ROUTES = {
     ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
     ("POST", "/v1/tasks/{task_id}/prompt"): Right.SUBMIT,
     ("POST", "/v1/blobs"): Right.SUBMIT,
+    ("GET", "/v1/sessions"): Right.SEE,
+    ("GET", "/v1/sessions/{task_id}"): Right.SEE,
+    ("POST", "/v1/sessions/{task_id}/fork"): Right.SUBMIT,
+    ("PUT", "/v1/sessions/{task_id}/archived"): Right.SUBMIT,
+    ("GET", "/v1/sessions/{task_id}/export"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}/events"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}/budget"): Right.SEE,
@@ -55,6 +60,8 @@ BODIES = {
     "/v1/tasks/{task_id}/cancel": {"json": {}},
     "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
     "/v1/tasks/{task_id}/resume": {"json": {}},
+    "/v1/sessions/{task_id}/fork": {"json": {}},
+    "/v1/sessions/{task_id}/archived": {"json": {}},
     "/v1/traces/{trace_id}/budget": {"json": {"cap_microusd": 5}},
     "/v1/tenants/{tenant}/budget": {"json": {"cap_microusd": 5}},
     "/v1/asks/{ask_id}/answer": {"json": {"choice": "once"}},
@@ -139,6 +146,10 @@ async def test_another_tenants_tasks_are_not_there(api):
         ("GET", f"/v1/tasks/{task_id}/tree", {}),
         ("GET", f"/v1/tasks/{task_id}/cost", {}),
         ("POST", f"/v1/tasks/{task_id}/resume", {"json": {}}),
+        ("GET", f"/v1/sessions/{task_id}", {}),
+        ("GET", f"/v1/sessions/{task_id}/export", {}),
+        ("POST", f"/v1/sessions/{task_id}/fork", {"json": {}}),
+        ("PUT", f"/v1/sessions/{task_id}/archived", {"json": {}}),
         ("GET", f"/v1/traces/{trace_id}", {}),
         ("GET", f"/v1/traces/{trace_id}/events", {}),
         ("GET", f"/v1/traces/{trace_id}/budget", {}),
@@ -152,9 +163,33 @@ async def test_another_tenants_tasks_are_not_there(api):
         assert (await api.call(method, path, who="stranger", **body))[0] == 404, (method, path)
     assert await api.call("GET", "/v1/asks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/tasks", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/sessions", who="stranger") == (200, [])
     _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
     _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
     assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
+
+
+async def test_a_tenants_tasks_are_listed_page_by_page_and_by_state(api):
+    mine = [await api.submit() for _ in range(5)]
+    await api.submit(who="stranger")
+    await api.call("POST", f"/v1/tasks/{mine[1]}/cancel", json={})
+
+    async def page(**asked) -> tuple[list[str], str]:
+        address = f"{api.url}/v1/tasks"
+        async with api.session.get(address, headers=api.auth("viewer"), params=asked) as response:
+            return [task["task_id"] for task in await response.json()], response.headers.get("Next-Cursor", "")
+
+    first, cursor = await page(limit=3)
+    rest, end = await page(limit=3, cursor=cursor)
+    cancelled = await page(state="cancelled")
+    full = await page(state="pending", limit=4)
+
+    assert sorted([*first, *rest]) == sorted(mine)
+    assert (len(first), len(rest), end) == (3, 2, "")
+    assert cancelled == ([mine[1]], "")
+    assert sorted(full[0]) == sorted(set(mine) - {mine[1]})
+    wrong, problem = await api.call("GET", "/v1/tasks?cursor=none")
+    assert (wrong, problem["title"].partition(":")[0]) == (422, "cursor")
 
 
 async def test_who_submits_is_its_tenant(api):
@@ -333,3 +368,26 @@ def test_a_bucket_empties_and_fills_again():
     assert rates.take("a") == 0
     now[0] = 100
     assert [rates.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
+    task_id = await api.submit(prompt="say it")
+    claim = await claimed(api)
+    await api.stage.transport.checkpoint(claim.lease, await api.stage.transport.blobs.put(b"a session"))
+
+    running = await api.call("GET", "/v1/sessions", who="viewer")
+    busy = await api.call("POST", f"/v1/tasks/{task_id}/resume", json={})
+    count = len(await api.stage.muster.tasks())
+    await finish(api, claim)
+    away = await api.call("PUT", f"/v1/sessions/{task_id}/archived", json={})
+    listed = [(await api.call("GET", f"/v1/sessions?archived={flag}"))[1] for flag in ("false", "true")]
+    resumed = await api.call("POST", f"/v1/tasks/{task_id}/resume", json={"prompt": "go on", "deadline_ms": 5})
+    never = await api.call("GET", f"/v1/sessions/{resumed[1]['task_id']}/export")
+
+    assert [(row["session_id"], row["state"], row["title"]) for row in running[1]] == [(task_id, "running", "say it")]
+    assert (busy[0], busy[1]["hint"]) == (409, "prompt it, or wait for it")
+    assert count == 1
+    assert away == (200, {"archived": True})
+    assert [[row["session_id"] for row in rows] for rows in listed] == [[], [task_id]]
+    assert resumed[0] == 201
+    assert never[0] == 404
