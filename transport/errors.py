@@ -64,3 +64,7 @@ def no_session(session_id: str) -> NotFound:
 
 def no_task(task_id: str) -> NotFound:
     return NotFound(f"there is no task {task_id}", hint="tasks are kept for 7 days after their end, by default")
+
+
+def no_trace(trace_id: str) -> NotFound:
+    return NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
