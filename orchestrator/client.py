@@ -93,8 +93,11 @@ class Muster:
         workers = [] if all(map(is_resolved, tasks)) else await self.workers()
         made = [self._request(task, workers, await self._near(task)) for task in tasks]
         # the queue refuses what was made long ago, and a caller may have kept a request for later
-        now_ms = time.time_ns() // 1_000_000
-        return [request.model_copy(update={"created_at_ms": now_ms}) for request in made]
+        fresh = {"created_at_ms": time.time_ns() // 1_000_000}
+        is_kept = (isinstance(task, TaskRequest) for task in tasks)
+        return [
+            request.model_copy(update=fresh) if kept else request for request, kept in zip(made, is_kept, strict=True)
+        ]
 
     async def _near(self, task: TaskRequest | TaskFields) -> str:
         """The trace of the session that a task goes on with, by which the queue finds both."""

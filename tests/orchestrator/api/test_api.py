@@ -258,7 +258,51 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     assert shown[1]["ask"]["detail"] == "git push origin main"
     assert (wrong[0], wrong[1]["title"]) == (422, "'perhaps' is no answer")
     assert (first[0], first[1]["by"]) == (200, "api:approver")
-    assert late[0] in (404, 409)  # it is no longer open, or was answered between the look and the answer
+    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already")
+    missing = await api.call("POST", "/v1/asks/ask_none/answer", who="second", json={"choice": "once"})
+    strangers = await api.call("POST", "/v1/asks/ask_1/answer", who="stranger", json={"choice": "once"})
+    assert (missing[0], strangers[0]) == (404, 404)
+
+
+async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(api):
+    task_id = await asking(api)
+    names = ["one", "two"]
+    for name in names:
+        api.secrets[name] = api.tokens.create(name, Role.APPROVER, "default")
+
+    told = await asyncio.gather(
+        *(api.call("POST", "/v1/asks/ask_1/answer", who=name, json={"choice": "reject"}) for name in names)
+    )
+
+    [standing] = (await api.stage.transport.answers(task_id)).values()
+    assert sorted(status for status, _ in told) == [200, 409]
+    won, lost = (next(said for status, said in told if status == wanted) for wanted in (200, 409))
+    assert won["by"] == standing.by
+    assert lost["title"] == f"{standing.by} has answered this already"
+
+
+async def test_a_reader_whose_place_was_trimmed_gets_the_whole_tree_again(api):
+    task_id = await api.submit()
+    claim = await claimed(api)
+    trace_id = claim.lease.trace_id
+    first = (await api.call("GET", f"/v1/traces/{trace_id}"))[1]
+    for turn in range(1, 5):
+        event = TaskProgress(
+            **said(claim), seq=turn, at_ms=turn, status=State.RUNNING, events=(TurnStarted(turn=turn),)
+        )
+        await api.stage.transport.emit(claim.lease, event)
+    cell = api.stage.transport._cells.of_trace(trace_id)
+    await cell.client.call("XTRIM", cell.keys.name("events", trace_id), "MAXLEN", 1)
+    await finish(api, claim)
+
+    tree = (await api.call("GET", f"/v1/traces/{trace_id}"))[1]
+    cut = {"Last-Event-ID": first["cursor"], **api.auth("viewer")}
+    async with api.session.get(f"{api.url}/v1/traces/{trace_id}/events", headers=cut) as stream:
+        events = await read_all(stream)
+
+    assert tree["tasks"][task_id]["state"] == "completed"
+    assert "resynced" in [event["kind"] for event in events[0]["data"]["events"]]
+    assert (events[-2]["data"]["kind"], events[-1]["event"]) == ("result", "end")
 
 
 async def test_a_budget_is_raised(api):
