@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import fields
 
 import pytest
 
+from envelope.agents import WorkerCard
 from envelope.events import AskOpened, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
@@ -14,6 +16,9 @@ from orchestrator.api.bodies import MAX_BLOB_BYTES, MAX_JSON_BYTES
 from orchestrator.api.rates import Rates
 from orchestrator.api.tokens import PERMITS, Right, Role
 from transport.base import Claim, Wait
+from workers.agents.base import Agent
+from workers.agents.registry import card as card_of
+from workers.agents.registry import parse_agent
 
 pytestmark = pytest.mark.redis
 
@@ -435,3 +440,21 @@ async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
     assert [[row["session_id"] for row in rows] for rows in listed] == [[], [task_id]]
     assert resumed[0] == 201
     assert never[0] == 404
+
+
+async def test_an_agent_is_told_with_every_field_of_the_catalogue(api):
+    card = card_of(
+        parse_agent(
+            "tuned",
+            "---\ndescription: Tuned.\nmode: subagent\nsteps: 7\ntemperature: 0.5\ntop_p: 0.9\n"
+            "color: '#ff0000'\nmodel: a/model\n---\nDo it.\n",
+        )
+    )
+    await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, agents=(card,)), ttl_s=60)
+
+    _, agents = await api.call("GET", "/v1/agents", who="viewer")
+
+    tuned = next(agent for agent in agents if agent["name"] == "tuned")
+    kept_here = {"prompt", "disabled", "fixed", "returns_patch", "counts_tests", "stops_at_failure"}
+    assert {field.name for field in fields(Agent)} - kept_here == tuned.keys()
+    assert (tuned["max_turns"], tuned["temperature"], tuned["top_p"], tuned["color"]) == (7, 0.5, 0.9, "#ff0000")
