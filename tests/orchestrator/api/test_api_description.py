@@ -13,7 +13,7 @@ from orchestrator.api.rates import Rates
 pytestmark = pytest.mark.redis
 
 OPTIONS = (
-    *("--phases", "coverage,fuzzing", "--max-examples", "2"),
+    *("--phases", "coverage"),
     *("--generation-deterministic", "--no-shrink", "--no-color"),  # the same input at each run: some 250 calls
     # no description says whether an agent or a task of that name is there; and "0" is taken for false
     *("--exclude-checks", "positive_data_acceptance,negative_data_rejection,ensure_resource_availability"),
