@@ -84,7 +84,7 @@ async def running_trace(transport: Transport, count: int) -> list[Claim]:
 
 def told(claim: Claim, seq: int) -> TaskProgress:
     """What an agent says, in turns: it thinks, writes, calls a tool."""
-    call = {"call_id": f"c{seq}", "tool": "read", "title": "src/module.py"}
+    call: dict[str, Any] = {"call_id": f"c{seq}", "tool": "read", "title": "src/module.py"}
     kinds = (
         (TurnStarted(turn=seq // 5 + 1, model="a/model"),),
         (TextDelta(text="Now I look at the module, and then at its tests. "),),
@@ -131,7 +131,7 @@ def fold(count: int) -> float:
 async def submit_many(url: str, count: int) -> tuple[float, float]:
     """Seconds, and how much memory the process has more at the end, in MiB."""
     async with connected(url, "submit") as transport, temporary_muster(transport) as muster:
-        await muster.submit_many([{**FIELDS, "prompt": "warm"}])
+        await muster.submit(**FIELDS, prompt="warm")
         tasks: list[Any] = [{**FIELDS, "prompt": f"task {number}"} for number in range(count)]
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -218,7 +218,7 @@ async def read_tree(url: str, reads: int) -> dict[str, float]:
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             address = f"http://127.0.0.1:{listening.getsockname()[1]}/v1/tasks/{claims[0].lease.task_id}/tree"
             async with aiohttp.ClientSession() as session:
-                times_ms = []
+                times_ms, body = list[float](), b""
                 for number in range(reads):
                     some = claims[number % 50 :: 50]
                     await asyncio.gather(*(transport.emit(claim.lease, told(claim, 5 + number)) for claim in some))
