@@ -25,10 +25,11 @@ check: dev ## format, lint, types, architecture
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py
 
-bench: .venv/.bench engine image ## measure queue, sandbox, command line, model access and agents
+bench: .venv/.bench engine image ## measure queue, sandbox, command line, orchestrator, model access and agents
 	@$(BIN)/python -m benchmarks.queue
 	@$(BIN)/python -m benchmarks.sandbox
 	@$(BIN)/python -m benchmarks.cli
+	@$(BIN)/python -m benchmarks.orchestrator
 	@$(BIN)/python -m benchmarks.model
 	@$(BIN)/python -m benchmarks.agent
 

@@ -19,7 +19,8 @@ class AgentParams(Wire):
 
     The others make a task that asks no model: it takes the session of its `resume_token` back to where the turn
     `revert_to` ended (0: before the first prompt), or (`undo`) to before the last prompt, or (`unrevert`) takes the
-    last of these back.
+    last of these back. Or it opens a session of its own with a copy of another one, of whose checkpoint (`fork_of`) it
+    takes the turns up to `revert_to` (None: all).
 
     Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
     worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
@@ -32,6 +33,7 @@ class AgentParams(Wire):
     revert_to: Annotated[int, Field(ge=0)] | None = None
     undo: bool = False
     unrevert: bool = False
+    fork_of: str = ""
     subagent_depth: Annotated[int, Field(ge=0)] | None = None
     inherited_denies: tuple[RuleRows, ...] = ()
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
@@ -41,6 +43,8 @@ class AgentParams(Wire):
     def _one_way(self) -> Self:
         if sum((self.revert_to is not None, self.undo, self.unrevert)) > 1:
             raise ValueError("say one of `revert_to`, `undo` and `unrevert`")
+        if self.fork_of and (self.undo or self.unrevert):
+            raise ValueError("a fork begins where a turn has ended: say `revert_to`")
         return self
 
 

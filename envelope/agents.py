@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from .scope import Scope
@@ -24,6 +26,14 @@ class AgentCard(Wire):
     # The file that it comes from: a user's by its whole path, a repository's relative to its root; empty: built-in.
     origin: str = ""
     rules: tuple[tuple[str, str, str], ...] = ()  # permission, pattern, action; the last match wins
+    # Its model's settings, as far as its file names them; its prompt stays with its worker.
+    variant: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    max_turns: int | None = None
+    tools: tuple[str, ...] = ("*",)  # those that it is offered at all; wildcards
+    color: str = ""  # for people's screens
 
 
 class ProjectCards(Wire):

@@ -20,13 +20,14 @@ from orchestrator.costs import Cost
 from orchestrator.gathering import Gathered, Policy, Want
 from orchestrator.session.fold import Session, apply, apply_all
 from orchestrator.session.task import Spent, TaskView
+from orchestrator.sessions import SessionPage, SessionRow
 from orchestrator.settings import Settings
 from orchestrator.submit import goal_request, task_request
 from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, TaskRecord
 
 __all__ = [
     "Allotment", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode", "ExitCode",
-    "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "Settings", "Spent", "State",
-    "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply",
-    "apply_all", "batch_request", "goal_request", "task_request",
+    "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "SessionPage",
+    "SessionRow", "Settings", "Spent", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult",
+    "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request", "goal_request", "task_request",
 ]  # fmt: skip

@@ -79,6 +79,24 @@ async def find_ask(transport: Transport, words: str) -> OpenAsk:
     return found[0]
 
 
+async def answer_to(transport: Transport, ask_id: str) -> tuple[TaskRecord, Answer] | None:
+    """The answer that an ask got, whose task is still under way, and which is no longer open for that."""
+    for trace_id in await _live_traces(transport):
+        tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
+        found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
+        for task, answers in zip(tasks, found, strict=True):
+            if ask_id in answers:
+                return task, answers[ask_id]
+    return None
+
+
+async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answer]:
+    try:
+        return await transport.answers(task.task_id)
+    except NotFound:
+        return {}
+
+
 def reply_to(ask: AskOpened, choice: str, *, message: str = "", says: Sequence[str] = ()) -> Reply:
     """What a person means by a word and, to questions, by what they say. `BadInput` for what is no answer to this."""
     if choice and choice.lower() not in WORDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Unpack, overload
@@ -20,7 +20,7 @@ from repo.bundle import bundle
 from repo.local import Place, describe, locate
 from repo.temporary import temporary_folder
 from transport.audit import Decision
-from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, TaskRecord, Transport
+from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, Roots, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.outbox import Outbox
 from transport.settings import connect
@@ -33,10 +33,12 @@ from .catalogue import agent_named
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .gathering import Gathered, Want
+from .pages import Wanted, page_of
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
 from .session.fold import Session
 from .session.kept import Folds
+from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
@@ -92,8 +94,11 @@ class Muster:
         workers = [] if all(map(is_resolved, tasks)) else await self.workers()
         made = [self._request(task, workers, await self._near(task)) for task in tasks]
         # the queue refuses what was made long ago, and a caller may have kept a request for later
-        now_ms = time.time_ns() // 1_000_000
-        return [request.model_copy(update={"created_at_ms": now_ms}) for request in made]
+        fresh = {"created_at_ms": time.time_ns() // 1_000_000}
+        is_kept = (isinstance(task, TaskRequest) for task in tasks)
+        return [
+            request.model_copy(update=fresh) if kept else request for request, kept in zip(made, is_kept, strict=True)
+        ]
 
     async def _near(self, task: TaskRequest | TaskFields) -> str:
         """The trace of the session that a task goes on with, by which the queue finds both."""
@@ -230,6 +235,33 @@ class Muster:
         except NotFound:
             return await self.submit(going_on(request, text))
 
+    async def sessions(
+        self, *, tenant: str | None = None, archived: bool = False, after: str = "", limit: int = 20
+    ) -> SessionPage:
+        """Sessions with agents that people began, the latest first; the archived ones instead of the others."""
+        return await sessions_of(self.transport, tenant=tenant, archived=archived, after=after, limit=limit)
+
+    async def session(self, task_id: str) -> SessionRow:
+        """The session of a task; of a goal its agent's. `BadInput` for what has none."""
+        return await session_row(self.transport, await listener(self.transport, task_id))
+
+    async def fork(self, task_id: str, *, turn: int | None = None) -> Handle:
+        """Open a session with a copy of a task's, as it stood after a turn of it (None: the last so far; 0: none).
+
+        A task of its own, which asks no model; prompts to it go on from there. Nothing of the old session changes.
+        """
+        return await self.submit(await fork_request(self.transport, await listener(self.transport, task_id), turn))
+
+    async def archive(self, task_id: str, *, archived: bool = True) -> None:
+        """Leave a task's session out of listings, or list it again."""
+        await self.transport.archive(session_of(await listener(self.transport, task_id)), archived=archived)
+
+    async def export(self, task_id: str, *, sanitize: bool, markdown: bool = False) -> str:
+        """A task's session as JSON, or to read; `sanitize` leaves out every text, so that it may be shared."""
+        request = await listener(self.transport, task_id)
+        checkpoint = await checkpoint_of(self.transport, request)
+        return await exported(self.transport.blobs, checkpoint, sanitize=sanitize, markdown=markdown)
+
     async def asks(self, *, trace_id: str | None = None) -> list[OpenAsk]:
         """What people are asked now, by the tasks of one trace or of all."""
         return await open_asks(self.transport, trace_id=trace_id)
@@ -248,6 +280,15 @@ class Muster:
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         """A trace's tasks in order of submission; without a trace the latest roots first."""
         return await self.transport.tasks(trace_id=trace_id, limit=limit)
+
+    async def roots(
+        self, *, tenant: str | None = None, states: Collection[State] = (), after: str = "", limit: int = 100
+    ) -> Roots:
+        """Goals, batches and other root tasks that are still kept, latest first; `cursor` is what to go on `after`.
+
+        Of a tenant, or of all; in one of these states, or in any. A page may have fewer than `limit` and yet a cursor.
+        """
+        return await page_of(self.transport, Wanted(tenant, states), after=after, limit=limit)
 
     async def record(self, task_id: str) -> TaskRecord:
         return await self.transport.record(task_id)

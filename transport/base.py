@@ -18,6 +18,7 @@ from envelope.signature import Keyring
 from .audit import AuditLog
 from .blobs.base import Blobs
 from .limits import Limits
+from .money import Ledger as Ledger
 from .notices import Notices
 from .rates import Rates
 
@@ -160,6 +161,14 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Roots:
+    """Some of a listing. `cursor`: what to go on after; empty at its end."""
+
+    records: tuple[TaskRecord, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
 class PoolStats:
     """`oldest_ready_age_s` looks at the heads of the next flows: about right, and cheap however long the queue is."""
 
@@ -167,30 +176,6 @@ class PoolStats:
     ready: int
     running: int
     oldest_ready_age_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """The money of a trace, whose `cap_microusd` is its root's `max_cost_microusd`, or of a tenant; None means no cap.
-
-    `tenant`: of a trace that a worker spends from also its tenant's, where that has a cap.
-    """
-
-    spent_microusd: int
-    cap_microusd: int | None
-    reserved_microusd: int = 0
-    tenant: Ledger | None = None
-
-    @property
-    def exhausted(self) -> bool:
-        tightest = self.tightest
-        return tightest.cap_microusd is not None and tightest.spent_microusd >= tightest.cap_microusd
-
-    @property
-    def tightest(self) -> Ledger:
-        """The one of the two that leaves less to be spent; the trace's own when none has a cap."""
-        capped = (ledger for ledger in (self, self.tenant) if ledger is not None and ledger.cap_microusd is not None)
-        return min(capped, key=lambda ledger: (ledger.cap_microusd or 0) - ledger.spent_microusd, default=self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +275,13 @@ class Transport(Protocol):
         """A trace's tasks in the order of their submission; without a trace the latest roots first."""
         ...
 
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
+        """Root tasks that are still kept, of a tenant or of all, the latest first: up to `limit` from a cursor on.
+
+        Whatever is submitted, and ends, meanwhile: each is listed once. `Refused` for what is no cursor.
+        """
+        ...
+
     # -- for those who do it
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
@@ -374,6 +366,14 @@ class Transport(Protocol):
         ...
 
     # -- for operators
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> None:
+        """Mark a session, for those who list sessions; nothing else changes. `NotFound` for one that has no turn."""
+        ...
+
+    async def archived(self, session_ids: Sequence[str]) -> frozenset[str]:
+        """Those of them that are marked."""
+        ...
 
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         """The latest first; one per task."""

@@ -58,5 +58,13 @@ class NotFound(TransportError): ...
 class Fenced(TransportError): ...
 
 
+def no_session(session_id: str) -> NotFound:
+    return NotFound(f"there is no session {session_id}", hint="it has one after its first turn; kept for 7 days")
+
+
 def no_task(task_id: str) -> NotFound:
     return NotFound(f"there is no task {task_id}", hint="tasks are kept for 7 days after their end, by default")
+
+
+def no_trace(trace_id: str) -> NotFound:
+    return NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")

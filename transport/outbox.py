@@ -33,7 +33,9 @@ class Outbox:
         self._kept = {task_id: kept for task_id, kept in self._kept.items() if kept[0] > now_s}
         for request, handle in zip(requests, handles, strict=True):
             # the task that stands for a known key may have been forgotten when we ask for it: ours is the same work
-            same = request.model_copy(update={"task_id": handle.task_id, "trace_id": handle.trace_id})
+            same = request
+            if handle.existing:
+                same = request.model_copy(update={"task_id": handle.task_id, "trace_id": handle.trace_id})
             self._kept[handle.task_id] = (now_s + MAX_DEADLINE_MS / 1000, same)
         return handles
 

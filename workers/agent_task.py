@@ -99,7 +99,7 @@ class AgentTasks:
         if attempt.claim.checkpoint:
             return await self._with_work(attempt, await turns.load(attempt.claim.checkpoint))
         if params := undoing(request):
-            return await self._with_work(attempt, await turns.undo(require_session(attempt), params))
+            return await self._with_work(attempt, await turns.undo(require_session(attempt, params), params))
         if attempt.claim.session:
             earlier = await turns.load_to_go_on(attempt.claim.session)
             only_compact = is_request(request.input.prompt)

@@ -28,11 +28,14 @@ def undoing(request: TaskRequest) -> AgentParams | None:
     if request.resume_token and request.parent_task_id is None and request.input.prompt.strip() in UNDOING:
         return UNDOING[request.input.prompt.strip()]
     params = agent_params(request)
-    return params if params.unrevert or params.undo or params.revert_to is not None else None
+    is_one = params.unrevert or params.undo or params.revert_to is not None or params.fork_of
+    return params if is_one else None
 
 
-def require_session(attempt: Attempt) -> str:
-    """The checkpoint of the session that the task goes on with; `BadInput` when it goes on with none."""
+def require_session(attempt: Attempt, params: AgentParams) -> str:
+    """The checkpoint that the task forks, or of the session that it goes on with; `BadInput` when there is none."""
+    if params.fork_of:
+        return params.fork_of
     if attempt.claim.session is None:
         raise BadInput("there is no session to take back", hint="name one in resume_token")
     return attempt.claim.session

@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 
-from transport.base import TaskRecord
+from transport.base import Blobs, TaskRecord
 from transport.errors import NotFound
 
-from .agent.session import Session
 from .checkpoints import Checkpoints
 from .replay_cli import SessionOf
 from .session_export import as_json, as_markdown
@@ -35,7 +34,7 @@ def turns(
     in_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """List the turns of a task's session: what was said, which tools ran, which files changed."""
-    _, found, files = asyncio.run(_read(context.obj, task))
+    found, files = asyncio.run(_read(context.obj, task))
     for turn, changed in zip(found, files, strict=True):
         if file and file not in changed:
             continue
@@ -52,11 +51,7 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.")] = None,
 ) -> None:
     """Write a task's session: its messages, calls, turns and costs."""
-    session, found, files = asyncio.run(_read(context.obj, task))
-    if markdown:
-        text = as_markdown(session, sanitize=sanitize)
-    else:
-        text = json.dumps(as_json(session, found, files, sanitize=sanitize), indent=2, ensure_ascii=False) + "\n"
+    text = asyncio.run(_export(context.obj, task, sanitize=sanitize, markdown=markdown))
     if out is None:
         sys.stdout.write(text)
     else:
@@ -71,6 +66,21 @@ def output(
     sys.stdout.write(f"{asyncio.run(_output(context.obj, task, call))}\n")
 
 
+async def exported(blobs: Blobs, checkpoint: str, *, sanitize: bool, markdown: bool) -> str:
+    """A session as a text for people or programs. Found by its module's entry point by the API, too."""
+    session = await Checkpoints(blobs).load(checkpoint)
+    if markdown:
+        return as_markdown(session, sanitize=sanitize)
+    found = await turns_of(blobs, checkpoint)
+    told = as_json(session, found, await files_changed(blobs, found), sanitize=sanitize)
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+async def _export(session_of: SessionOf, words: str, *, sanitize: bool, markdown: bool) -> str:
+    async with session_of(words) as (transport, record):
+        return await exported(transport.blobs, _checkpoint(record), sanitize=sanitize, markdown=markdown)
+
+
 async def _output(session_of: SessionOf, words: str, call_id: str) -> str:
     async with session_of(words) as (transport, record):
         session = await Checkpoints(transport.blobs).load(_checkpoint(record))
@@ -81,12 +91,10 @@ async def _output(session_of: SessionOf, words: str, call_id: str) -> str:
         return (await transport.blobs.get(blob)).decode() if blob else answers[-1].content
 
 
-async def _read(session_of: SessionOf, words: str) -> tuple[Session, list[Turn], list[list[str]]]:
+async def _read(session_of: SessionOf, words: str) -> tuple[list[Turn], list[list[str]]]:
     async with session_of(words) as (transport, record):
-        checkpoint = _checkpoint(record)
-        session = await Checkpoints(transport.blobs).load(checkpoint)
-        found = await turns_of(transport.blobs, checkpoint)
-        return session, found, await files_changed(transport.blobs, found)
+        found = await turns_of(transport.blobs, _checkpoint(record))
+        return found, await files_changed(transport.blobs, found)
 
 
 def _checkpoint(record: TaskRecord) -> str:

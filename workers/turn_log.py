@@ -78,6 +78,15 @@ async def reverted(blobs: Blobs, checkpoint: str, to: int | None) -> str:
     return await blobs.put(session.model_copy(update={"outcome": Outcome(text=text)}).dump())
 
 
+async def forked(blobs: Blobs, checkpoint: str, to: int | None) -> str:
+    """A new checkpoint, of a session of its own that begins with the turns up to `to` (None: all that have ended)."""
+    _, segments = await read_log(blobs, checkpoint)
+    last = len(list(_turns(segments))) if to is None else to
+    copy = Head.load(await blobs.get(await reverted(blobs, checkpoint, last)))
+    told = (copy.outcome.text if copy.outcome else "").replace("The session stands", "A copy of the session stands", 1)
+    return await blobs.put(copy.model_copy(update={"undone": None, "outcome": Outcome(text=told)}).dump())
+
+
 async def unreverted(blobs: Blobs, checkpoint: str) -> str:
     """The checkpoint that the last revert took away. `BadInput` when there is nothing to take back."""
     head, _ = await read_log(blobs, checkpoint)

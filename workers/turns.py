@@ -12,7 +12,7 @@ from .agent.session import Session
 from .attempt import Attempt
 from .checkpoints import Checkpoints
 from .tools.base import ToolContext
-from .turn_log import reverted, unreverted
+from .turn_log import forked, reverted, unreverted
 
 
 class Turns:
@@ -32,9 +32,14 @@ class Turns:
         return await self._checkpoints.load_to_go_on(checkpoint)
 
     async def undo(self, checkpoint: str, params: AgentParams) -> Session:
-        """Another task's session, taken back to an earlier turn or forth again: from here on that is how it stands."""
+        """Another task's session, taken back to an earlier turn or forth again: from here on that is how it stands.
+
+        Of a fork: a copy of it, which is this task's own.
+        """
         blobs = self._transport.blobs
-        if params.unrevert:
+        if params.fork_of:
+            ref = await forked(blobs, checkpoint, params.revert_to)
+        elif params.unrevert:
             ref = await unreverted(blobs, checkpoint)
         else:
             ref = await reverted(blobs, checkpoint, params.revert_to)

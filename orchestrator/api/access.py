@@ -37,6 +37,11 @@ class Caller:
         """Whose the tasks are that they submit."""
         return self.muster.settings.tenant if self.token.tenant == ALL_TENANTS else self.token.tenant
 
+    @property
+    def seen_tenant(self) -> str | None:
+        """Whose tasks they see; None for everybody's."""
+        return None if self.token.tenant == ALL_TENANTS else self.token.tenant
+
     async def record(self, task_id: str) -> TaskRecord:
         """`NotFound` for another tenant's, in the very words for one that is not there."""
         record = await self.muster.record(task_id)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from envelope.errors import MusterError
 from envelope.logs import get_logger
@@ -37,6 +40,23 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
+
+
+class Told(BaseModel):
+    """What an error is answered with."""
+
+    type: str = "about:blank"
+    status: int
+    title: str
+    hint: str = ""
+    code: str = ""
+
+
+# In the description of every route: an error of ours, whatever its status.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    kind: {"description": said, "content": {"application/problem+json": {"schema": Told.model_json_schema()}}}
+    for kind, said in (("4XX", "A problem with the call."), ("5XX", "A problem of the server's."))
+}
 
 
 def add_problems(app: FastAPI) -> None:
@@ -80,9 +100,19 @@ async def _of_body(_: Request, error: Exception) -> JSONResponse:
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {said}", hint="the fields are in /openapi.json")
 
 
-async def _of_route(_: Request, error: Exception) -> JSONResponse:
+async def _of_route(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(HTTPStatus(error.status_code), str(error.detail))
+    answer = problem(HTTPStatus(error.status_code), str(error.detail))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(_methods_of(request))
+    return answer
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Of all routes with this path: the framework names those of the first one only."""
+    known: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    here = (methods for path, methods in known.items() if compile_path(path)[0].match(request.url.path))
+    return sorted({name.upper() for methods in here for name in methods} or {"GET"})
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.asks import AskTerms
 from envelope.budget import Budget
+from envelope.lifecycle import State
 from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
 from envelope.scope import Scope
 from transport.base import Handle, TaskRecord
@@ -26,6 +27,7 @@ from .problems import Problem
 router = APIRouter(prefix="/v1", tags=["tasks"])
 
 MAX_LISTED = 1000
+NEXT = "Next-Cursor"
 IdempotencyKey = Annotated[
     str, Header(alias="Idempotency-Key", max_length=150, description="The same key gives the first task back.")
 ]
@@ -108,7 +110,7 @@ def told(record: TaskRecord) -> dict[str, Any]:
     return asdict(record)
 
 
-def _accepted(handle: Handle, response: Response) -> Accepted:
+def accepted(handle: Handle, response: Response) -> Accepted:
     response.status_code = HTTPStatus.OK if handle.existing else HTTPStatus.CREATED
     response.headers["Location"] = f"/v1/tasks/{handle.task_id}"
     return Accepted(task_id=handle.task_id, trace_id=handle.trace_id, existing=handle.existing)
@@ -135,7 +137,7 @@ async def submit_task(task: NewTask, caller: Submitter, response: Response, key:
     }
     if task.auth_scope is not None:
         fields["auth_scope"] = task.auth_scope
-    return _accepted(await caller.muster.submit(**fields), response)
+    return accepted(await caller.muster.submit(**fields), response)
 
 
 @router.post("/goals", status_code=201)
@@ -157,7 +159,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
         sender=caller.name,
         tenant=caller.tenant,
     )
-    return _accepted(await caller.muster.submit(request), response)
+    return accepted(await caller.muster.submit(request), response)
 
 
 def _require_reachable(workspace: Workspace | None) -> None:
@@ -171,13 +173,23 @@ def _require_reachable(workspace: Workspace | None) -> None:
 @router.get("/tasks")
 async def list_tasks(
     caller: Viewer,
+    response: Response,
     trace: Annotated[str, Query(description="Of this trace; else the latest roots.")] = "",
+    state: Annotated[tuple[State, ...], Query(description="In one of these states; else in any.")] = (),
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+    cursor: Annotated[str, Query(description="Go on where an earlier page ended: its `Next-Cursor` header.")] = "",
 ) -> list[dict[str, Any]]:
-    """The caller's tasks: a trace's in order of submission, else the latest roots first."""
+    """The caller's tasks: a trace's in order of submission, else the latest roots first, page by page.
+
+    The header `Next-Cursor` says that there is more; a page may be short, or empty, and yet have one.
+    """
     if trace:
-        return [told(task) for task in (await caller.trace(trace))[:limit]]
-    return [told(task) for task in await caller.muster.tasks(limit=MAX_LISTED) if caller.sees(task)][:limit]
+        found = [task for task in await caller.trace(trace) if not state or task.state in state]
+        return [told(task) for task in found[:limit]]
+    page = await caller.muster.roots(tenant=caller.seen_tenant, states=state, after=cursor, limit=limit)
+    if page.cursor:
+        response.headers[NEXT] = page.cursor
+    return [told(task) for task in page.records]
 
 
 @router.get("/tasks/{task_id}")
@@ -236,7 +248,7 @@ async def cancel_task(task_id: str, stop: Stop, caller: Submitter) -> Stopped:
 async def prompt_task(task_id: str, words: Words, caller: Submitter, response: Response) -> Accepted:
     """Say something to the task's session; the task that answers."""
     await caller.record(task_id)
-    return _accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), response)
+    return accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), response)
 
 
 @router.post("/tasks/{task_id}/resume", status_code=201)
@@ -244,4 +256,4 @@ async def resume_task(task_id: str, more: GoOn, caller: Submitter, response: Res
     """Go on, in a new task, with the session of one that has ended. 409 while a task runs the session."""
     await caller.record(task_id)
     handle = await caller.muster.resume(task_id, more.prompt, budget=more.budget, deadline_ms=more.deadline_ms)
-    return _accepted(handle, response)
+    return accepted(handle, response)

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Command] = {
     "plan": Command(".plan:app", "Check a plan, and see how far one is."),
     "task": Command(".task:app", "See, stop and use tasks."),
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
+    "session": Command(".sessions:app", "See, copy, share and put away sessions with agents."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
     "budget": Command(".budget:app", "See what is spent, and let more be spent."),

@@ -28,6 +28,7 @@ from envelope.events import (
 from .task import Spent, TaskView, ToolView
 
 T = TypeVar("T")
+_OVER = (CallState.COMPLETED, CallState.ERROR)
 
 
 def change(task: TaskView, event: Event) -> None:
@@ -61,19 +62,18 @@ def _turn_finished(task: TaskView, event: TurnFinished) -> None:
 
 
 def _tool_call(task: TaskView, event: ToolCallChanged) -> None:
-    if event.state in (CallState.COMPLETED, CallState.ERROR):
-        task.running_tools = _without(task.running_tools, event.call_id)
+    task.running_tools = _without(task.running_tools, event.call_id)
+    if event.state in _OVER:
         task.tool_calls += 1
     else:
-        task.running_tools = {**_without(task.running_tools, event.call_id), event.call_id: _tool(event)}
-
-
-def _tool(event: ToolCallChanged) -> ToolView:
-    return ToolView(event.tool, event.title)
+        task.running_tools[event.call_id] = ToolView(event.tool, event.title)
 
 
 def _without(items: dict[str, T], key: str) -> dict[str, T]:
-    return {name: item for name, item in items.items() if name != key}
+    """A new collection: an old one may be a snapshot's."""
+    left = items.copy()
+    left.pop(key, None)
+    return left
 
 
 def _plan(task: TaskView, event: PlanChanged) -> None:

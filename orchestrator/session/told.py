@@ -35,7 +35,7 @@ def task_as_json(task: TaskView) -> dict[str, Any]:
         "turn": task.turn,
         "tool_calls": task.tool_calls,
         "running_tools": [{"tool": tool.tool, "title": tool.title} for tool in task.running_tools.values()],
-        "usage": dict(task.usage),
+        "usage": vars(task.usage),
         "cost_microusd": task.cost_microusd,
         "started_at_ms": task.started_at_ms,
         "ended_at_ms": task.ended_at_ms,

@@ -10,6 +10,7 @@ from transport.raising import TENANTS, ask_for_more_of_tenant
 from transport.redis.script import script
 
 CAP = 100
+CELLS = 1  # several get equal parts of a cap: test_servers_cluster.py
 
 
 async def running(fleet, *, tenant: str = "ann", cap: int | None = None):

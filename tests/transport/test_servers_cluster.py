@@ -10,7 +10,7 @@ from redis.crc import key_slot
 
 from envelope.agents import WorkerCard
 from envelope.ids import new_task_id, new_trace_id
-from transport.base import Allotment
+from transport.base import Allotment, Ledger
 from transport.errors import Misconfigured, NotFound, Refused
 from transport.keyring import fresh
 from transport.keys import cell_of
@@ -244,3 +244,29 @@ async def test_one_node_of_the_url_is_enough(cluster_url):
     transport = await connect_redis(f"redis+cluster://127.0.0.1:1,{node}", keyring=fresh(), fleet="few", cells=4)
     assert await transport.reap() == 0
     await transport.close()
+
+
+async def test_a_tenants_cap_is_shared_by_the_cells_in_equal_parts(wide_fleet):
+    fleet = wide_fleet
+    await fleet.transport.fund("ann", 100, by="test")
+    for _ in range(12):
+        await fleet.submit(tenant="ann")
+    claims = await fleet.transport.claim("explore", "w", slots=12, wait_s=5)
+
+    granted = [await fleet.transport.reserve(claim.lease, 20) for claim in claims]
+
+    per_cell = {cell_of(claim.lease.trace_id, 4) for claim in claims}
+    assert sum(grant is not None for grant in granted) == len(per_cell)
+    assert await fleet.transport.funds("ann") == Ledger(0, 100, 20 * len(per_cell))
+
+
+async def test_roots_are_listed_page_by_page_over_all_cells(wide_fleet):
+    fleet = wide_fleet
+    mine = [(await fleet.submit(tenant="ann")).task_id for _ in range(7)]
+    await fleet.submit(tenant="bob")
+
+    first = await fleet.transport.roots(tenant="ann", limit=4)
+    rest = await fleet.transport.roots(tenant="ann", after=first.cursor, limit=4)
+
+    assert sorted(record.task_id for record in (*first.records, *rest.records)) == sorted(mine)
+    assert (len(first.records), len(rest.records), rest.cursor) == (4, 3, "")

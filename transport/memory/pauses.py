@@ -5,7 +5,7 @@ from __future__ import annotations
 from envelope.lifecycle import State
 
 from ..base import Answer, Ledger, Wait
-from ..errors import NotFound
+from ..errors import NotFound, no_trace
 from ..notices import Kind
 from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
 from .ends import arrived, ends_instead
@@ -77,7 +77,7 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
 
 def trace_of(fleet: Fleet, trace_id: str) -> Trace:
     if (trace := fleet.traces.get(trace_id)) is None:
-        raise NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
+        raise no_trace(trace_id)
     return trace
 
 

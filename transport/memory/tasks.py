@@ -112,6 +112,7 @@ class Session:
     tenant: str = ""
     holder: str | None = None
     checkpoint: str | None = None
+    archived: bool = False
     inbox: list[Prompt] = field(default_factory=list[Prompt])
 
 

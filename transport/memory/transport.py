@@ -32,14 +32,17 @@ from ..base import (
     Ledger,
     PoolStats,
     Prompt,
+    Roots,
     Saved,
     TaskRecord,
     Wait,
 )
 from ..blobs import MemoryBlobs
 from ..blobs.base import Blobs
+from ..errors import no_session
 from ..keyring import fresh
 from ..limits import Limits
+from ..listing import cursor_of, place_of
 from ..notices import Notices
 from ..rates import Rates
 from . import ends, pauses, reaping, starting, stream, submitting, writing
@@ -139,6 +142,15 @@ class MemoryTransport:
             ids = trace.tasks if trace else []
         return [self._fleet.tasks[task_id].record() for task_id in ids[:limit]]
 
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
+        begin = place_of(after)
+        known = (self._fleet.tasks[trace.root] for trace in self._fleet.traces.values())
+        mine = (task for task in known if tenant in (None, task.request.tenant))
+        places = sorted(((task.accepted_at_ms, task.id) for task in mine), reverse=True)
+        page = [place for place in places if begin is None or place < begin][:limit]
+        records = tuple(self._fleet.tasks[task_id].record() for _, task_id in page)
+        return Roots(records, cursor_of(page[-1]) if len(page) == limit and page else "")
+
     # -- for those who do it
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
@@ -221,6 +233,16 @@ class MemoryTransport:
         pauses.retry(self._fleet, self._fleet.held(lease), delay_ms, reason)
 
     # -- for operators
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> None:
+        session = self._fleet.sessions.get(session_id)
+        if session is None or session.checkpoint is None:
+            raise no_session(session_id)
+        session.archived = archived
+
+    async def archived(self, session_ids: Sequence[str]) -> frozenset[str]:
+        known = self._fleet.sessions
+        return frozenset(session for session in session_ids if session in known and known[session].archived)
 
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return list(reversed(self._fleet.dead.values()))[:limit]

@@ -10,7 +10,7 @@ from envelope.ids import shares_home
 from envelope.messages import TaskRequest
 
 from ..admission import refusal
-from ..errors import NotFound, no_task
+from ..errors import NotFound, no_task, no_trace
 from ..keys import CellKeys, cell_of
 from ..limits import Limits
 from .cell import Cell
@@ -36,7 +36,11 @@ class Cells:
         self._cell_of_task: dict[str, Cell] = {}
 
     def of_trace(self, trace_id: str) -> Cell:
-        return self.all[cell_of(trace_id, len(self.all))]
+        """`NotFound` for what cannot be a trace."""
+        try:
+            return self.all[cell_of(trace_id, len(self.all))]
+        except ValueError as e:
+            raise no_trace(trace_id) from e
 
     async def of_task(self, task_id: str) -> Cell:
         """`NotFound` when no cell knows it."""

@@ -13,7 +13,7 @@ from envelope.messages import TaskProgress, TaskResult
 
 from ..base import Entry, Lease
 from ..delivery import failed
-from ..errors import NotFound, no_task
+from ..errors import no_task, no_trace
 from ..snapshot import snapshot
 from . import records
 from .cell import Cell
@@ -56,10 +56,6 @@ async def follow(cell: Cell, trace_id: str, after: str, *, wait: bool = True) ->
             root, ended = await cell.client.call("HMGET", trace, "root", "ended")
             if root is None:  # past its retention, or a failover forgot it
                 raise no_trace(trace_id)
-
-
-def no_trace(trace_id: str) -> NotFound:
-    return NotFound(f"there is no trace {trace_id}", hint="traces are kept for 7 days after their end, by default")
 
 
 def _readable(data: bytes, entry_id: str) -> TaskProgress | TaskResult | None:

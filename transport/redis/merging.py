@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from envelope.messages import TaskResult
 
-from ..base import DeadLetter, Ledger, PoolStats, TaskRecord
+from ..base import DeadLetter, Ledger, PoolStats, Roots, TaskRecord
+from ..listing import cursor_of, place_of
 from . import events, operators, records
+from .cell import Cell
 from .cells import Cells
 
 
@@ -43,6 +45,21 @@ async def tasks(cells: Cells, trace_id: str | None, limit: int) -> list[TaskReco
         return await records.tasks(cells.first, None, limit)
     found = [record for share in await cells.each(lambda cell: records.tasks(cell, None, limit)) for record in share]
     return sorted(found, key=lambda record: record.accepted_at_ms, reverse=True)[:limit]
+
+
+async def roots(cells: Cells, tenant: str | None, after: str, limit: int) -> Roots:
+    """By the clocks of the cells' servers; a place says in which order two cells' roots come."""
+    begin = place_of(after)
+    shares = await cells.each(lambda cell: records.places(cell, tenant, begin, limit))
+    homes = {place: cell for cell, share in zip(cells.all, shares, strict=True) for place in share}
+    page = sorted(homes, reverse=True)[:limit]
+
+    async def of_cell(cell: Cell) -> list[TaskRecord]:
+        return await records.records_of(cell, [place[1] for place in page if homes[place] is cell])
+
+    found = {record.task_id: record for share in await cells.each(of_cell) for record in share}
+    kept = tuple(found[task_id] for _, task_id in page if task_id in found)
+    return Roots(kept, cursor_of(page[-1]) if len(page) == limit else "")
 
 
 async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:

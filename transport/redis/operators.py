@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from envelope.logs import get_logger
 
 from ..base import Allotment, DeadLetter, Ledger
+from ..errors import no_trace
 from ..raising import ASK_FOR_MORE
 from .cell import Cell
-from .events import no_trace
 from .sessions import answers_ms
 
 _log = get_logger("operators")

@@ -15,6 +15,7 @@ from envelope.signature import Keyring
 
 from ..base import PoolStats, TaskRecord
 from ..errors import no_task
+from ..listing import Place
 from .cell import Cell
 
 _log = get_logger("records")
@@ -43,7 +44,7 @@ async def result(cell: Cell, task_id: str) -> TaskResult | None:
 
 
 async def record(cell: Cell, task_id: str) -> TaskRecord:
-    if found := await _records(cell, [task_id]):
+    if found := await records_of(cell, [task_id]):
         return found[0]
     raise no_task(task_id)
 
@@ -51,10 +52,26 @@ async def record(cell: Cell, task_id: str) -> TaskRecord:
 async def tasks(cell: Cell, trace_id: str | None, limit: int) -> list[TaskRecord]:
     name = cell.keys.name("tasks", trace_id) if trace_id else cell.keys.name("roots")
     ids = cast(list[bytes], await cell.client.call("LRANGE", name, 0, limit - 1)) if limit > 0 else []
-    return await _records(cell, [task.decode() for task in ids])
+    return await records_of(cell, [task.decode() for task in ids])
 
 
-async def _records(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
+async def places(cell: Cell, tenant: str | None, after: Place | None, limit: int) -> list[Place]:
+    """Of up to `limit` roots, the latest first; some may be kept no longer."""
+    name = cell.keys.name("index", tenant) if tenant else cell.keys.name("index")
+    found: list[Place] = []
+    below = "+inf"
+    if after is not None:  # what was accepted in the same millisecond goes by its id
+        equal: list[bytes] = await cell.client.call("ZRANGE", name, after[0], after[0], "BYSCORE", "REV")
+        found = [(after[0], task_id) for task_id in map(bytes.decode, equal) if task_id < after[1]]
+        below = f"({after[0]}"
+    if len(found) < limit:
+        bounds = (below, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit - len(found), "WITHSCORES")
+        rows: list[bytes] = await cell.client.call("ZRANGE", name, *bounds)
+        found += [(int(score), task.decode()) for task, score in zip(rows[::2], rows[1::2], strict=True)]
+    return found[:limit]
+
+
+async def records_of(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
     """Those that are still kept."""
     rows = await cell.client.read_many([("HMGET", cell.keys.name("task", task), *FIELDS) for task in task_ids])
     found = [_readable(task, row) for task, row in zip(task_ids, rows, strict=True) if row[0] is not None]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envelope.messages import MAX_DEADLINE_MS
 
 from ..audit import told
 from ..base import Answer, Handle
-from ..errors import NotFound, no_task
+from ..errors import NotFound, no_session, no_task
 from .cell import Cell
 
 
@@ -44,6 +44,18 @@ async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> A
     if not standing:
         raise NotFound(f"the task {task_id} has ended, or is not known", hint="its ask needs no answer any more")
     return _answer(standing)
+
+
+async def archive(cell: Cell, session_id: str, archived: bool) -> None:
+    if not await cell.run("archive", repeatable=True, session=session_id, archived=archived):
+        raise no_session(session_id)
+
+
+async def archived(cell: Cell, session_ids: Sequence[str]) -> frozenset[str]:
+    marks = await cell.client.read_many(
+        [("HEXISTS", cell.keys.name("session", session), "archived") for session in session_ids]
+    )
+    return frozenset(session for session, mark in zip(session_ids, marks, strict=True) if mark)
 
 
 async def answers(cell: Cell, task_id: str) -> Mapping[str, Answer]:

@@ -25,6 +25,7 @@ from ..base import (
     Ledger,
     PoolStats,
     Prompt,
+    Roots,
     Saved,
     TaskRecord,
     Wait,
@@ -145,6 +146,9 @@ class RedisTransport:
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         return await merging.tasks(self._cells, trace_id, limit)
 
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
+        return await merging.roots(self._cells, tenant, after, limit)
+
     # -- for those who do it
 
     async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
@@ -211,6 +215,12 @@ class RedisTransport:
         await self._writer(lease).retry(lease, bounds.delay("delay_ms", delay_ms), bounds.reason(reason))
 
     # -- for operators
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> None:
+        await sessions.archive(await self._cells.of_session(session_id), session_id, archived)
+
+    async def archived(self, session_ids: Sequence[str]) -> frozenset[str]:
+        return frozenset[str]().union(*await self._cells.each(lambda cell: sessions.archived(cell, session_ids)))
 
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return await merging.dead_letters(self._cells, limit)

@@ -159,6 +159,13 @@ def card(agent: Agent) -> AgentCard:
         model=agent.model,
         origin=agent.origin,
         rules=tuple((rule.permission, rule.pattern, rule.action.value) for rule in (*agent.rules, *agent.fixed)),
+        variant=agent.variant,
+        temperature=agent.temperature,
+        top_p=agent.top_p,
+        options=dict(agent.options),
+        max_turns=agent.max_turns,
+        tools=agent.tools,
+        color=agent.color,
     )
 
 

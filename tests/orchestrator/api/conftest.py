@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest_asyncio
 import uvicorn
+from fastapi import FastAPI
 
 from envelope.agents import AgentCard, WorkerCard
 from orchestrator.api.app import create_app
@@ -29,6 +30,7 @@ class Api:
     tokens: TokenFile
     secrets: dict[str, str]
     session: aiohttp.ClientSession
+    app: FastAPI
 
     async def call(self, method: str, path: str, *, who: str = "admin", **options: Any) -> tuple[int, Any]:
         """Status and body: JSON as values, all else as text."""
@@ -54,14 +56,15 @@ async def api(redis_stage, tmp_path: Path) -> AsyncIterator[Api]:
     tokens = TokenFile(tmp_path / "tokens.json")
     secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
     secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    config = uvicorn.Config(create_app(redis_stage.muster, tokens), port=0, log_config=None, lifespan="off")
+    app = create_app(redis_stage.muster, tokens)
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.wait({serving}, timeout=0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     async with aiohttp.ClientSession() as session:
-        yield Api(f"http://127.0.0.1:{port}", redis_stage, tokens, secrets, session)
+        yield Api(f"http://127.0.0.1:{port}", redis_stage, tokens, secrets, session, app)
     server.should_exit = True
     server.force_exit = True
     await serving

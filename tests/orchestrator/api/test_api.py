@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import fields
 
 import pytest
 
+from envelope.agents import WorkerCard
 from envelope.events import AskOpened, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
@@ -16,6 +18,9 @@ from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
 from orchestrator.webhooks.config import Webhook
 from orchestrator.webhooks.links import PATH, Links, Mark
 from transport.base import Claim, Wait
+from workers.agents.base import Agent
+from workers.agents.registry import card as card_of
+from workers.agents.registry import parse_agent
 
 pytestmark = pytest.mark.redis
 
@@ -36,6 +41,11 @@ ROUTES = {
     ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
     ("POST", "/v1/tasks/{task_id}/prompt"): Right.SUBMIT,
     ("POST", "/v1/blobs"): Right.SUBMIT,
+    ("GET", "/v1/sessions"): Right.SEE,
+    ("GET", "/v1/sessions/{task_id}"): Right.SEE,
+    ("POST", "/v1/sessions/{task_id}/fork"): Right.SUBMIT,
+    ("PUT", "/v1/sessions/{task_id}/archived"): Right.SUBMIT,
+    ("GET", "/v1/sessions/{task_id}/export"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}/events"): Right.SEE,
     ("GET", "/v1/traces/{trace_id}/budget"): Right.SEE,
@@ -61,6 +71,8 @@ BODIES = {
     "/v1/tasks/{task_id}/cancel": {"json": {}},
     "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
     "/v1/tasks/{task_id}/resume": {"json": {}},
+    "/v1/sessions/{task_id}/fork": {"json": {}},
+    "/v1/sessions/{task_id}/archived": {"json": {}},
     "/v1/traces/{trace_id}/budget": {"json": {"cap_microusd": 5}},
     "/v1/tenants/{tenant}/budget": {"json": {"cap_microusd": 5}},
     "/v1/asks/{ask_id}/answer": {"json": {"choice": "once"}},
@@ -164,6 +176,10 @@ async def test_another_tenants_tasks_are_not_there(api):
         ("GET", f"/v1/tasks/{task_id}/tree", {}),
         ("GET", f"/v1/tasks/{task_id}/cost", {}),
         ("POST", f"/v1/tasks/{task_id}/resume", {"json": {}}),
+        ("GET", f"/v1/sessions/{task_id}", {}),
+        ("GET", f"/v1/sessions/{task_id}/export", {}),
+        ("POST", f"/v1/sessions/{task_id}/fork", {"json": {}}),
+        ("PUT", f"/v1/sessions/{task_id}/archived", {"json": {}}),
         ("GET", f"/v1/traces/{trace_id}", {}),
         ("GET", f"/v1/traces/{trace_id}/events", {}),
         ("GET", f"/v1/traces/{trace_id}/budget", {}),
@@ -177,9 +193,33 @@ async def test_another_tenants_tasks_are_not_there(api):
         assert (await api.call(method, path, who="stranger", **body))[0] == 404, (method, path)
     assert await api.call("GET", "/v1/asks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/tasks", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/sessions", who="stranger") == (200, [])
     _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
     _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
     assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
+
+
+async def test_a_tenants_tasks_are_listed_page_by_page_and_by_state(api):
+    mine = [await api.submit() for _ in range(5)]
+    await api.submit(who="stranger")
+    await api.call("POST", f"/v1/tasks/{mine[1]}/cancel", json={})
+
+    async def page(**asked) -> tuple[list[str], str]:
+        address = f"{api.url}/v1/tasks"
+        async with api.session.get(address, headers=api.auth("viewer"), params=asked) as response:
+            return [task["task_id"] for task in await response.json()], response.headers.get("Next-Cursor", "")
+
+    first, cursor = await page(limit=3)
+    rest, end = await page(limit=3, cursor=cursor)
+    cancelled = await page(state="cancelled")
+    full = await page(state="pending", limit=4)
+
+    assert sorted([*first, *rest]) == sorted(mine)
+    assert (len(first), len(rest), end) == (3, 2, "")
+    assert cancelled == ([mine[1]], "")
+    assert sorted(full[0]) == sorted(set(mine) - {mine[1]})
+    wrong, problem = await api.call("GET", "/v1/tasks?cursor=none")
+    assert (wrong, problem["title"].partition(":")[0]) == (422, "cursor")
 
 
 async def test_who_submits_is_its_tenant(api):
@@ -248,7 +288,51 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     assert shown[1]["ask"]["detail"] == "git push origin main"
     assert (wrong[0], wrong[1]["title"]) == (422, "'perhaps' is no answer")
     assert (first[0], first[1]["by"]) == (200, "api:approver")
-    assert late[0] in (404, 409)  # it is no longer open, or was answered between the look and the answer
+    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already")
+    missing = await api.call("POST", "/v1/asks/ask_none/answer", who="second", json={"choice": "once"})
+    strangers = await api.call("POST", "/v1/asks/ask_1/answer", who="stranger", json={"choice": "once"})
+    assert (missing[0], strangers[0]) == (404, 404)
+
+
+async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(api):
+    task_id = await asking(api)
+    names = ["one", "two"]
+    for name in names:
+        api.secrets[name] = api.tokens.create(name, Role.APPROVER, "default")
+
+    told = await asyncio.gather(
+        *(api.call("POST", "/v1/asks/ask_1/answer", who=name, json={"choice": "reject"}) for name in names)
+    )
+
+    [standing] = (await api.stage.transport.answers(task_id)).values()
+    assert sorted(status for status, _ in told) == [200, 409]
+    won, lost = (next(said for status, said in told if status == wanted) for wanted in (200, 409))
+    assert won["by"] == standing.by
+    assert lost["title"] == f"{standing.by} has answered this already"
+
+
+async def test_a_reader_whose_place_was_trimmed_gets_the_whole_tree_again(api):
+    task_id = await api.submit()
+    claim = await claimed(api)
+    trace_id = claim.lease.trace_id
+    first = (await api.call("GET", f"/v1/traces/{trace_id}"))[1]
+    for turn in range(1, 5):
+        event = TaskProgress(
+            **said(claim), seq=turn, at_ms=turn, status=State.RUNNING, events=(TurnStarted(turn=turn),)
+        )
+        await api.stage.transport.emit(claim.lease, event)
+    cell = api.stage.transport._cells.of_trace(trace_id)
+    await cell.client.call("XTRIM", cell.keys.name("events", trace_id), "MAXLEN", 1)
+    await finish(api, claim)
+
+    tree = (await api.call("GET", f"/v1/traces/{trace_id}"))[1]
+    cut = {"Last-Event-ID": first["cursor"], **api.auth("viewer")}
+    async with api.session.get(f"{api.url}/v1/traces/{trace_id}/events", headers=cut) as stream:
+        events = await read_all(stream)
+
+    assert tree["tasks"][task_id]["state"] == "completed"
+    assert "resynced" in [event["kind"] for event in events[0]["data"]["events"]]
+    assert (events[-2]["data"]["kind"], events[-1]["event"]) == ("result", "end")
 
 
 async def test_a_budget_is_raised(api):
@@ -399,3 +483,44 @@ async def test_a_link_that_nobody_signed_answers_nothing(api):
     status, problem = await api.call("POST", f"{PATH}a.b.c", who="nobody", json={"choice": "once"})
 
     assert (status, problem["title"]) == (403, "this link answers nothing")
+
+
+async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
+    task_id = await api.submit(prompt="say it")
+    claim = await claimed(api)
+    await api.stage.transport.checkpoint(claim.lease, await api.stage.transport.blobs.put(b"a session"))
+
+    running = await api.call("GET", "/v1/sessions", who="viewer")
+    busy = await api.call("POST", f"/v1/tasks/{task_id}/resume", json={})
+    count = len(await api.stage.muster.tasks())
+    await finish(api, claim)
+    away = await api.call("PUT", f"/v1/sessions/{task_id}/archived", json={})
+    listed = [(await api.call("GET", f"/v1/sessions?archived={flag}"))[1] for flag in ("false", "true")]
+    resumed = await api.call("POST", f"/v1/tasks/{task_id}/resume", json={"prompt": "go on", "deadline_ms": 5})
+    never = await api.call("GET", f"/v1/sessions/{resumed[1]['task_id']}/export")
+
+    assert [(row["session_id"], row["state"], row["title"]) for row in running[1]] == [(task_id, "running", "say it")]
+    assert (busy[0], busy[1]["hint"]) == (409, "prompt it, or wait for it")
+    assert count == 1
+    assert away == (200, {"archived": True})
+    assert [[row["session_id"] for row in rows] for rows in listed] == [[], [task_id]]
+    assert resumed[0] == 201
+    assert never[0] == 404
+
+
+async def test_an_agent_is_told_with_every_field_of_the_catalogue(api):
+    card = card_of(
+        parse_agent(
+            "tuned",
+            "---\ndescription: Tuned.\nmode: subagent\nsteps: 7\ntemperature: 0.5\ntop_p: 0.9\n"
+            "color: '#ff0000'\nmodel: a/model\n---\nDo it.\n",
+        )
+    )
+    await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, agents=(card,)), ttl_s=60)
+
+    _, agents = await api.call("GET", "/v1/agents", who="viewer")
+
+    tuned = next(agent for agent in agents if agent["name"] == "tuned")
+    kept_here = {"prompt", "disabled", "fixed", "returns_patch", "counts_tests", "stops_at_failure"}
+    assert {field.name for field in fields(Agent)} - kept_here == tuned.keys()
+    assert (tuned["max_turns"], tuned["temperature"], tuned["top_p"], tuned["color"]) == (7, 0.5, 0.9, "#ff0000")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parent.parent.parent.parent
 PAGES = [
     snippet
-    for page in ("README.md", "docs/fanout.md")
+    for page in ("README.md", "docs/fanout.md", "docs/client.md")
     for snippet in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 ]
 DOCSTRING = [textwrap.dedent((muster.__doc__ or "").split("\n\n", 1)[1])]

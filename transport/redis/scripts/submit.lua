@@ -67,7 +67,9 @@ local function add(to, name, value)
   list[#list + 1] = value
 end
 
-local in_line, of_traces, of_parents = lists(), lists(), lists()
+local in_line, of_traces, of_parents, of_tenants = lists(), lists(), lists(), lists()
+-- A root is listed for as long as its record may be kept: a task takes a day at most.
+local LISTED_MS = A.retention_ms + 86400000
 -- Traces that this script has seen; whether they began with it.
 local traces = {}
 
@@ -88,6 +90,7 @@ local function begin(request)
   if request.cap then fields[5], fields[6] = 'cap', request.cap end
   call('HSET', name, unpack(fields))
   roots[#roots + 1] = request.task
+  add(of_tenants, tenant_of(request.flow), request.task)
   return true
 end
 
@@ -117,6 +120,14 @@ local function accept(request, expires)
   deadlines[#deadlines + 1] = request.task
 end
 
+local function list_roots(name, ids)
+  local rows = {}
+  for _, id in ipairs(ids) do rows[#rows + 1], rows[#rows + 2] = NOW, id end
+  call_many('ZADD', name, rows)
+  call('ZREMRANGEBYSCORE', name, '-inf', text_of(now - LISTED_MS))
+  call('PEXPIRE', name, text_of(LISTED_MS))
+end
+
 -- First what a task cannot do without: one that stands in line and has a deadline will end.
 local function write_lists()
   call_many('ZADD', cell('deadlines'), deadlines)
@@ -136,7 +147,11 @@ local function write_lists()
   end
   for trace, ids in pairs(of_traces.by_name) do call_many('RPUSH', key('tasks', trace), ids) end
   call_many('LPUSH', cell('roots'), roots)
-  if #roots > 0 then call('LTRIM', cell('roots'), 0, 9999) end
+  if #roots > 0 then
+    call('LTRIM', cell('roots'), 0, 9999)
+    list_roots(cell('index'), roots)
+  end
+  for tenant, ids in pairs(of_tenants.by_name) do list_roots(key('index', tenant), ids) end
 end
 
 local function accept_each(handles)

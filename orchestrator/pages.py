@@ -1,0 +1,44 @@
+"""Listings of roots, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from envelope.lifecycle import State
+from transport.base import Roots, TaskRecord, Transport
+from transport.listing import cursor_of
+
+# A page of rare ones ends here even when it is not full: its cursor goes on.
+LOOKED_AT = 2_000
+AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`tenant`: None for all. `states`: none means any. `fits`: what else a root must be."""
+
+    tenant: str | None = None
+    states: Collection[State] = ()
+    fits: Callable[[TaskRecord], bool] = lambda _: True
+
+    def takes(self, record: TaskRecord) -> bool:
+        return (not self.states or record.state in self.states) and self.fits(record)
+
+
+async def page_of(transport: Transport, wanted: Wanted, *, after: str, limit: int) -> Roots:
+    """Up to `limit` of the roots that are wanted, the latest first."""
+    found: list[TaskRecord] = []
+    for _ in range(max(1, LOOKED_AT // AT_ONCE)):
+        page = await transport.roots(tenant=wanted.tenant, after=after, limit=AT_ONCE)
+        for index, record in enumerate(page.records, 1):
+            if wanted.takes(record):
+                found.append(record)
+            if len(found) == limit:
+                is_last = index == len(page.records) and not page.cursor
+                place = (record.accepted_at_ms, record.task_id)
+                return Roots(tuple(found), "" if is_last else cursor_of(place))
+        after = page.cursor
+        if not after:
+            break
+    return Roots(tuple(found), after)
