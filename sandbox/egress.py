@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from envelope.addresses import is_inner
+from repo.addresses import is_inner
 
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for

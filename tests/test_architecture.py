@@ -69,11 +69,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "uvicorn": ("orchestrator/api/serve.py",),
     "typer": (
         "orchestrator/cli/",
-        "workers/cli.py",
-        "workers/commands_cli.py",
-        "workers/sandbox_cli.py",
-        "workers/replay_cli.py",
-        "workers/session_cli.py",
+        "workers/cli/worker.py",
+        "workers/cli/commands.py",
+        "workers/cli/sandbox.py",
+        "workers/cli/replay.py",
+        "workers/cli/session.py",
     ),
     "rich": ("orchestrator/cli/",),
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .after_write.settings import AfterWrite
-from .habits import Habits
 from .hooks.installed import Installed
 from .mcp.settings import McpServers
 from .project.instructions import Guidance
+from .sessions.habits import Habits
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from transport.base import Transport
 from transport.outbox import Outbox
 
 from .agents.base import Agent
-from .children import PARK_AFTER_S
 from .equipment import Equipment
 from .llm.limited import Limiter
 from .models import Models
+from .subagents.children import PARK_AFTER_S
 from .web.access import WebAccess
 
 

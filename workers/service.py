@@ -25,16 +25,13 @@ from transport.outbox import Outbox
 from transport.rates import Quota
 from transport.settings import connect
 
-from .agent_task import AgentTasks
+from .agent_task.task import AgentTasks
 from .agents.base import Agent
 from .agents.layers import Known
 from .agents.project import ProjectAgents, own_agents
 from .agents.registry import card
-from .collecting import collect_if_due
-from .credentials import Credentials
-from .elsewhere import Elsewhere
+from .delivery.runner import Runner
 from .equipment import Equipment
-from .habits import Habits
 from .hooks.installed import installed_hooks
 from .kit import Kit
 from .llm.limited import Limiter
@@ -43,15 +40,18 @@ from .llm.prices import Price
 from .mcp.settings import with_grants
 from .metrics import WorkerMetrics
 from .models import Models
-from .owners import owned
 from .pricing import price_of
 from .project.instructions import Guidance
-from .reaping import SWEEP_EVERY_S, sweep_host
-from .runner import Runner
+from .sandboxes.collecting import collect_if_due
+from .sandboxes.credentials import Credentials
+from .sandboxes.elsewhere import Elsewhere
+from .sandboxes.owners import owned
+from .sandboxes.reaping import SWEEP_EVERY_S, sweep_host
+from .sandboxes.workspace import Workspaces
+from .sessions.habits import Habits
 from .settings import WorkerSettings
 from .web.access import WebAccess, WithOwn
 from .web.searching import JsonSearch
-from .workspace import Workspaces
 
 # A worker that was killed is forgotten after three announcements that did not come.
 ANNOUNCE_EVERY_S = 5.0

@@ -20,11 +20,11 @@ from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
 from .after_write.settings import AfterWrite, Formatter, LanguageServer
-from .credentials import CredentialRow
 from .errors import BadSettings
 from .hints import nearest
 from .llm.base import Kind
 from .mcp.settings import McpServers
+from .sandboxes.credentials import CredentialRow
 
 
 class PriceRow(BaseModel):

@@ -25,7 +25,8 @@ LOOK_S = 0.05
 
 def programs_of(pools: Mapping[str, int]) -> list[Program]:
     workers = [
-        Program(pool, ("-m", "workers.cli", pool, "--slots", str(slots))) for pool, slots in sorted(pools.items())
+        Program(pool, ("-m", "workers.cli.worker", pool, "--slots", str(slots)))
+        for pool, slots in sorted(pools.items())
     ]
     return [Program(DRIVERS, ("-m", "orchestrator.service")), *workers]
 

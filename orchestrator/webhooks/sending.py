@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from envelope.addresses import is_public
 from envelope.redaction import redact_head
+from repo.addresses import is_public
 
 from ..errors import BadInput
 from .config import Webhook

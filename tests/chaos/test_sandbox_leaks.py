@@ -29,7 +29,7 @@ from sandbox.choice import choose_driver
 from sandbox.contract import make_project
 from sandbox.image import DEFAULT_IMAGE
 from sandbox.image.build import build_image
-from workers.reaping import SWEEP_EVERY_S, sweep_host
+from workers.sandboxes.reaping import SWEEP_EVERY_S, sweep_host
 from workers.settings import WorkerSettings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.docker]

@@ -36,15 +36,15 @@ from transport.consumer import Consumer
 from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
 from transport.redis import connect_redis
-from workers.agent_task import AgentTasks
+from workers.agent_task.task import AgentTasks
 from workers.agents.registry import builtin, parse_agent
-from workers.children import PARK_AFTER_S
+from workers.delivery.runner import Runner
 from workers.llm.script import load_script
 from workers.llm.scripted_server import ScriptedServer
 from workers.metrics import WorkerMetrics
-from workers.runner import Runner
 from workers.service import make_runner
 from workers.settings import WorkerSettings
+from workers.subagents.children import PARK_AFTER_S
 from workers.tools.base import ChildRequest, ToolContext
 
 KEYRING = fresh()

@@ -11,7 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
-from workers.checkpoints import Checkpoints
+from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -14,7 +14,7 @@ from envelope.events import WarningRaised
 from envelope.ids import blob_ref
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskInput, TaskProgress
-from workers.attachments import INLINE_BYTES, MAX_ATTACHMENTS, Named, sort_out
+from workers.agent_task.attachments import INLINE_BYTES, MAX_ATTACHMENTS, Named, sort_out
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -10,9 +10,9 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin, parse_agent
-from workers.children import ADDED
 from workers.recording.recorder import CASSETTE
 from workers.recording.replay import find_cassette, replay
+from workers.subagents.children import ADDED
 from workers.tools.background import PASSED_ON, RUNS, STOPPED, TOLD
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]

@@ -15,14 +15,14 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskRequest
 from workers.agent.bound import window_tokens
 from workers.agent.calls import offer
+from workers.agent_task.till import TraceTill
+from workers.delivery.reporter import Reporter
 from workers.llm.base import ChatMessage
 from workers.llm.direct import DirectModel
 from workers.llm.limits import ModelLimits
 from workers.llm.lost import tokens_of_bytes
 from workers.llm.prices import Price
 from workers.llm.retry import Retrying
-from workers.reporter import Reporter
-from workers.till import TraceTill
 
 pytestmark = pytest.mark.redis
 

@@ -13,8 +13,8 @@ from transport.blobs import DirectoryBlobs
 from workers.agent.calls import Answered
 from workers.agent.history import say
 from workers.agent.session import Session
-from workers.checkpoints import Checkpoints
 from workers.llm.base import ChatMessage, ToolCall
+from workers.sessions.checkpoints import Checkpoints
 from workers.tools.base import Delegated, ToolResult
 
 

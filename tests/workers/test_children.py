@@ -10,12 +10,12 @@ from envelope.messages import TaskInput
 from transport.errors import Fenced
 from transport.outbox import Outbox
 from workers.agents.registry import builtin
-from workers.attempt import Attempt
-from workers.children import QueuedChildren
+from workers.delivery.attempt import Attempt
+from workers.delivery.reporter import Reporter
 from workers.permissions.guard import Guard
-from workers.reporter import Reporter
-from workers.room import Room
-from workers.task_sandbox import TaskSandbox
+from workers.sandboxes.of_task import TaskSandbox
+from workers.subagents.children import QueuedChildren
+from workers.subagents.room import Room
 from workers.tools.base import ChildRequest
 from workers.tools.errors import ToolError
 from workers.tools.registry import all_tools

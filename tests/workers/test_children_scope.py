@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envelope.budget import Budget, Metrics, Usage
 from envelope.scope import allows, narrow
-from workers.children import child_budget, child_scope
+from workers.subagents.children import child_budget, child_scope
 from workers.tools.registry import all_tools
 
 TOOLS = tuple(sorted(all_tools()))

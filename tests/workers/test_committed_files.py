@@ -13,7 +13,7 @@ from workers.agent.surroundings import MAX_TREE_PATHS, git_of, tree_of
 from workers.project.committed import CommittedFiles, Unclear, committed_files
 from workers.project.instructions import Guidance, find_instructions
 from workers.project.skills import find_skills
-from workers.workspace import Prepared, Workspaces
+from workers.sandboxes.workspace import Prepared, Workspaces
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

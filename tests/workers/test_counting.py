@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts
-from workers.counting import MAX_REPORT_BYTES, junit, summary
+from workers.recipes.counting import MAX_REPORT_BYTES, junit, summary
 
 REPORT = b"""<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite tests="99">
 <testcase name="a"/><testcase name="b"><failure message="x">trace</failure></testcase>

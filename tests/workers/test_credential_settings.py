@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from envelope.redaction import redact
-from workers.credentials import CredentialRow, Credentials
 from workers.errors import BadInput, BadSettings
+from workers.sandboxes.credentials import CredentialRow, Credentials
 from workers.settings import WorkerSettings
 
 SECRET = "canary/secret-5521"

@@ -18,7 +18,7 @@ from repo.errors import DiskFull as NoRoomForGit
 from sandbox.driver import DockerDriver
 from sandbox.errors import DiskFull, SandboxLost
 from transport.delivery import MAX_RETRIES, Again
-from workers.failures import again, told_by_cause
+from workers.delivery.failures import again, told_by_cause
 
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 UNTIL_RELEASED = "touch /tmp/started; until [ -e /tmp/go ]; do sleep 0.05; done; echo released"

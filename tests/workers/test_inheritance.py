@@ -8,9 +8,9 @@ from envelope.agent_params import AgentParams
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskRequest
 from workers.agents.base import Agent
-from workers.inheritance import as_far_as_it_denies, guard_of, handed_down, levels_below
 from workers.permissions.guard import Guard
 from workers.permissions.rules import Rule, evaluate, parse_rules
+from workers.subagents.inheritance import as_far_as_it_denies, guard_of, handed_down, levels_below
 from workers.tools.base import Target
 
 EVERYTHING = ("*:**",)

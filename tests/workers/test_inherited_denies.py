@@ -9,7 +9,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from orchestrator.prompting import going_on, undoing
 from workers.agents.registry import parse_agent
-from workers.inheritance import guard_of
+from workers.subagents.inheritance import guard_of
 from workers.tools.base import Target
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]

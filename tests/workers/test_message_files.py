@@ -8,8 +8,8 @@ import json
 import pytest
 
 from envelope.messages import Attachment, TaskInput
-from workers.checkpoints import Checkpoints
 from workers.llm.files import MAX_FILE_BYTES
+from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

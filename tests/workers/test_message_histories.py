@@ -8,7 +8,7 @@ import pytest
 
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
-from workers.checkpoints import Checkpoints
+from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -15,8 +15,8 @@ from aiohttp import web
 from envelope.errors import ErrorCode
 from envelope.logs import configure
 from envelope.messages import TaskInput, Workspace
-from workers.credentials import CredentialRow
 from workers.errors import BadSettings
+from workers.sandboxes.credentials import CredentialRow
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -10,7 +10,7 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from sandbox.errors import EngineUnavailable, ImageMissing, SandboxLost, SetupFailed
 from transport.delivery import MAX_RETRIES, Again
-from workers.failures import again
+from workers.delivery.failures import again
 
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 

@@ -11,8 +11,8 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agent.structured import REMINDER, SYSTEM_LINE
+from workers.delivery.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
 from workers.errors import BadInput
-from workers.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
 from workers.tools.schema import TOO_LONG, first_fault
 
 SCHEMA = {

@@ -6,7 +6,7 @@ import pytest
 
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
-from workers.children import PARK_AFTER_S
+from workers.subagents.children import PARK_AFTER_S
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from envelope.messages import TaskInput, Workspace
-from workers.provenance import MAX_PLACES, places
+from workers.delivery.provenance import MAX_PLACES, places
 
 ANSWER = """\
 greet is defined in src/greet.py:1 and formats in /workspace/src/greet.py:2-2.

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskRequest
-from workers import artifacts, attachments
-from workers.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
+from workers.agent_task import attachments
+from workers.delivery import artifacts
+from workers.delivery.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
 from workers.references.names import MAX_REFS, check_refs, parse_name
-from workers.room import MAX_IN_FLIGHT
+from workers.sandboxes.subpath import folder_of
 from workers.settings import WorkerSettings
-from workers.subpath import folder_of
+from workers.subagents.room import MAX_IN_FLIGHT
 
 DOC = (Path(__file__).parents[2] / "docs/agents/refs.md").read_text()
 MIB = 1024 * 1024

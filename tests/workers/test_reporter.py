@@ -26,7 +26,7 @@ from transport.errors import Fenced
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.memory import MemoryTransport
-from workers.reporter import Reporter
+from workers.delivery.reporter import Reporter
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from envelope.ids import blob_ref, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import Attachment, FileStat, Output, PatchRef, TaskResult
 from transport.blobs import SMALL_BYTES, MemoryBlobs
-from workers.results import WHOLE_TEXT, that_travels
+from workers.delivery.results import WHOLE_TEXT, that_travels
 
 
 def result_with(text: str, **fields) -> TaskResult:

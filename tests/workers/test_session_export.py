@@ -15,10 +15,10 @@ from workers.agent.history import open_session
 from workers.agent.session import Outcome, Session
 from workers.agents.registry import parse_agent
 from workers.llm.base import ChatMessage, FilePart, Finish, Retry, ToolCall
-from workers.session_export import as_json, as_markdown
+from workers.sessions.export import as_json, as_markdown
+from workers.sessions.turn_log import Turn
 from workers.settings import WorkerSettings
 from workers.tools.base import Delegated
-from workers.turn_log import Turn
 
 SECRET = "the plan to buy the island"
 AGENT = parse_agent("tester", "---\ndescription: tests\n---\nYou test.")

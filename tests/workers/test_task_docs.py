@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from workers.children import DEADLINE_SHARE, PARK_AFTER_S
-from workers.room import MAX_IN_FLIGHT
 from workers.settings import WorkerSettings
+from workers.subagents.children import DEADLINE_SHARE, PARK_AFTER_S
+from workers.subagents.room import MAX_IN_FLIGHT
 from workers.tools.background import Background, started
 from workers.tools.schema import first_fault
 from workers.tools.task import Task

@@ -14,11 +14,11 @@ from envelope.messages import TaskRequest
 from workers.agent.bound import request_tokens, window_tokens
 from workers.agent.budget import Stop
 from workers.agent.session import Counted
+from workers.agent_task.till import ASSUMED_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, TraceTill
+from workers.delivery.reporter import Reporter
 from workers.llm.base import ChatMessage, ToolSpec
 from workers.llm.limits import ModelLimits
 from workers.llm.prices import Price
-from workers.reporter import Reporter
-from workers.till import ASSUMED_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, TraceTill
 
 pytestmark = pytest.mark.redis
 

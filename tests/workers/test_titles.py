@@ -7,7 +7,7 @@ import pytest
 from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
-from workers.titles import cleaned
+from workers.sessions.titles import cleaned
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -89,7 +89,7 @@ async def test_a_title_that_fails_changes_nothing(start):
 
 
 async def test_a_title_that_breaks_off_is_paid_for_as_far_as_it_came(start, monkeypatch):
-    monkeypatch.setattr("workers.titles.GRACE_S", 60.0)  # it takes two tries, and a pause between them
+    monkeypatch.setattr("workers.sessions.titles.GRACE_S", 60.0)  # it takes two tries, and a pause between them
     breaks = f"reply: {{text: '{'Mend the parser of dates. ' * 40}'}}, fault: {{after_bytes: 3000, cut: true}}"
     hands, server, request = await start(
         NAMES.replace(f"    {NAMED}", "    " + breaks.replace(", fault", "\n    fault"))

@@ -8,11 +8,11 @@ from transport.blobs import DirectoryBlobs
 from workers.agent.history import reopen_session, say
 from workers.agent.session import Session
 from workers.agents.registry import builtin
-from workers.checkpoints import Checkpoints
-from workers.diff_files import changed_files, sections
+from workers.delivery.diff_files import changed_files, sections
 from workers.errors import BadInput
 from workers.llm.base import ChatMessage, ToolCall
-from workers.turn_log import files_changed, reverted, turns_of, unreverted
+from workers.sessions.checkpoints import Checkpoints
+from workers.sessions.turn_log import files_changed, reverted, turns_of, unreverted
 
 A = b"diff --git a/src/a b/src/a\nindex 1..2\n--- a/src/a\n+++ b/src/a\n@@ -1 +1 @@\n-1\n+2\n"
 B = b"diff --git a/b c b/b c\nnew file mode 100644\n--- /dev/null\n+++ b/b c\n@@ -0,0 +1 @@\n+diff --git a/x b/x\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.unpacking import unpack
+from workers.sandboxes.unpacking import unpack
 
 
 def tar_of(path: Path, *members: tuple[str, bytes | None, bytes], mode: str = "w:gz") -> str:

@@ -11,8 +11,8 @@ from envelope.errors import ErrorCode
 from envelope.redaction import redact
 from repo.errors import RepoError
 from sandbox.errors import SandboxError, SetupFailed
+from workers.delivery.failures import code_of, error_info
 from workers.errors import NoModel, WorkerError
-from workers.failures import code_of, error_info
 from workers.models import Models
 from workers.settings import PriceRow, WorkerSettings
 from workers.tools.truncate import truncate

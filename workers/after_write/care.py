@@ -10,7 +10,7 @@ from envelope.events import Event, WarningRaised
 from sandbox.base import Command
 from sandbox.errors import SandboxError, SandboxLost
 
-from ..failures import OUTAGES
+from ..delivery.failures import OUTAGES
 from ..tools.base import ToolContext
 from ..tools.errors import ToolError
 from ..tools.files import digest, load_if_there

@@ -11,7 +11,7 @@ from envelope.budget import Usage
 from envelope.errors import ErrorCode
 from envelope.events import Compacted, Event
 
-from ..failures import OF_MODELS
+from ..delivery.failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
 from .bound import request_tokens
 from .budget import Stop, is_last_turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envelope.errors import ErrorCode
 
-from ..failures import OF_MODELS
+from ..delivery.failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
 from .compacting import overflowed
 from .duty import Duty, duty_of, was_reminded

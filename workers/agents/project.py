@@ -10,7 +10,7 @@ from envelope.messages import Workspace
 from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
 
-from ..workspace import Workspaces
+from ..sandboxes.workspace import Workspaces
 from .folders import files_at, files_below, user_folder
 from .layers import Fault, Known, with_files
 from .registry import builtin, card

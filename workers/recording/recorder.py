@@ -15,7 +15,7 @@ from transport.blobs.base import Blobs
 from ..agent.calls import RunCalls, offer
 from ..agent.session import Session
 from ..agents.base import Agent
-from ..attempt import Attempt
+from ..delivery.attempt import Attempt
 from ..llm.base import ChatMessage, ModelEvent
 from ..llm.cassette import (
     Answers,

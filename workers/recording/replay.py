@@ -21,22 +21,22 @@ from transport.memory import MemoryTransport
 from transport.outbox import Outbox
 from transport.rates import Quota
 
-from ..agent_task import AgentTasks
+from ..agent_task.task import AgentTasks
 from ..agents.base import Agent
-from ..attempt import Attempt
-from ..checkpoints import Checkpoints
+from ..delivery.attempt import Attempt
+from ..delivery.reporter import Reporter
+from ..delivery.results import TaskOutcome
 from ..equipment import plain_equipment
 from ..errors import BadInput
-from ..inheritance import guard_of
 from ..kit import Kit
 from ..llm.cassette import Call, Entry, Kept, read
 from ..llm.limited import Limiter
 from ..models import Models
-from ..reporter import Reporter
-from ..results import TaskOutcome
-from ..task_sandbox import NOTHING, TaskSandbox
+from ..sandboxes.of_task import NOTHING, TaskSandbox
+from ..sandboxes.workspace import Prepared
+from ..sessions.checkpoints import Checkpoints
+from ..subagents.inheritance import guard_of
 from ..web.access import WebAccess
-from ..workspace import Prepared
 from .player import Difference, NotRecorded, Player, ToldNo
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 

@@ -12,9 +12,9 @@ from transport.base import Transport
 from transport.errors import NotFound
 
 from ..agent.history import final_text
-from ..base_files import BaseFiles
-from ..checkpoints import Checkpoints
-from ..results import WHOLE_TEXT
+from ..delivery.results import WHOLE_TEXT
+from ..sandboxes.base_files import BaseFiles
+from ..sessions.checkpoints import Checkpoints
 from ..tools.base import GetSandbox, Target
 from ..tools.errors import ToolError
 from ..tools.files import is_binary

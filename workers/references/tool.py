@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from transport.base import Transport
 
-from ..attempt import Attempt
-from ..base_files import BaseFiles
+from ..delivery.attempt import Attempt
+from ..sandboxes.base_files import BaseFiles
 from ..tools.base import Tool
 from ..tools.read_reference import ReadReference
 from ..tools.webfetch import WebFetch

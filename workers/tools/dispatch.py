@@ -14,7 +14,7 @@ from repo.errors import RepoError
 from sandbox.errors import SandboxError, SandboxLost
 
 from ..clock import now_ms
-from ..failures import OUTAGES
+from ..delivery.failures import OUTAGES
 from ..llm.base import ToolCall
 from ..permissions.guard import PLAN_FILE, Ask, Denied, Guard
 from .asking import asked_first, differs, suspected

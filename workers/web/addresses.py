@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from envelope.addresses import is_public, is_web_port
+from repo.addresses import is_public, is_web_port
 
 
 class AddressPolicy(Protocol):

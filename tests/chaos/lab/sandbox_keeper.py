@@ -13,8 +13,8 @@ from typing import Any
 from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec
 from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
-from workers.owners import owned
-from workers.reaping import SWEEP_EVERY_S, sweep_host
+from workers.sandboxes.owners import owned
+from workers.sandboxes.reaping import SWEEP_EVERY_S, sweep_host
 from workers.settings import WorkerSettings
 
 AT_ONCE = 3

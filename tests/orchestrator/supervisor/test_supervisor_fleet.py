@@ -50,7 +50,7 @@ async def test_a_fleet_starts_on_demand_serves_and_goes_without_a_trace(settings
         assert {card.pool for card in await muster.workers()} == {"orchestrator", "build"}
         running = _processes_of(settings.state_dir)
         assert any("orchestrator.service" in words for words in running)
-        assert any("workers.cli build --slots 1" in words for words in running)
+        assert any("workers.cli.worker build --slots 1" in words for words in running)
     assert await stop_fleet(settings)
     assert not await is_running(settings)
     assert not _processes_of(settings.state_dir)

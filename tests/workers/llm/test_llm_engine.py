@@ -97,7 +97,8 @@ WATCH = """
 import asyncio, importlib, sys
 seen = []
 sys.addaudithook(lambda name, args: seen.append(name) if name in ("socket.connect", "socket.getaddrinfo") else None)
-for module in ("workers.agent.loop", "workers.agents.registry", "workers.cli", "workers.runner", "workers.service"):
+parts = "agent.loop", "agents.registry", "cli.worker", "delivery.runner", "service"
+for module in (f"workers.{part}" for part in parts):
     importlib.import_module(module)
 from workers.llm.base import ChatMessage
 from workers.llm.script import load_script

@@ -102,7 +102,7 @@ async def start_worker(
 
     async def start(pool: str = "build", **settings: str) -> asyncio.subprocess.Process:
         told = environment(tmp_path, MUSTER_REDIS_URL=redis_server.url, MUSTER_IMAGE=image, **settings)
-        command = [sys.executable, "-m", "workers.cli", pool]
+        command = [sys.executable, "-m", "workers.cli.worker", pool]
         started.append(await asyncio.create_subprocess_exec(*command, env=told, stderr=subprocess.PIPE))
         return started[-1]
 

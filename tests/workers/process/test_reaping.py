@@ -19,9 +19,9 @@ from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.driver import DockerDriver
 from sandbox.errors import SandboxLost
 from sandbox.image import DEFAULT_IMAGE
-from workers.collecting import collect_if_due, kept
-from workers.elsewhere import Elsewhere
-from workers.reaping import SWEEP_EVERY_S, sweep_host
+from workers.sandboxes.collecting import collect_if_due, kept
+from workers.sandboxes.elsewhere import Elsewhere
+from workers.sandboxes.reaping import SWEEP_EVERY_S, sweep_host
 from workers.settings import WorkerSettings
 
 pytestmark = pytest.mark.docker

@@ -143,7 +143,7 @@ async def test_an_image_is_tried_when_it_is_built_and_before_a_workers_first_tas
     env = environment(tmp_path, MUSTER_IMAGE=tag, MUSTER_REDIS_URL=redis_server.url)
 
     built = await muster("build", "--file", str(tmp_path / "Dockerfile"), "--tag", tag, env=env)
-    worker = [sys.executable, "-m", "workers.cli", "build"]
+    worker = [sys.executable, "-m", "workers.cli.worker", "build"]
     served = await asyncio.to_thread(subprocess.run, worker, capture_output=True, text=True, env=env)
 
     for done in (built, served):

@@ -15,15 +15,15 @@ import pytest
 from envelope.lifecycle import State
 from sandbox.driver import DockerDriver
 from transport.embedded import Server
-from workers.owners import dead_owners, find_again, owned
-from workers.reaping import sweep
+from workers.sandboxes.owners import dead_owners, find_again, owned
+from workers.sandboxes.reaping import sweep
 from workers.settings import WorkerSettings
 
 Environment = Callable[..., dict[str, str]]
 
 
 def run_worker(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "workers.cli", *arguments]
+    command = [sys.executable, "-m", "workers.cli.worker", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
 
 
@@ -45,7 +45,7 @@ BAD_SURROUNDINGS: dict[str, tuple[list[str], dict[str, str], str, str, int]] = {
 # Each case as the program runs it, in one process: the imports of a worker take a second or two.
 ANSWERS = """
 import contextlib, io, json, os, sys
-from workers.cli import main
+from workers.cli.worker import main
 clean, answers = dict(os.environ), {}
 for name, (arguments, settings) in json.load(sys.stdin).items():
     os.environ.clear(); os.environ.update(clean | settings); sys.argv[1:] = arguments
@@ -110,7 +110,7 @@ def test_an_image_that_is_missing_is_told(environment, tmp_path, redis_server: S
 
 def test_help_imports_neither_the_engines_client_nor_the_models(tmp_path):
     program = (
-        "import sys; from typer.testing import CliRunner; from workers.cli import app\n"
+        "import sys; from typer.testing import CliRunner; from workers.cli.worker import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "print([name for name in ('litellm', 'aiodocker', 'redis', 'structlog') if name in sys.modules])"
     )

@@ -14,7 +14,7 @@ import pytest
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from sandbox.driver import DockerDriver
-from workers.reaping import sweep
+from workers.sandboxes.reaping import sweep
 from workers.settings import WorkerSettings
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]

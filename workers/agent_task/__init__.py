@@ -1,0 +1,1 @@
+"""An agent's task: what its loop is given to work with."""

@@ -1,0 +1,1 @@
+"""`muster-worker`, and the subcommands of `muster` that need workers' code."""

@@ -1,0 +1,20 @@
+"""The worker's settings for programs that a person starts: what is wrong with one is a sentence that names it."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from ..errors import BadSettings
+from ..settings import WorkerSettings
+
+
+def usable_settings(**flags: object) -> WorkerSettings:
+    """`flags` go before variables and files. `BadSettings` names the variable of what cannot be used."""
+    try:
+        return WorkerSettings.model_validate(flags)
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
+        raise BadSettings(
+            f"{name} is not usable: {fault['msg'].removeprefix('Value error, ')}", hint=f"correct or unset {name}"
+        ) from e

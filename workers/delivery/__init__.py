@@ -1,0 +1,1 @@
+"""One delivery in, one TaskResult out: whatever the task is."""

@@ -1,0 +1,1 @@
+"""Fixed commands in a sandbox, without a model."""

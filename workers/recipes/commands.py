@@ -1,0 +1,149 @@
+"""Recipes: fixed commands in a sandbox, without a model. Codemods change files, `verify` counts tests."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from envelope.errors import ScopeExceeded
+from envelope.events import CallState, Event, ToolCallChanged
+from envelope.messages import ToolCallSummary
+from envelope.recipe import RecipeParams, RecipeStep, TestCounts
+from envelope.redaction import redact_head, redact_tail
+from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+from sandbox.errors import PathError
+
+from ..clock import now_ms
+from ..errors import BadInput
+from ..permissions.guard import Guard
+from ..tools.bash import TITLE_CHARS, Bash
+from ..tools.dispatch import SHOWN_CHARS
+from .counting import MAX_REPORT_BYTES, junit, summary
+
+# Of each command's output, in the result: about a hundred lines hold a test runner's summary and its last traceback.
+OUTPUT_TAIL_CHARS = 8000
+REPORT_FOLDER = "/tmp/muster-reports"  # noqa: S108 - inside the sandbox, and out of the workspace's patch
+# The reason of an error is read at a glance; the step's whole tail stands in the output.
+REASON_CHARS = 500
+
+
+def parse_recipe(params: Mapping[str, Any]) -> RecipeParams:
+    """`BadInput` names the first key that is wrong."""
+    try:
+        return RecipeParams.model_validate(params)
+    except ValidationError as e:
+        faults = e.errors(include_url=False, include_input=False)
+        # A misspelt key is also a missing one, and the misspelling is what helps.
+        fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
+        where = ".".join(map(str, fault["loc"]))
+        raise BadInput(
+            f"the recipe's {where}: {fault['msg']}", hint=f"known keys: {', '.join(RecipeParams.model_fields)}"
+        ) from e
+
+
+def check_scope(recipe: RecipeParams, guard: Guard) -> None:
+    """Every command must be within the task's scope before the first one runs, else `ScopeExceeded` names it."""
+    for command in recipe.commands:
+        if denied := guard.check(Bash().targets({"command": command})):
+            raise ScopeExceeded(denied.reason, hint="grant the command with `bash:…`")
+
+
+def succeeded(recipe: RecipeParams, step: RecipeStep) -> bool:
+    return not step.timed_out and step.exit_code in recipe.ok_exit_codes
+
+
+async def run_recipe(
+    sandbox: Sandbox,
+    recipe: RecipeParams,
+    report: Callable[[Event], None],
+    *,
+    subpath: str = "",
+    counts_tests: bool = False,
+    stops_at_failure: bool = True,
+) -> list[RecipeStep]:
+    """Run the commands in order; the first failure is the last step if it `stops_at_failure`."""
+    cwd = posixpath.join(WORKSPACE, subpath)
+    steps: list[RecipeStep] = []
+    for number, command in enumerate(recipe.commands, 1):
+        step = await _run(sandbox, Command(command, cwd=cwd, timeout_s=recipe.timeout_s), number, report, counts_tests)
+        steps.append(step)
+        report(_ended(number, step, succeeded(recipe, step)))
+        if stops_at_failure and not succeeded(recipe, step):
+            break
+    return steps
+
+
+def failure(recipe: RecipeParams, steps: Sequence[RecipeStep]) -> str:
+    """What went wrong in the last step, in one sentence; empty when nothing did."""
+    last = steps[-1]
+    if succeeded(recipe, last):
+        return ""
+    how = f"took longer than {recipe.timeout_s:g} s" if last.timed_out else f"ended with {last.exit_code}"
+    return f"the command `{last.command}` {how}: {last.output_tail[-REASON_CHARS:].strip()}"
+
+
+async def _run(
+    sandbox: Sandbox, command: Command, number: int, report: Callable[[Event], None], counts_tests: bool
+) -> RecipeStep:
+    text = str(command.command)
+    report(
+        ToolCallChanged(
+            call_id=_call_id(number),
+            tool="bash",
+            state=CallState.RUNNING,
+            title=redact_head(text, TITLE_CHARS),
+            input={"command": text},
+            started_at_ms=now_ms(),
+        )
+    )
+    if not counts_tests:
+        return _step(text, await sandbox.exec(command))
+    report_path = f"{REPORT_FOLDER}/{number}.xml"
+    env = {"PYTEST_ADDOPTS": f"--junitxml={report_path}"}  # only pytest reads it
+    ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+    counts = await _reported(sandbox, report_path) or summary(ended.output.decode("utf-8", "replace"))
+    return _step(text, ended, counts)
+
+
+def _step(command: str, ended: ExecResult, tests: TestCounts | None = None) -> RecipeStep:
+    return RecipeStep(
+        command=command,
+        exit_code=ended.exit_code,
+        timed_out=ended.timed_out,
+        duration_ms=round(ended.duration_s * 1000),
+        output_tail=redact_tail(ended.output.decode("utf-8", "replace"), OUTPUT_TAIL_CHARS),
+        tests=tests,
+    )
+
+
+async def _reported(sandbox: Sandbox, path: str) -> TestCounts | None:
+    try:
+        return junit(await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1))
+    except PathError:
+        return None
+
+
+def call_summary(recipe: RecipeParams, step: RecipeStep) -> ToolCallSummary:
+    failed = not succeeded(recipe, step)
+    title = redact_head(step.command, TITLE_CHARS)
+    return ToolCallSummary(tool="bash", title=title, is_error=failed, duration_ms=step.duration_ms)
+
+
+def _ended(number: int, step: RecipeStep, ok: bool) -> ToolCallChanged:
+    ended_ms = now_ms()
+    return ToolCallChanged(
+        call_id=_call_id(number),
+        tool="bash",
+        state=CallState.COMPLETED if ok else CallState.ERROR,
+        title=redact_head(step.command, TITLE_CHARS),
+        output=step.output_tail[-SHOWN_CHARS:],
+        started_at_ms=ended_ms - step.duration_ms,
+        ended_at_ms=ended_ms,
+    )
+
+
+def _call_id(number: int) -> str:
+    return f"step-{number}"

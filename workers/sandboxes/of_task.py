@@ -1,0 +1,117 @@
+"""The sandbox of one attempt: opened at the first use, brought to where the work stands, closed in every case.
+
+Two diffs are kept apart throughout: the *request's*, against the commit that the workspace names, and the *work's*,
+against the tree that the request's diff makes of it. Patches and checkpoints hold the work's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self
+
+from repo.patch import Patch
+from sandbox.base import Sandbox, SandboxDriver
+
+from ..llm.base import FilePart
+from .workspace import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Furnished:
+    """What was put into a sandbox beside its workspace: as the prompt tells of it, and what a model is shown of it."""
+
+    text: str = ""
+    files: tuple[FilePart, ...] = ()
+
+
+NOTHING = Furnished()
+
+
+class TaskSandbox:
+    """`prepare` makes the spec and is called once; `earlier_work_diff` is the work diff of an earlier attempt."""
+
+    def __init__(
+        self,
+        driver: SandboxDriver,
+        prepare: Callable[[], Awaitable[Prepared]],
+        on_open: Callable[[int], None],
+        furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
+    ) -> None:
+        """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed. `furnish` puts more into it than
+        its workspace, and says what."""
+        self._driver = driver
+        self._prepare = prepare
+        self._on_open = on_open
+        self._furnish = furnish
+        self.furnished = NOTHING  # what `furnish` said
+        self._prepared: Prepared | None = None
+        self._sandbox: Sandbox | None = None
+        self._opening = asyncio.Lock()
+        self._tree = asyncio.Lock()  # who takes or changes the whole work tree does so alone
+        self.earlier_work_diff = b""
+
+    async def prepared(self) -> Prepared:
+        async with self._opening:
+            return await self._ready()
+
+    async def opened(self) -> Sandbox:
+        """The sandbox with the request's changes and the earlier work in its workspace."""
+        async with self._opening:
+            if self._sandbox is None:
+                prepared = await self._ready()
+                sandbox = await self._driver.open(prepared.spec)
+                self._sandbox = sandbox
+                self._on_open(1)
+                await sandbox.apply(prepared.request_diff, as_base=True)
+                await sandbox.apply(self.earlier_work_diff)
+                self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
+            return self._sandbox
+
+    @property
+    def current(self) -> Sandbox | None:
+        """The sandbox if it was opened: for those who only look at what the work left."""
+        return self._sandbox
+
+    async def apply(self, diff: bytes) -> None:
+        """Put a subagent's patch onto the workspace, one at a time; `PatchRefused` when it collides."""
+        sandbox = await self.opened()
+        async with self._tree:
+            await sandbox.apply(diff)
+
+    async def work_diff(self) -> bytes:
+        """What the work has changed so far; empty when nothing."""
+        prepared = await self.prepared()
+        if self._sandbox is None or prepared.spec.read_only or not prepared.spec.base:
+            return self.earlier_work_diff
+        async with self._tree:
+            return (await self._sandbox.snapshot()).diff
+
+    async def patch(self, allowed: Callable[[str], bool]) -> Patch | None:
+        """Stop what runs and take what the work changed; None when this workspace has no base, or nothing can have
+        changed."""
+        prepared = await self.prepared()
+        untouched = self._sandbox is None and not self.earlier_work_diff
+        if untouched or prepared.spec.read_only or not prepared.spec.base:
+            return None
+        return await (await self.opened()).patch(allowed)
+
+    async def close(self) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            try:
+                await sandbox.close()
+            finally:
+                self._on_open(-1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _ready(self) -> Prepared:
+        if self._prepared is None:
+            self._prepared = await self._prepare()
+        return self._prepared

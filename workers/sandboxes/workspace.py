@@ -1,0 +1,137 @@
+"""From a request's `workspace` to a sandbox that can be opened: mirror, checkout, setup image, changes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envelope.messages import Workspace
+from envelope.reach import credentials_of, hosts_of
+from envelope.scope import Scope
+from repo.bundle import bundle
+from repo.checkout import checkout
+from repo.mirror import Mirror, mirror_of
+from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
+from sandbox.outlet import Outlet, Tell, tell_nobody
+from sandbox.workspace import AGENT_GID, AGENT_UID
+from transport.blobs.base import Blobs
+
+from ..errors import BadInput
+from .credentials import NO_CREDENTIALS, Credentials
+
+# All that commands find in their environment beside the image's own: nothing of the worker's, and nothing secret.
+SANDBOX_ENV: Mapping[str, str] = {
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",  # byte code in the workspace would stand in patches of careless projects
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What to open, and the request's diff that goes onto its base first (empty: none)."""
+
+    spec: SandboxSpec
+    request_diff: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspaces:
+    """Prepares workspaces on this machine. `allowed_roots` are the folders of the host that requests may name."""
+
+    driver: SandboxDriver
+    blobs: Blobs
+    cache_dir: Path
+    image: str
+    allowed_roots: tuple[Path, ...] = ()
+    protocols: tuple[str, ...] = ("https", "ssh")
+    setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    credentials: Credentials = NO_CREDENTIALS
+    private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for tasks with a grant
+
+    async def prepare(
+        self,
+        workspace: Workspace | None,
+        *,
+        read_only: bool,
+        limits: Limits,
+        labels: Mapping[str, str],
+        scope: Scope = (),
+        tell: Tell = tell_nobody,
+    ) -> Prepared:
+        """`BadInput` for what a caller may not ask for; errors of `repo` and `sandbox` for what fails."""
+        empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
+        if (hosts := hosts_of(scope)) | credentials_of(scope):
+            outlet = Outlet(self.credentials.of(scope), self.private_addresses, tell)
+            empty = replace(empty, egress=hosts, outlet=outlet)
+        if workspace is None:
+            return Prepared(empty)
+        mirror, commit = await self.source(workspace)
+        folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
+        index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
+        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell)
+        image = await self.driver.prepare_image(setup)
+        request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
+        return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
+
+    async def source(self, workspace: Workspace) -> tuple[Mirror, str]:
+        """The repository on this machine, and the commit that its work starts from."""
+        mirror = await self._mirror(workspace)
+        return mirror, await mirror.resolve(workspace.base)
+
+    async def _mirror(self, workspace: Workspace) -> Mirror:
+        match workspace:
+            case Workspace(url=str(url), bundle=None, path=None):
+                return await self._fetched(url, workspace.base, workspace.credentials)
+            case Workspace(credentials=str(name)) if name:
+                raise BadInput("credentials are for a repository with a url", hint="name none, or its url")
+            case Workspace(url=None, bundle=str(ref), path=None):
+                file = await self._bundle_file(ref)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+            case Workspace(url=None, bundle=None, path=str(path)):
+                file = await self._bundled(Path(path), workspace.base)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+            case _:
+                raise BadInput("a workspace needs exactly one of url, bundle and path")
+
+    async def _fetched(self, url: str, commit: str, credentials: str) -> Mirror:
+        """What came by a credential lies in a mirror of its own: without it nobody else finds it."""
+        env = self.credentials.for_fetch(credentials, url)
+        key = f"{url} by {credentials}" if credentials else None
+        return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=self.protocols, env=env)
+
+    async def _bundle_file(self, ref: str) -> Path:
+        """A bundle travels once to each machine, however many tasks start from it."""
+        target = self._bundles() / f"{ref.removeprefix('sha256:')}.bundle"
+        if not target.exists():
+            await asyncio.to_thread(_write_whole, target, await self.blobs.get(ref))
+        return target
+
+    async def _bundled(self, path: Path, commit: str) -> Path:
+        """A repository of this host, by way of a bundle: nothing of its configuration is ever used."""
+        real = await asyncio.to_thread(path.resolve)
+        if not any(real.is_relative_to(root.resolve()) for root in self.allowed_roots):
+            raise BadInput(
+                f"the path {str(path)!r} is not under a folder that this worker may read",
+                hint="ask the operator to add it to MUSTER_ALLOWED_ROOTS, or send a bundle",
+            )
+        target = self._bundles() / f"{commit}.bundle"
+        if not target.exists():
+            await bundle(real, commit, target)
+        return target
+
+    def _bundles(self) -> Path:
+        folder = self.cache_dir / "bundles"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _write_whole(target: Path, content: bytes) -> None:
+    part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")  # many tasks of one process may be at it
+    part.write_bytes(content)
+    part.replace(target)
