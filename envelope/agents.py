@@ -96,9 +96,6 @@ class AgentDetail(AgentCard):
     """All that its file says."""
 
     prompt: str = ""
-    tools: tuple[str, ...] = ()
-    max_turns: int | None = None
-    temperature: float | None = None
 
 
 class AgentCatalogue(Wire):

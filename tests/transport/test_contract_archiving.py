@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.ids import new_trace_id
 from transport.errors import NotFound
 
 SESSIONS = 2
@@ -33,7 +34,7 @@ async def test_an_archived_session_is_gone_on_with_as_before(fleet):
     one = await ended(fleet)
     await fleet.transport.archive(one)
 
-    await fleet.submit(resume_token=one)
+    await fleet.submit(resume_token=one, trace_id=new_trace_id(near=(await fleet.transport.record(one)).trace_id))
 
     assert (await fleet.claim_one()).session is not None
     assert await fleet.transport.archived([one]) == {one}

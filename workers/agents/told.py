@@ -109,13 +109,7 @@ async def _known(git_dir: Path | None, commit: str, trusted: str) -> Known:
 
 
 def _detail(agent: Agent) -> AgentDetail:
-    return AgentDetail(
-        **dict(card(agent)),
-        prompt=agent.prompt,
-        tools=agent.tools,
-        max_turns=agent.max_turns,
-        temperature=agent.temperature,
-    )
+    return AgentDetail(**dict(card(agent)), prompt=agent.prompt)
 
 
 def _told(fault: Fault) -> AgentFault:

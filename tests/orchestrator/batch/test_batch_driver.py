@@ -14,6 +14,7 @@ from orchestrator.batch.report import BatchReport
 from orchestrator.session.fold import Session, apply
 from orchestrator.submit import VERIFY
 from repo.mirror import mirror_of
+from transport.outbox import Outbox
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "src/c.py": "fine c\n", "tests/t.py": "assert\nassert\n"}
 
@@ -288,6 +289,35 @@ async def test_cancelling_a_batch_stops_its_shards(any_stage):
 
     assert result.status is State.CANCELLED
     assert {shard.status for shard in ended} == {State.CANCELLED}
+
+
+async def test_shards_that_were_accepted_as_the_batch_was_cancelled_are_stopped_too(any_stage, monkeypatch):
+    running, cancelled = asyncio.Event(), asyncio.Event()
+    submit = Outbox.submit
+
+    async def slowly(self, requests, **more):
+        """As the queue does, but its answer comes only when the batch has been cancelled."""
+        handles = await submit(self, requests, **more)
+        if any(request.batch_id for request in requests):
+            await cancelled.wait()
+        return handles
+
+    async def hang(task: TaskRequest) -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    any_stage.builders.before_start = hang
+    async with any_stage.orchestrator(), any_stage.workers():
+        [handle] = await any_stage.muster.submit_many([any_stage.batch_request(await any_stage.repository(FILES))])
+        monkeypatch.setattr(Outbox, "submit", slowly)
+        await running.wait()
+        await any_stage.muster.cancel(handle.task_id, "changed my mind")
+        cancelled.set()
+        await any_stage.muster.gather([handle])
+        shards = [task.task_id for task in any_stage.builders.shards_started()]
+        ended = [shard async for shard in any_stage.muster.results(shards)]
+
+    assert shards and {shard.status for shard in ended} == {State.CANCELLED}
 
 
 def failing_on(path: str, builders):

@@ -71,7 +71,7 @@ def test_wrong_words_are_told_in_one_sentence(desk, words, sentence, hint):
     [
         (("[shards]", 'nmae = "x"\n[shards]'), "unknown key 'repositories[0].nmae'", "did you mean 'name'?"),
         (("[shards]", "[limit]\n[shards]"), "unknown key 'limit'", "did you mean 'limits'?"),
-        (('glob = "*.py"', 'glob = "*.py"\nwhole = true'), "say either `glob` or `whole = true`", ""),
+        (('glob = "*.py"', 'glob = "*.py"\nwhole = true'), "say one of `glob`, `directories`", ""),
         (("[[steps]]", "[[steps"), "is not TOML", ""),
         (('path = "project"', 'path = "missing"'), "missing", ""),
     ],

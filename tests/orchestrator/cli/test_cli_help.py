@@ -41,6 +41,7 @@ Commands:
   plan      Check a plan, and see how far one is.
   task      See, stop and use tasks.
   attach    Follow a task that goes on without you, to its end.
+  session   See, copy, share and put away sessions with agents.
   agents    See, check and write agents.
   trust     Follow what a repository's own settings say.
   budget    See what is spent, and let more be spent.
