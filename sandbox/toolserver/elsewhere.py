@@ -225,11 +225,17 @@ class Server(server.Server):
         while True:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGSTOP)
-            if all(is_stopped(pid) for pid in others()):
+            moving = {pid for pid in others() if not is_stopped(pid)}
+            if not moving:
                 return {}
             if time.monotonic() > give_up_at:
                 self.do_release(request, body)
                 return {"type": "error", "code": "limit", "message": "the processes do not stand still"}
+            # A child that a shell started by vfork and that stopped before its exec holds the shell in the kernel.
+            for pid in set(others()) - moving - self.stopped_before:
+                if parent_of(pid) in moving:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
             time.sleep(0.001)  # it stops when it next leaves the kernel, and nothing says when
 
     def do_release(self, request: Fields, body: bytes) -> Fields:
@@ -276,6 +282,13 @@ def in_git(path: bytes) -> bool:
 
 def others() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def parent_of(pid: int) -> int:
+    """0 for one that has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b") ")[2].split()[1])
+    return 0
 
 
 def is_stopped(pid: int) -> bool:

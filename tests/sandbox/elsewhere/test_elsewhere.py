@@ -87,6 +87,26 @@ async def _changed(sandbox: Sandbox, line: str) -> bytes:
     return (await sandbox.snapshot()).diff
 
 
+# As shells start programs, but for the time that passes before the child's exec; until then its parent is in the kernel.
+VFORKS = """
+import ctypes, os, time
+open("started", "w").close()
+if ctypes.PyDLL(None).vfork() == 0:
+    time.sleep(2)
+    os.execv("/bin/true", ["true"])
+"""
+
+
+async def test_a_parent_that_waits_for_its_childs_exec_stands_still_in_the_end(
+    distant: DockerDriver, project: SandboxSpec
+):
+    async with await distant.open(project) as sandbox:
+        forking = asyncio.create_task(sandbox.exec(Command(["python3", "-c", VFORKS])))
+        await sandbox.exec(Command("until [ -e started ]; do sleep 0.01; done"))
+        assert [change.path for change in (await sandbox.snapshot()).files] == ["started"]
+        await forking
+
+
 async def test_why_a_workspace_is_elsewhere_is_said(
     distant: DockerDriver, far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
