@@ -87,7 +87,7 @@ async def _changed(sandbox: Sandbox, line: str) -> bytes:
     return (await sandbox.snapshot()).diff
 
 
-# As shells start programs, but for the time that passes before the child's exec; until then its parent is in the kernel.
+# As shells start programs, but for the time before the child execs, in which its parent is in the kernel.
 VFORKS = """
 import ctypes, os, time
 open("started", "w").close()
