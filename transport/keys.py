@@ -14,7 +14,9 @@ from typing import Literal
 # a fleet with a lower one must be empty before it is.
 PROTOCOL = 3
 
-Lifetime = Literal["always", "while it has members", "until its task ends", "until retention", "window", "minutes"]
+Lifetime = Literal[
+    "always", "while it has members", "until its task ends", "until retention", "window", "minutes", "days"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ CONTROL = (
     Key("inbox:{session}", "list", "prompt", "until its task ends", "prompts that no checkpoint holds yet, as JSON"),
     Key("events:{trace}", "stream", "submit, claim, write", "until retention", "encoded messages, field `m`"),
     Key("roots", "list", "submit", "always", "the latest root tasks, newest first, at most 10,000"),
-    Key("index", "zset", "submit", "until retention", "root tasks by the moment of their acceptance"),
-    Key("index:{tenant}", "zset", "submit", "until retention", "the same of one tenant"),
+    Key("index", "zset", "submit", "days", "root tasks by the moment of their acceptance"),
+    Key("index:{tenant}", "zset", "submit", "days", "the same of one tenant"),
     Key("pools", "set", "submit, announce", "always", "every pool that ever had a task or a worker"),
     Key(
         "pool:{pool}",
