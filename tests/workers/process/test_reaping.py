@@ -32,7 +32,7 @@ from pathlib import Path
 from sandbox.base import SandboxSpec
 from sandbox.choice import choose_driver
 from sandbox.image import DEFAULT_IMAGE
-from workers.owners import owned
+from workers.sandboxes.owners import owned
 
 async def main(name, state):
     with owned(Path(state) / "owners", "other"):
