@@ -23,7 +23,8 @@ from orchestrator.session.task import Spent, TaskView
 from orchestrator.sessions import SessionPage, SessionRow
 from orchestrator.settings import Settings
 from orchestrator.submit import goal_request, task_request
-from transport.base import Allotment, DeadLetter, Entry, Handle, Ledger, TaskRecord
+from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
+from transport.money import Ledger
 
 __all__ = [
     "Allotment", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode", "ExitCode",

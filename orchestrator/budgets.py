@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from envelope.lifecycle import TERMINAL
 from envelope.messages import Name
-from transport.base import Ledger, TaskRecord, Transport
+from transport.base import TaskRecord, Transport
+from transport.money import Ledger
 from transport.raising import ASK_FOR_MORE, TENANTS
 
 from .errors import BadInput

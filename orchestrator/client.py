@@ -20,8 +20,9 @@ from repo.bundle import bundle
 from repo.local import Place, describe, locate
 from repo.temporary import temporary_folder
 from transport.audit import Decision
-from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Ledger, PoolStats, Roots, TaskRecord, Transport
+from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, PoolStats, Roots, TaskRecord, Transport
 from transport.errors import NotFound
+from transport.money import Ledger
 from transport.outbox import Outbox
 from transport.settings import connect
 

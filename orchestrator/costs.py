@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from transport.base import Ledger, TaskRecord
+from transport.base import TaskRecord
+from transport.money import Ledger
 
 from .budgets import reserved_by
 from .session.fold import Session

@@ -18,7 +18,7 @@ from envelope.signature import Keyring
 from .audit import AuditLog
 from .blobs.base import Blobs
 from .limits import Limits
-from .money import Ledger as Ledger
+from .money import Ledger
 from .notices import Notices
 from .rates import Rates
 

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from transport.base import Ledger
 from transport.errors import NotFound
+from transport.money import Ledger
 
 from .access import Caller, Operator, Viewer
 from .tasks import Body

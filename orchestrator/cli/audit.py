@@ -19,10 +19,9 @@ from ..audit import exported, read_export, told, verified
 from ..sealing import read_ends
 from ..settings import load_settings
 from .console import data, note, people, plain, warn
-from .find import short
 from .fleet import open_records
 from .options import JsonLines
-from .words import clock, counted
+from .words import clock, counted, short
 
 app = typer.Typer()
 

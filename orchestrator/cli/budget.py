@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from transport.base import Ledger, TaskRecord
+from transport.base import TaskRecord
+from transport.money import Ledger
 
 from ..budgets import Funds
 from ..client import Muster

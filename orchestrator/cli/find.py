@@ -10,7 +10,6 @@ from transport.base import TaskRecord
 from ..client import Muster
 from ..errors import BadInput
 from .options import task_words
-from .words import short as short  # where callers look for it, too
 
 # How far back an abbreviation reaches; whole ids reach everything.
 LATEST = 1000

@@ -118,7 +118,7 @@ async def _cost(words: str, in_json: bool) -> None:
 
 def cap_text(cost: Cost) -> str:
     """
-    >>> from transport.base import Ledger
+    >>> from transport.money import Ledger
     >>> cap_text(Cost(Ledger(250_000, 1_000_000, 0), {}, {"build": Spent(cost_microusd=250_000)}, {}))
     '$0.2500 of $1.00 are spent'
     """

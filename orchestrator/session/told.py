@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from transport.base import Ledger
+from transport.money import Ledger
 
 from ..budgets import Funds
 from ..costs import Cost

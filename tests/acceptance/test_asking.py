@@ -8,8 +8,8 @@ import signal
 from contextlib import ExitStack
 
 import pytest
+from scripted import scripted_model
 from shell import User
-from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
+from scripted import scripted_model
 from shell import ROOT, User
-from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from scripted import scripted_model
 from shell import ROOT, User, demo, git
-from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 

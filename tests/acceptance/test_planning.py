@@ -22,8 +22,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from scripted import scripted_model
 from shell import BIN, ROOT, User, demo, git, interrupt
-from test_goal import scripted_model
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 

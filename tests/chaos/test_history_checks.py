@@ -11,7 +11,8 @@ from lab.checks import violations
 from lab.history import Entry, History, Op, Outcome
 
 from envelope.lifecycle import State
-from transport.base import Ledger, TaskRecord
+from transport.base import TaskRecord
+from transport.money import Ledger
 
 TASK, TRACE = "task", "trace"
 MS = 1_000_000

@@ -8,8 +8,9 @@ import pytest
 
 from envelope.ids import new_trace_id
 from envelope.lifecycle import State
-from transport.base import Ledger, Wait
+from transport.base import Wait
 from transport.errors import Fenced, NotFound, Refused
+from transport.money import Ledger
 from transport.raising import ask_for_more
 
 CAP = 100

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from envelope.lifecycle import State
-from transport.base import Ledger, Wait
+from transport.base import Wait
+from transport.money import Ledger
 from transport.raising import TENANTS, ask_for_more_of_tenant
 from transport.redis.script import script
 

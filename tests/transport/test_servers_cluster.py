@@ -10,11 +10,12 @@ from redis.crc import key_slot
 
 from envelope.agents import WorkerCard
 from envelope.ids import new_task_id, new_trace_id
-from transport.base import Allotment, Ledger
+from transport.base import Allotment
 from transport.errors import Misconfigured, NotFound, Refused
 from transport.keyring import fresh
 from transport.keys import cell_of
 from transport.limits import Limits
+from transport.money import Ledger
 from transport.redis import claiming, connect_redis
 
 pytestmark = pytest.mark.redis

@@ -13,9 +13,10 @@ from envelope.events import StateChanged
 from envelope.lifecycle import State, check_move
 from envelope.messages import TaskProgress, TaskResult
 
-from ..base import Allotment, DeadLetter, Handle, Lease, Ledger
+from ..base import Allotment, DeadLetter, Handle, Lease
 from ..errors import Fenced, no_task
 from ..limits import Limits
+from ..money import Ledger
 from ..notices import Happening, Kind
 from .line import Line
 from .tasks import Purse, Session, Task, Trace

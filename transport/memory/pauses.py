@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from envelope.lifecycle import State
 
-from ..base import Answer, Ledger, Wait
+from ..base import Answer, Wait
 from ..errors import NotFound, no_trace
+from ..money import Ledger
 from ..notices import Kind
 from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
 from .ends import arrived, ends_instead

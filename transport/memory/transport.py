@@ -29,7 +29,6 @@ from ..base import (
     Handle,
     Lease,
     LeaseKeeper,
-    Ledger,
     PoolStats,
     Prompt,
     Roots,
@@ -43,6 +42,7 @@ from ..errors import no_session
 from ..keyring import fresh
 from ..limits import Limits
 from ..listing import cursor_of, place_of
+from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
 from . import ends, pauses, reaping, starting, stream, submitting, writing

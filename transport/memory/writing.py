@@ -5,8 +5,9 @@ from __future__ import annotations
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 
-from ..base import Handle, Ledger, Prompt, Saved
+from ..base import Handle, Prompt, Saved
 from ..errors import NotFound
+from ..money import Ledger
 from .fleet import Fleet
 from .tasks import Task
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from envelope.messages import TaskResult
 
-from ..base import DeadLetter, Ledger, PoolStats, Roots, TaskRecord
+from ..base import DeadLetter, PoolStats, Roots, TaskRecord
 from ..listing import cursor_of, place_of
+from ..money import Ledger
 from . import events, operators, records
 from .cell import Cell
 from .cells import Cells

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from envelope.logs import get_logger
 
-from ..base import Allotment, DeadLetter, Ledger
+from ..base import Allotment, DeadLetter
 from ..errors import no_trace
+from ..money import Ledger
 from ..raising import ASK_FOR_MORE
 from .cell import Cell
 from .sessions import answers_ms

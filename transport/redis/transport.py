@@ -22,7 +22,6 @@ from ..base import (
     Handle,
     Lease,
     LeaseKeeper,
-    Ledger,
     PoolStats,
     Prompt,
     Roots,
@@ -34,6 +33,7 @@ from ..blobs import TieredBlobs
 from ..blobs.base import Blobs
 from ..keys import cell_of
 from ..limits import Limits
+from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
 from . import events, merging, operators, queue, records, sessions

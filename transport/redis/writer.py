@@ -12,8 +12,9 @@ from typing import Any
 
 from envelope.lifecycle import State
 
-from ..base import Lease, Ledger, Prompt, Saved, Wait
+from ..base import Lease, Prompt, Saved, Wait
 from ..errors import TransportError, Unreachable
+from ..money import Ledger
 from .cell import Cell
 from .queue import Operation, fenced, operation, write
 

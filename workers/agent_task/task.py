@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
-from transport.base import Ledger, Wait
+from transport.base import Wait
 from transport.delivery import Pause
+from transport.money import Ledger
 from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 from ..after_write.care import FileCare

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
 from envelope.events import BudgetReached
-from transport.base import Ledger
+from transport.money import Ledger
 
 from ..agent.budget import Stop
 from ..agent.compaction import MAX_OUTPUT_TOKENS

@@ -15,8 +15,9 @@ from envelope.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
 from envelope.redaction import may_hold_secrets, redact, redact_value, settled_chars
-from transport.base import Lease, Ledger, Prompt, Saved, Transport
+from transport.base import Lease, Prompt, Saved, Transport
 from transport.consumer import Ending
+from transport.money import Ledger
 
 from ..clock import now_ms
 from ..sessions.totals import TaskTotals

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from envelope.lifecycle import State
-from transport.base import Ledger, TaskRecord
+from transport.base import TaskRecord
+from transport.money import Ledger
 
 
 class Outcome(StrEnum):

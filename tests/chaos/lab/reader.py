@@ -12,7 +12,7 @@ from envelope.codec import decode
 from envelope.events import StateChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
-from transport.base import Ledger
+from transport.money import Ledger
 
 from .fleet import Fleet, clock_offset_ms
 from .history import Entry, History, read_ops

@@ -18,8 +18,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
-from transport.base import Claim, Handle, Lease, Ledger, Saved, Transport, Wait
+from transport.base import Claim, Handle, Lease, Saved, Transport, Wait
 from transport.errors import Fenced, NotFound, Refused
+from transport.money import Ledger
 
 from .history import Outcome, Recorder
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scripted import scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -43,17 +42,8 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
     (home / "agents" / "mine.md").write_text("---\ndescription: My own.\nmode: primary\n---\nYou are my own.\n")
     (home / "agents" / "spoilt.md").write_text("no front matter")
     (home / "model.yaml").write_text(json.dumps({"rules": RULES}))
-    words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(home / "model.yaml"), "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        yield {
-            "MUSTER_CONFIG": str(home / "config.toml"),
-            "MUSTER_MODEL": "openai/scripted",
-            "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
-            "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
-            "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
-        }
-        server.terminate()
+    with scripted_model(home / "model.yaml") as environment:
+        yield environment | {"MUSTER_CONFIG": str(home / "config.toml")}
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from scripted import scripted_model
 
 from envelope.agents import AgentCard, CommandCard
 from orchestrator.cli.slash import agent_for, command_of, model_for
@@ -39,17 +39,10 @@ RULES: list[dict[str, Any]] = [
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     path.write_text(json.dumps({"rules": RULES}))
-    words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        price = {"input": 1_000_000, "output": 5_000_000}
-        yield {
-            "MUSTER_MODEL": "openai/scripted",
-            "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
-            "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
-            "MUSTER_PRICES": json.dumps({"openai/scripted": price, "openai/other": price}),
-        }
-        server.terminate()
+    price = {"input": 1_000_000, "output": 5_000_000}
+    prices = json.dumps({"openai/scripted": price, "openai/other": price})
+    with scripted_model(path) as environment:
+        yield environment | {"MUSTER_PRICES": prices}
 
 
 @pytest.fixture

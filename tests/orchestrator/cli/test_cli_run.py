@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from scripted import scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -43,17 +42,8 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
     rules = [*told, *(rule for goal, greeting in GREETINGS.items() for rule in _rules(goal, greeting))]
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     path.write_text(json.dumps({"rules": rules}))
-    words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        yield {
-            "MUSTER_MODEL": "openai/scripted",
-            "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
-            "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
-            "MUSTER_TITLES": "false",
-            "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
-        }
-        server.terminate()
+    with scripted_model(path) as environment:
+        yield environment
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ The explores' model stalls until they are cancelled, so that all there is to see
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from screen import Screen, screen
+from scripted import scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -38,18 +38,8 @@ RULES = [
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     path = tmp_path_factory.mktemp("model") / "model.json"
     path.write_text(json.dumps({"rules": RULES}))
-    words = [sys.executable, "-m", "workers.llm.scripted_server", "--script", str(path), "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        yield {
-            "MUSTER_MODEL": "openai/scripted",
-            "MUSTER_MODEL_BASE_URL": f"{json.loads(server.stdout.readline())['url']}/v1",
-            "MUSTER_MODEL_API_KEY": "no-key-on-loopback",
-            "MUSTER_TITLES": "false",
-            "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
-            "MUSTER_ASK_ABOVE_MICROUSD": "100000",
-        }
-        server.terminate()
+    with scripted_model(path) as environment:
+        yield environment | {"MUSTER_ASK_ABOVE_MICROUSD": "100000"}
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from envelope.events import TurnFinished, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
 from orchestrator.session.task import Spent
-from transport.base import Claim, Ledger, Wait
+from transport.base import Claim, Wait
 from transport.consumer import Delivery
 from transport.errors import Busy, NotFound, Refused
+from transport.money import Ledger
 from transport.raising import ask_for_more
 
 FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000, "auth_scope": ("read:**",)}
