@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scripted import scripted_model
+from scripted import CANARY, scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_the_model_is_told_with_exit_code_2(desk, project, go
     at = next(number for number, line in enumerate(lines) if line.startswith("error: "))
     assert sentence in lines[at]
     assert lines[at + 1].startswith("hint: ")
-    assert "no-key-on-loopback" not in done.stderr
+    assert CANARY not in done.stderr
 
 
 @pytest.mark.parametrize(
