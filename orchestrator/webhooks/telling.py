@@ -15,7 +15,7 @@ from envelope.redaction import redact_head, redact_value
 from transport.base import TaskRecord, Transport
 from transport.errors import NotFound
 from transport.notices import Happening, Kind, Notice
-from transport.raising import ASK_FOR_MORE
+from transport.raising import ASK_FOR_MORE, TENANTS
 
 from ..asks import open_asks
 from ..submit import BATCH
@@ -28,6 +28,8 @@ MAX_TEXT_CHARS = 2_000
 MAX_DETAIL_CHARS = 8_000
 # Whoever was away this long is told of nothing that is over since.
 MAX_AGE_MS = 24 * 3600 * 1000
+
+_WHOSE_MONEY = {ASK_FOR_MORE: "trace", TENANTS: "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,10 @@ async def _dead(_transport: Transport, happening: Happening, task: TaskRecord) -
 
 async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -> AsyncIterator[_Said]:
     """What was answered meanwhile needs nobody any more."""
-    for name in happening.asks:
-        if name.startswith(ASK_FOR_MORE) and name in task.waits_for:
-            yield _Said(Told.BUDGET_REACHED, {"cap_microusd": int(name.removeprefix(ASK_FOR_MORE))}, name)
+    for name in set(happening.asks) & set(task.waits_for):
+        kind, _, cap = name.rpartition(":")
+        if whose := _WHOSE_MONEY.get(f"{kind}:"):
+            yield _Said(Told.BUDGET_REACHED, {"cap_microusd": int(cap), "of": whose}, name)
     if not set(happening.asks) & set(task.waits_for):
         return
     for one in await open_asks(transport, trace_id=task.trace_id):

@@ -18,7 +18,7 @@ from orchestrator.webhooks.config import Webhook
 from orchestrator.webhooks.run import run_webhooks
 from transport.base import Wait
 from transport.notices import News, Notice
-from transport.raising import ask_for_more
+from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 PUSH = AskOpened(ask_id="ask_1", permission="bash", patterns=("git push",), detail="git push origin main")
 
@@ -95,26 +95,31 @@ async def test_what_happens_is_told_by_its_own_name(any_stage, receiver):
         await ask(any_stage, claim, PUSH.ask_id)
         poor, claim = await submitted(any_stage)
         await ask(any_stage, claim, ask_for_more(5))
+        await any_stage.transport.fund(poor.tenant, 7, by="ann")
+        poorer, claim = await submitted(any_stage)
+        await ask(any_stage, claim, ask_for_more_of_tenant(7))
         batch, claim = await submitted(any_stage, agent=BATCH, pool=DRIVERS)
         _, shard = await submitted(any_stage, batch_id=batch.task_id)
         await finish(any_stage, shard)
         await finish(any_stage, claim)
         dead, claim = await submitted(any_stage)
         await finish(any_stage, claim, ErrorInfo.of(ErrorCode.BAD_INPUT, "nonsense"), dead="it cannot be read")
-        got = await receiver.first(5)
+        got = await receiver.first(6)
 
     heard = {(one.said["type"], one.said["data"]["task_id"]): one.said["data"] for one in got}
     assert set(heard) == {
         ("ask.opened", asking.task_id),
         ("budget.reached", poor.task_id),
+        ("budget.reached", poorer.task_id),
         ("batch.ended", batch.task_id),
         ("task.ended", dead.task_id),
         ("task.dead", dead.task_id),
     }
-    assert len({one.id for one in got}) == 5
+    assert len({one.id for one in got}) == 6
     assert heard["ask.opened", asking.task_id]["ask"]["detail"] == "git push origin main"
     assert "answer_url" not in heard["ask.opened", asking.task_id]
-    assert heard["budget.reached", poor.task_id]["cap_microusd"] == 5
+    money = [heard["budget.reached", task.task_id] for task in (poor, poorer)]
+    assert [(one["cap_microusd"], one["of"]) for one in money] == [(5, "trace"), (7, "tenant")]
     assert heard["task.dead", dead.task_id]["why"] == "it cannot be read"
     assert heard["task.ended", dead.task_id]["errors"][0]["code"] == "bad_input"
 
