@@ -31,7 +31,7 @@ async def pids__a_fork_bomb_is_bounded_and_ends_with_its_time(stage: Stage) -> N
 
     after = await sandbox.exec(Command("ps -e | wc -l", timeout_s=30))
     assert after.exit_code == 0
-    assert int(after.output) < 10
+    assert int(after.output) < 10, after.output
 
 
 async def pids__what_a_bomb_left_does_not_block_the_next_command(stage: Stage) -> None:
