@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
@@ -16,9 +15,8 @@ from envelope.asks import Reply
 from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
-from repo.bundle import bundle
-from repo.local import Place, describe, locate
-from repo.temporary import temporary_folder
+from envelope.plan import Plan
+from repo.local import Place
 from transport.audit import Decision
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, PoolStats, Roots, TaskRecord, Transport
 from transport.errors import NotFound
@@ -30,20 +28,24 @@ from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
-from .catalogue import agent_named
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .gathering import Gathered, Want
+from .goals import goal_for
+from .packing import packed
 from .pages import Wanted, page_of
+from .planner.modes import PlanMode
+from .planner.wish import plan_again
+from .plans import plans_of
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
+from .resolving import requests_from
 from .session.fold import Session
 from .session.kept import Folds
 from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
 from .settings import Settings, load_settings
 from .staying import stay
-from .submit import DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
-from .trust import TrustStore, trusted_digest
+from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 
 # As many tasks of a trace, and as many of the latest roots, are looked through.
 MAX_LISTED = 10_000
@@ -89,30 +91,35 @@ class Muster:
         What a failover of the server forgets is handed over again, by whoever waits for it here (`results`, `gather`).
         Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
         """
-        return await self._outbox.submit(await self._requests(tasks))
+        return await self._outbox.submit(await requests_from(self.transport, tasks))
 
-    async def _requests(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[TaskRequest]:
-        workers = [] if all(map(is_resolved, tasks)) else await self.workers()
-        made = [self._request(task, workers, await self._near(task)) for task in tasks]
-        # the queue refuses what was made long ago, and a caller may have kept a request for later
-        fresh = {"created_at_ms": time.time_ns() // 1_000_000}
-        is_kept = (isinstance(task, TaskRequest) for task in tasks)
-        return [
-            request.model_copy(update=fresh) if kept else request for request, kept in zip(made, is_kept, strict=True)
-        ]
+    async def goal(
+        self,
+        goal: str,
+        *,
+        agent: str = BUILD,
+        plan: PlanMode | str = PlanMode.NONE,
+        given_plan: Plan | None = None,
+        **fields: Unpack[GoalFields],
+    ) -> TaskRequest:
+        """A goal, to be given to `run` or `submit`: an agent works on it, and its gate proves the change.
 
-    async def _near(self, task: TaskRequest | TaskFields) -> str:
-        """The trace of the session that a task goes on with, by which the queue finds both."""
-        session = "" if isinstance(task, TaskRequest) else task.get("resume_token", "")
-        return (await self.record(session)).trace_id if session else ""
+        `plan`: layered, light, on-demand, living or none; `given_plan`: the first plan, made by you, whose steps are
+        dispatched. `UnknownName` for an agent that no live worker offers.
+        """
+        said: GoalFields = {"sender": "api", **fields}
+        workers = await self.workers()
+        return goal_for(goal, agent, workers, settings=self.settings, plan=plan, given_plan=given_plan, **said)
 
-    def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard], near: str) -> TaskRequest:
-        if not is_resolved(task):
-            agent = task.agent if isinstance(task, TaskRequest) else task.get("agent", "")
-            workspace = task.workspace if isinstance(task, TaskRequest) else task.get("workspace")
-            commit = workspace.base if workspace else ""
-            return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
-        return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
+    async def plans(self, task_id: str) -> dict[str, Plan]:
+        """How far the plan of a task is, by the task that keeps it; of a goal also those of the tasks below it."""
+        record = await self.record(task_id)
+        return plans_of(await self.tree(record.trace_id), record)
+
+    async def replan(self, task_id: str, reason: str, *, by: str = "api") -> list[TaskRecord]:
+        """Have the rest of a goal planned again, by any of its tasks: its steps that are under way, which are returned,
+        are stopped. `BadInput` where no step of such a plan is under way."""
+        return await plan_again(self.transport, await self.record(task_id), reason, by=by)
 
     async def run(
         self,
@@ -418,14 +425,6 @@ class Muster:
 
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
-        place = repository if isinstance(repository, Place) else await locate(repository)
-        base = commit or (await describe(place.root)).head
-        with temporary_folder("pack") as folder:
-            packed = folder / "repository.bundle"
-            await bundle(place, base, packed)
-            return Workspace(
-                bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),
-                base=base,
-                setup=tuple(setup),
-                trusted=await trusted_digest(TrustStore(self.settings.state_dir), place.root, place.git_dir, base),
-            )
+        return await packed(
+            repository, self.transport.blobs, state_dir=self.settings.state_dir, commit=commit, setup=setup
+        )

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
-from envelope.messages import TaskRequest
 from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
@@ -24,11 +23,12 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
+from ..goals import goal_for
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
-from ..planner.team import planning_of, require_other
+from ..planner.team import require_other
 from ..settings import load_settings
-from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
+from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
 from .console import data, note
@@ -163,9 +163,16 @@ async def _run(options: RunOptions) -> int:
     async with open_fleet(settings) as muster:
         workers = await muster.workers()
         card, project = await _card(muster, options, command, local, trusted, workers)
-        planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
-        then = agent_named(BUILD, workers) if card.name == PLAN else None
-        request = await _request(muster, options, card, then, planning, local)
+        request = goal_for(
+            options.goal,
+            card,
+            workers,
+            settings=settings,
+            plan=options.plan,
+            given_plan=options.given_plan,
+            project=project,
+            **await _fields(muster, options, card, local),
+        )
         spending = Spending(
             options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
         )
@@ -222,28 +229,17 @@ async def _card(
     return agent_for(command, default, agents), project
 
 
-async def _request(
-    muster: Muster,
-    options: RunOptions,
-    card: AgentCard,
-    then: AgentCard | None,
-    planning: Planning | None,
-    local: LocalRepository,
-) -> TaskRequest:
-    cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
-    return goal_request(
-        options.goal,
-        agent=card,
-        then=then,
-        settings=muster.settings,
-        workspace=await muster.pack(local.place, commit=local.head, setup=options.setup),
-        gate=options.gate,
-        auth_scope=(*scope_of(card), *options.allow),
-        budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
-        deadline_ms=options.deadline_s and options.deadline_s * 1000,
-        model=options.model,
-        record=options.record,
-        planning=planning,
-        attachments=tuple([await muster.attach(path) for path in options.files]),
-        asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
-    )
+async def _fields(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> GoalFields:
+    settings = muster.settings
+    cap = settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
+    return {
+        "workspace": await muster.pack(local.place, commit=local.head, setup=options.setup),
+        "gate": options.gate,
+        "auth_scope": (*scope_of(card), *options.allow),
+        "budget": TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
+        "deadline_ms": options.deadline_s and options.deadline_s * 1000,
+        "model": options.model,
+        "record": options.record,
+        "attachments": tuple([await muster.attach(path) for path in options.files]),
+        "asks": ask_terms(settings, (local.root,), no_input=options.no_input),
+    }
