@@ -124,10 +124,11 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
-        from .trees import resumed
+        from .resuming import Resuming, resumed
 
-        told = task_words(resume), goal, microusd(budget), deadline
-        raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
+        may_ask = not (yes or no_input)
+        wish = Resuming(task_words(resume), goal, microusd(budget), deadline, detach, as_json, may_ask)
+        raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
