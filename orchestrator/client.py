@@ -275,12 +275,12 @@ class Muster:
         return await open_asks(self.transport, trace_id=trace_id)
 
     async def reply(self, ask: OpenAsk, reply: Reply, *, by: str = "api") -> Answer:
-        """Answer an ask (see `asks.reply_to`); the answer that stands, which may be an earlier one.
+        """Answer an ask (see `asks.reply_to`). `Answered`, with who said what, when somebody was first.
 
         What "always" allows is kept here, too, for the project that the task names.
         """
         standing = await give(self.transport, ask, reply, by=by)
-        if reply.rules and standing.text == reply.text():
+        if reply.rules:
             terms = (await self.request(ask.task.task_id)).asks
             approve_in(self.settings.state_dir, terms.project if terms else "", reply.rules)
         return standing

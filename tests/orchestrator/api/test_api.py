@@ -291,7 +291,7 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     assert shown[1]["ask"]["detail"] == "git push origin main"
     assert (wrong[0], wrong[1]["title"]) == (422, "'perhaps' is no answer")
     assert (first[0], first[1]["by"]) == (200, "api:approver")
-    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already")
+    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already: once")
     missing = await api.call("POST", "/v1/asks/ask_none/answer", who="second", json={"choice": "once"})
     strangers = await api.call("POST", "/v1/asks/ask_1/answer", who="stranger", json={"choice": "once"})
     assert (missing[0], strangers[0]) == (404, 404)
@@ -311,7 +311,7 @@ async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(ap
     assert sorted(status for status, _ in told) == [200, 409]
     won, lost = (next(said for status, said in told if status == wanted) for wanted in (200, 409))
     assert won["by"] == standing.by
-    assert lost["title"] == f"{standing.by} has answered this already"
+    assert lost["title"] == f"{standing.by} has answered this already: reject"
 
 
 async def test_a_reader_whose_place_was_trimmed_gets_the_whole_tree_again(api):
