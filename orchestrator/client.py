@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 from envelope.agent_params import UNDOING
 from envelope.agents import WorkerCard
@@ -28,8 +28,12 @@ from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
+from .catalogue import agent_named
 from .costs import Cost, cost_of
 from .errors import BadInput
+from .families import MAX_LISTED, all_of, children_of, root_of
+from .fanout.items import items_of_values
+from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import goal_for
 from .packing import packed
@@ -47,8 +51,6 @@ from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 
-# As many tasks of a trace, and as many of the latest roots, are looked through.
-MAX_LISTED = 10_000
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
 
@@ -110,6 +112,21 @@ class Muster:
         said: GoalFields = {"sender": "api", **fields}
         workers = await self.workers()
         return goal_for(goal, agent, workers, settings=self.settings, plan=plan, given_plan=given_plan, **said)
+
+    async def fanout(
+        self, agent: str, prompt: str, items: Iterable[Any], **fields: Unpack[FanoutFields]
+    ) -> TaskRequest:
+        """One prompt for each of many items, to be given to `submit_repeatable`, which does again only what failed.
+
+        `{item}` in the prompt stands for the item, `{name}` for its field. `BadInput` where each would be the same.
+        """
+        workers, workspace = await self.workers(), fields.get("workspace")
+        card = agent_named(agent, workers, by_person=False, commit=workspace.base if workspace else "")
+        said: FanoutFields = {"sender": "api", **fields}
+        over = items_of_values(items, name="the list of items")
+        return await fanout_request(
+            prompt, over, agent=card, blobs=self.transport.blobs, settings=self.settings, **said
+        )
 
     async def plans(self, task_id: str) -> dict[str, Plan]:
         """How far the plan of a task is, by the task that keeps it; of a goal also those of the tasks below it."""
@@ -304,10 +321,7 @@ class Muster:
     async def children(self, task: TaskRecord) -> list[TaskRecord]:
         """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
         latest roots."""
-        inside = await self.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
-        roots = await self.tasks(limit=MAX_LISTED) if task.agent in SHARDED else []
-        shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
-        return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
+        return await children_of(self.transport, task)
 
     async def request(self, task_id: str) -> TaskRequest:
         return await self.transport.request(task_id)
@@ -354,28 +368,17 @@ class Muster:
 
     async def budget(self, trace_id: str) -> Funds:
         """The money of a trace, or of a batch or fan-out with all its shards: spent, set aside, allowed, waited for."""
-        root = await self._root(trace_id)
-        return await funds_of(self.transport, root, await self._all_of(root))
+        root = await root_of(self.transport, trace_id)
+        return await funds_of(self.transport, root, await all_of(self.transport, root))
 
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
         """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
 
         Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
         """
-        root = await self._root(trace_id)
-        shards = await self._all_of(root) if root.agent in SHARDED else []
+        root = await root_of(self.transport, trace_id)
+        shards = await all_of(self.transport, root) if root.agent in SHARDED else []
         return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
-
-    async def _root(self, trace_id: str) -> TaskRecord:
-        roots = await self.tasks(trace_id=trace_id, limit=1)
-        if not roots:
-            raise NotFound(f"there is no trace {trace_id}", hint="see the latest with: muster task list")
-        return roots[0]
-
-    async def _all_of(self, root: TaskRecord) -> list[TaskRecord]:
-        inside = await self.tasks(trace_id=root.trace_id, limit=MAX_LISTED)
-        known = {task.task_id for task in inside}
-        return [*inside, *(shard for shard in await self.children(root) if shard.task_id not in known)]
 
     async def tenant_budget(self, tenant: str) -> Ledger:
         """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""

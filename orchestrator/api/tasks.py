@@ -131,7 +131,7 @@ def accepted(handle: Handle, response: Response) -> Accepted:
 @router.post("/tasks", status_code=201)
 async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Hand over one task. When this answers, it will have exactly one result."""
-    _require_reachable(task.workspace)
+    require_reachable(task.workspace)
     if task.resume_token:
         await caller.record(task.resume_token)
     fields: TaskFields = {
@@ -155,7 +155,7 @@ async def submit_task(task: NewTask, caller: Submitter, response: Response, key:
 @router.post("/goals", status_code=201)
 async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Give an agent a goal, and prove its change by the gate, if one is named."""
-    _require_reachable(goal.workspace)
+    require_reachable(goal.workspace)
     request = await caller.muster.goal(
         **{name: getattr(goal, name) for name in NewGoal.model_fields},
         idempotency_key=key,
@@ -165,7 +165,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
     return accepted(await caller.muster.submit(request), response)
 
 
-def _require_reachable(workspace: Workspace | None) -> None:
+def require_reachable(workspace: Workspace | None) -> None:
     """A caller over the network says nothing of folders of the server, and is trusted with no repository's settings."""
     if workspace is not None and workspace.path is not None:
         raise BadInput("workspace.path names a folder of the workers' host", hint="send a bundle, or name a URL")

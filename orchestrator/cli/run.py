@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
@@ -34,7 +33,21 @@ from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
+from .options import (
+    Allow,
+    AllowDirty,
+    Budget,
+    Deadline,
+    Detach,
+    Json,
+    NoInput,
+    Repo,
+    Yes,
+    ask_terms,
+    grants,
+    microusd,
+    task_words,
+)
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -88,9 +101,7 @@ def run(
     budget: Budget = None,
     deadline: Deadline = None,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…")
-    ] = None,
+    allow: Allow = None,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
     ] = None,
@@ -130,18 +141,10 @@ def run(
         wish = Resuming(task_words(resume), goal, microusd(budget), deadline, detach, as_json, may_ask)
         raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
-        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
+        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
-
-
-def _grants(texts: list[str]) -> Scope:
-    try:
-        return TypeAdapter[Scope](Scope).validate_python(tuple(texts))
-    except ValidationError as e:
-        wrong = e.errors()[0]["input"]
-        raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
 
 
 async def _run(options: RunOptions) -> int:

@@ -31,6 +31,7 @@ NOBODY = "01900000-0000-7000-8000-000000000000"
 ROUTES = {
     ("POST", "/v1/tasks"): Right.SUBMIT,
     ("POST", "/v1/goals"): Right.SUBMIT,
+    ("POST", "/v1/fanouts"): Right.SUBMIT,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
@@ -69,6 +70,7 @@ LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
     "/v1/goals": {"json": {"goal": "do it"}},
+    "/v1/fanouts": {"json": {"agent": "build", "prompt": "look at {item}", "items": ["one"]}},
     "/v1/blobs": {"data": b"bytes"},
     "/v1/tasks/{task_id}/cancel": {"json": {}},
     "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
@@ -106,6 +108,24 @@ async def asking(api) -> str:
     await api.stage.transport.emit(claim.lease, progress)
     assert await api.stage.transport.park(claim.lease, Wait(asks=frozenset({PUSH.ask_id})))
     return task_id
+
+
+async def test_one_prompt_goes_to_many_items_once(api):
+    ask = {"agent": "build", "prompt": "look at {path}", "items": [{"path": "a"}, {"path": "b"}], "gather": "first"}
+    first = await api.call("POST", "/v1/fanouts", who="submitter", json=ask)
+    again = await api.call("POST", "/v1/fanouts", who="submitter", json=ask)
+    same = await api.call("POST", "/v1/fanouts", who="submitter", json={**ask, "prompt": "look"})
+    wide = {**ask, "gather": "quorum", "quorum": 3}
+
+    assert (first[0], again[0], again[1]["task_id"]) == (201, 200, first[1]["task_id"])
+    assert (same[0], same[1]["title"]) == (422, "the prompt would be the same for every item")
+    assert (await api.call("POST", "/v1/fanouts", who="submitter", json=wide))[0] == 422
+    request = await api.stage.muster.request(first[1]["task_id"])
+    assert (request.sender, request.input.params["policy"], request.input.params["count"]) == (
+        "api:submitter",
+        "first",
+        2,
+    )
 
 
 @pytest.mark.parametrize("role", Role)
