@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from envelope.asks import WORDS, Question, Reply
+from envelope.asks import WORDS, Question, Reply, read_reply
 from envelope.events import AskOpened
 from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskProgress
@@ -17,10 +17,11 @@ from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
-from .errors import BadInput, near_miss
+from .errors import Answered, BadInput, near_miss
 
 MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
 MAX_TASKS = 1000  # of a trace
+MAX_ENDED = 50  # of the latest: who comes second comes soon
 PLAN_EXIT = "plan_exit"
 
 
@@ -71,23 +72,36 @@ def _is_ask(awaited: str) -> bool:
 
 
 async def find_ask(transport: Transport, words: str) -> OpenAsk:
-    """The open ask with this id, or with this end of it."""
+    """The open ask with this id, or with this end of it. `Answered` for one that has its answer."""
     found = [one for one in await open_asks(transport) if len(words) >= 4 and one.ask.ask_id.endswith(words)]
-    if len(found) != 1:
-        what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
-        raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    if not found and len(words) >= 4 and (first := await answer_to(transport, lambda known: known.endswith(words))):
+        raise answered(first[1])
+    what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
+    raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
 
 
-async def answer_to(transport: Transport, ask_id: str) -> tuple[TaskRecord, Answer] | None:
-    """The answer that an ask got, whose task is still under way, and which is no longer open for that."""
-    for trace_id in await _live_traces(transport):
+async def answer_to(transport: Transport, is_meant: Callable[[str], bool]) -> tuple[TaskRecord, Answer] | None:
+    """The answer that the ask got whose id is meant, and its task; of what has ended, the latest are looked at."""
+    for trace_id in await _latest_traces(transport):
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            if ask_id in answers:
-                return task, answers[ask_id]
+            for ask_id, answer in answers.items():
+                if is_meant(ask_id):
+                    return task, answer
     return None
+
+
+async def _latest_traces(transport: Transport) -> list[str]:
+    roots = await transport.tasks(limit=MAX_ROOTS)
+    ended = [root.trace_id for root in roots if root.state in TERMINAL]
+    return [*(root.trace_id for root in roots if root.state not in TERMINAL), *ended[:MAX_ENDED]]
+
+
+def answered(first: Answer) -> Answered:
+    return Answered(first.by, first.at_ms, read_reply(first.text))
 
 
 async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answer]:
@@ -138,17 +152,18 @@ def _to_question(question: Question, said: str) -> tuple[str, ...]:
 
 
 async def give(transport: Transport, one: OpenAsk, reply: Reply, *, by: str) -> Answer:
-    """Answer an ask; the answer that stands, which may be an earlier one.
+    """Answer an ask; `Answered` when somebody was first. To say the same once more changes nothing.
 
     What else is open in the trace hears of it: after a plain no nothing of the task is worth an answer, and what an
     "always" covers needs none.
     """
     standing = await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by)
-    if standing.text == reply.text():
-        others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
-        for other, answer in _settled_with(one, reply, others):
-            with suppress(NotFound):  # its task has ended meanwhile
-                await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
+    if (standing.text, standing.by) != (reply.text(), by):
+        raise answered(standing)
+    others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
+    for other, answer in _settled_with(one, reply, others):
+        with suppress(NotFound):  # its task has ended meanwhile
+            await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
     return standing
 
 

@@ -24,13 +24,14 @@ from ..errors import BadInput, near_miss
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
+from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, ask_terms
 from .outcome import exit_code_after
 from .places import recall, remember, repositories_of
 from .publish import publish_bundle
@@ -52,12 +53,14 @@ def run(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    yes: Yes = False,
 ) -> None:
     """Run the batch in FILE, and set its branch to what was merged.
 
     Killing this command stops nothing. Running it again joins the batch, or shows what came of it.
     """
-    raise typer.Exit(asyncio.run(_run(file, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
+    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    raise typer.Exit(asyncio.run(_run(file, detach, as_json, **told)))
 
 
 @app.command("attach")
@@ -77,9 +80,11 @@ def retry(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    yes: Yes = False,
 ) -> None:
     """Do again what failed in a batch that was started here. On the same commits, what was done is not done again."""
-    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
+    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, **told)))
 
 
 @app.command("list")
@@ -103,12 +108,14 @@ def print_report(
     asyncio.run(_report(task, form))
 
 
-async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     spec = load_batch(file)
     folders = repositories_of(spec, file)
     bases = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
     async with open_fleet(settings) as muster:
+        if not await agreed_to_batch(muster, spec, bases, may_ask=may_ask and not (yes or detach or as_json)):
+            return ExitCode.CANCELLED
         inputs = [await _packed(muster, name, local.root, local.head) for name, local in bases.items()]
         asks = ask_terms(settings, [local.root for local in bases.values()], no_input=not may_ask)
         handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings, asks=asks))
@@ -123,7 +130,7 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
         return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=may_ask, owner=True)
 
 
-async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     async with open_records(settings) as muster:
         record = await find_task(muster, words)
@@ -133,7 +140,8 @@ async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allo
             "is no batch" if record.agent != BATCH else "is under way" if result is None else "has nothing that failed"
         )
         raise BadInput(f"the task {record.task_id} {told}", hint=f"muster task show {record.task_id}")
-    return await _run(recall(settings, record.task_id), detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty)
+    file = recall(settings, record.task_id)
+    return await _run(file, detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty, yes=yes)
 
 
 async def _attach(words: str, file: Path | None, as_json: bool) -> int:

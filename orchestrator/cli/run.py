@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
-from envelope.messages import TaskRequest
 from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
@@ -24,17 +22,32 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
+from ..goals import goal_for
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
-from ..planner.team import planning_of, require_other
+from ..planner.team import require_other
 from ..settings import load_settings
-from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
+from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
+from .options import (
+    Allow,
+    AllowDirty,
+    Budget,
+    Deadline,
+    Detach,
+    Json,
+    NoInput,
+    Repo,
+    Yes,
+    ask_terms,
+    grants,
+    microusd,
+    task_words,
+)
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -88,9 +101,7 @@ def run(
     budget: Budget = None,
     deadline: Deadline = None,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…")
-    ] = None,
+    allow: Allow = None,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
     ] = None,
@@ -124,23 +135,16 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
-        from .trees import resumed
+        from .resuming import Resuming, resumed
 
-        told = task_words(resume), goal, microusd(budget), deadline
-        raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
+        may_ask = not (yes or no_input)
+        wish = Resuming(task_words(resume), goal, microusd(budget), deadline, detach, as_json, may_ask)
+        raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
-        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
+        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
-
-
-def _grants(texts: list[str]) -> Scope:
-    try:
-        return TypeAdapter[Scope](Scope).validate_python(tuple(texts))
-    except ValidationError as e:
-        wrong = e.errors()[0]["input"]
-        raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
 
 
 async def _run(options: RunOptions) -> int:
@@ -163,9 +167,16 @@ async def _run(options: RunOptions) -> int:
     async with open_fleet(settings) as muster:
         workers = await muster.workers()
         card, project = await _card(muster, options, command, local, trusted, workers)
-        planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
-        then = agent_named(BUILD, workers) if card.name == PLAN else None
-        request = await _request(muster, options, card, then, planning, local)
+        request = goal_for(
+            options.goal,
+            card,
+            workers,
+            settings=settings,
+            plan=options.plan,
+            given_plan=options.given_plan,
+            project=project,
+            **await _fields(muster, options, card, local),
+        )
         spending = Spending(
             options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
         )
@@ -222,28 +233,17 @@ async def _card(
     return agent_for(command, default, agents), project
 
 
-async def _request(
-    muster: Muster,
-    options: RunOptions,
-    card: AgentCard,
-    then: AgentCard | None,
-    planning: Planning | None,
-    local: LocalRepository,
-) -> TaskRequest:
-    cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
-    return goal_request(
-        options.goal,
-        agent=card,
-        then=then,
-        settings=muster.settings,
-        workspace=await muster.pack(local.place, commit=local.head, setup=options.setup),
-        gate=options.gate,
-        auth_scope=(*scope_of(card), *options.allow),
-        budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
-        deadline_ms=options.deadline_s and options.deadline_s * 1000,
-        model=options.model,
-        record=options.record,
-        planning=planning,
-        attachments=tuple([await muster.attach(path) for path in options.files]),
-        asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
-    )
+async def _fields(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> GoalFields:
+    settings = muster.settings
+    cap = settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
+    return {
+        "workspace": await muster.pack(local.place, commit=local.head, setup=options.setup),
+        "gate": options.gate,
+        "auth_scope": (*scope_of(card), *options.allow),
+        "budget": TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
+        "deadline_ms": options.deadline_s and options.deadline_s * 1000,
+        "model": options.model,
+        "record": options.record,
+        "attachments": tuple([await muster.attach(path) for path in options.files]),
+        "asks": ask_terms(settings, (local.root,), no_input=options.no_input),
+    }
