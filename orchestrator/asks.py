@@ -22,6 +22,7 @@ from .errors import BadInput, near_miss
 MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
 MAX_TASKS = 1000  # of a trace
 PLAN_EXIT = "plan_exit"
+SHORTEST = 4  # characters of an id's end that name an ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,29 @@ async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
     waiting = {task.task_id: task for task in tasks if any(map(_is_ask, task.waits_for))}
     if not waiting:
         return []
+    texts = await _texts(transport, trace_id)
+    return [one for task in waiting.values() for one in _of_task(task, texts)]
+
+
+async def _texts(transport: Transport, trace_id: str) -> Mapping[tuple[str, str], AskOpened]:
+    """What was asked, by task and id, as far as the stream still has it."""
     texts: dict[tuple[str, str], AskOpened] = {}
     async for entry in transport.follow(trace_id, wait=False):
         if isinstance(entry.message, TaskProgress):
             opened = (event for event in entry.message.events if isinstance(event, AskOpened))
             texts.update({(entry.message.task_id, event.ask_id): event for event in opened})
-    return [one for task in waiting.values() for one in _of_task(task, texts)]
+    return texts
+
+
+def _forgotten(ask_id: str) -> AskOpened:
+    return AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
 
 
 def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
     known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
     order = {ask.ask_id: place for place, ask in enumerate(known)}
     for ask_id in sorted(filter(_is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
-        forgotten = AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
-        yield OpenAsk(task, texts.get((task.task_id, ask_id), forgotten))
+        yield OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
 
 
 def _is_ask(awaited: str) -> bool:
@@ -72,21 +82,33 @@ def _is_ask(awaited: str) -> bool:
 
 async def find_ask(transport: Transport, words: str) -> OpenAsk:
     """The open ask with this id, or with this end of it."""
-    found = [one for one in await open_asks(transport) if len(words) >= 4 and one.ask.ask_id.endswith(words)]
+    found = [one for one in await open_asks(transport) if len(words) >= SHORTEST and one.ask.ask_id.endswith(words)]
     if len(found) != 1:
         what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
         raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
     return found[0]
 
 
-async def answer_to(transport: Transport, ask_id: str) -> tuple[TaskRecord, Answer] | None:
-    """The answer that an ask got, whose task is still under way, and which is no longer open for that."""
-    for trace_id in await _live_traces(transport):
+async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
+    """As `find_ask`; else one that has its answer already: whoever says the same again is told that it stands."""
+    try:
+        return await find_ask(transport, words)
+    except BadInput:
+        answered = await answered_ask(transport, words)
+        if answered is None:
+            raise
+        return answered
+
+
+async def answered_ask(transport: Transport, words: str) -> OpenAsk | None:
+    """An ask with this id, or this end of it, that got its answer, of a task that is under way."""
+    for trace_id in await _live_traces(transport) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            if ask_id in answers:
-                return task, answers[ask_id]
+            if ask_id := next((each for each in answers if _is_ask(each) and each.endswith(words)), None):
+                texts = await _texts(transport, trace_id)
+                return OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
     return None
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from transport.errors import NotFound
 
-from ..asks import OpenAsk, answer_to, reply_to
+from ..asks import OpenAsk, answered_ask, reply_to
 from ..client import Muster
 from .access import Approver, Caller, Viewer
 from .problems import Problem
@@ -69,22 +69,19 @@ async def answered(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) 
     reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
     standing = await muster.reply(one, reply, by=by)
     if standing.by != by or standing.text != reply.text():
-        raise _answered(standing.by)
+        raise Problem(HTTPStatus.CONFLICT, f"{standing.by} has answered this already", hint="their answer stands")
     return Standing(by=standing.by, at_ms=standing.at_ms)
 
 
-def _answered(by: str) -> Problem:
-    return Problem(HTTPStatus.CONFLICT, f"{by} has answered this already", hint="their answer stands")
-
-
 async def _find_to_answer(ask_id: str, caller: Caller) -> OpenAsk:
+    """Also one that has its answer: of a caller who did not hear of its own, and says it again."""
     try:
         return await _find(ask_id, caller)
     except NotFound:
-        first = await answer_to(caller.muster.transport, ask_id)
-        if first is None or not caller.sees(first[0]):
+        found = await answered_ask(caller.muster.transport, ask_id)
+        if found is None or found.ask.ask_id != ask_id or not caller.sees(found.task):
             raise
-        raise _answered(first[1].by) from None
+        return found
 
 
 async def _open(caller: Caller) -> list[OpenAsk]:
