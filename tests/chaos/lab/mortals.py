@@ -16,6 +16,8 @@ from .gate import Fate, Gate
 from .processes import ROOT
 from .server import die_with_parent
 
+KILLED = -signal.SIGKILL
+
 
 class Mortals:
     def __init__(self, template: asyncio.subprocess.Process, gate: Gate, folder: Path) -> None:
@@ -24,8 +26,8 @@ class Mortals:
         self._gate = gate
         self._pid: int | None = None
 
-    async def live(self, deed: str, env: Mapping[str, str], fate: Fate | None = None, **arguments: Any) -> bool:
-        """To its end: False when it was killed. All that it said is in `log`; to fail is no death."""
+    async def live(self, deed: str, env: Mapping[str, str], fate: Fate | None = None, **arguments: Any) -> int:
+        """To its end: its exit code, or `KILLED`. All that it said is in `log`."""
         await self.begin(deed, env, fate, **arguments)
         return await self.end()
 
@@ -38,13 +40,10 @@ class Mortals:
         self._template.stdin.write(json.dumps(order).encode() + b"\n")
         self._pid = await self.hear("pid")
 
-    async def end(self) -> bool:
+    async def end(self) -> int:
         code = await self.hear("ended")
         self._pid = None
-        if code == -signal.SIGKILL:
-            return False
-        assert code == 0, self.log.read_text()
-        return True
+        return code
 
     def kill(self) -> None:
         """While it is not buried, which its end is told of, the number is its own."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest_asyncio
 from lab.gate import Fate, Gate, gate_to
-from lab.mortals import Mortals, mortals
+from lab.mortals import KILLED, Mortals, mortals
+from redis.asyncio import Redis
 
 from envelope.agents import AgentCard, WorkerCard
 from orchestrator.client import Muster
@@ -25,6 +26,16 @@ _fleets = itertools.count()
 CELLS = 2
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 
+# Not DUMP: a hash in which a read has moved something looks different there.
+READ: dict[str, Callable[[Redis, bytes], Awaitable[Any]]] = {
+    "hash": lambda client, key: client.hgetall(key),
+    "list": lambda client, key: client.lrange(key, 0, -1),
+    "set": lambda client, key: client.smembers(key),
+    "stream": lambda client, key: client.xrange(key),
+    "string": lambda client, key: client.get(key),
+    "zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
+}
+
 
 @dataclass
 class Scene:
@@ -32,13 +43,23 @@ class Scene:
 
     muster: Muster
     mortals: Mortals
-    gate: Gate
+    upstream: str
     env: dict[str, str]
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def transport(self) -> Transport:
         return self.muster.transport
+
+    async def state(self) -> dict[bytes, Any]:
+        """All that the fleet's Redis holds."""
+        async with Redis(unix_socket_path=self.upstream.removeprefix("unix://")) as client:
+            keys = [key async for key in client.scan_iter(match=f"*{self.env['MUSTER_FLEET']}:*")]
+            return {key: await self._value(client, key) for key in keys}
+
+    async def _value(self, client: Redis, key: bytes) -> Any:
+        kind = (await client.type(key)).decode()
+        return await READ[kind](client, key)
 
     async def decisions(self) -> list[tuple[str, str]]:
         """What the audit log has: actions and subjects, each as often as it stands there."""
@@ -77,7 +98,7 @@ class Stages:
             for pool in ("orchestrator", "explore", "general", "build"):
                 card = WorkerCard(worker=f"w-{pool}", pool=pool, slots=1, agents=(build,) if pool == "build" else ())
                 await muster.transport.announce(card, ttl_s=600)
-            yield Scene(muster, self.mortals, self.gate, env)
+            yield Scene(muster, self.mortals, self.upstream, env)
 
     async def deaths(self, deed: str, prepare: Prepare, look: Look, *, acts_outside: bool = False) -> int:
         """How often it died. After each death the same is done again, and must come to what it comes to undisturbed.
@@ -86,7 +107,9 @@ class Stages:
         """
 
         async def live(scene: Scene, fate: Fate | None) -> bool:
-            return await self.mortals.live(deed, scene.env, fate, **scene.kept["arguments"])
+            code = await self.mortals.live(deed, scene.env, fate, **scene.kept["arguments"])
+            assert code in (0, KILLED), self.mortals.log.read_text()
+            return code == 0
 
         async def prepared(scene: Scene) -> None:
             scene.kept["arguments"] = await prepare(scene)

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from lab.mortals import KILLED
 
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
@@ -41,7 +42,8 @@ async def test_a_request_with_a_key_is_one_task_however_often_its_server_is_kill
                 assert answer.status in (200, 201), await answer.text()
                 scene.kept["told"] = (await answer.json())["task_id"]
         except aiohttp.ClientError:
-            return await stages.mortals.end()
+            assert await stages.mortals.end() == KILLED, stages.mortals.log.read_text()
+            return False
         stages.mortals.kill()
         await stages.mortals.end()
         return True
