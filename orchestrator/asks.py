@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -23,6 +23,7 @@ MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, o
 MAX_TASKS = 1000  # of a trace
 MAX_ENDED = 50  # of the latest: who comes second comes soon
 PLAN_EXIT = "plan_exit"
+SHORTEST = 4  # characters of an id's end that name an ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,29 @@ async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
     waiting = {task.task_id: task for task in tasks if any(map(_is_ask, task.waits_for))}
     if not waiting:
         return []
+    texts = await _texts(transport, trace_id)
+    return [one for task in waiting.values() for one in _of_task(task, texts)]
+
+
+async def _texts(transport: Transport, trace_id: str) -> Mapping[tuple[str, str], AskOpened]:
+    """What was asked, by task and id, as far as the stream still has it."""
     texts: dict[tuple[str, str], AskOpened] = {}
     async for entry in transport.follow(trace_id, wait=False):
         if isinstance(entry.message, TaskProgress):
             opened = (event for event in entry.message.events if isinstance(event, AskOpened))
             texts.update({(entry.message.task_id, event.ask_id): event for event in opened})
-    return [one for task in waiting.values() for one in _of_task(task, texts)]
+    return texts
+
+
+def _forgotten(ask_id: str) -> AskOpened:
+    return AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
 
 
 def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
     known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
     order = {ask.ask_id: place for place, ask in enumerate(known)}
     for ask_id in sorted(filter(_is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
-        forgotten = AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
-        yield OpenAsk(task, texts.get((task.task_id, ask_id), forgotten))
+        yield OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
 
 
 def _is_ask(awaited: str) -> bool:
@@ -73,24 +83,37 @@ def _is_ask(awaited: str) -> bool:
 
 async def find_ask(transport: Transport, words: str) -> OpenAsk:
     """The open ask with this id, or with this end of it. `Answered` for one that has its answer."""
-    found = [one for one in await open_asks(transport) if len(words) >= 4 and one.ask.ask_id.endswith(words)]
+    one, first = await _named(transport, words)
+    if first is not None:
+        raise answered(first)
+    return one
+
+
+async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
+    """As `find_ask`, and one that has its answer, too: whoever says the same again is told that it stands."""
+    return (await _named(transport, words))[0]
+
+
+async def _named(transport: Transport, words: str) -> tuple[OpenAsk, Answer | None]:
+    found = [one for one in await open_asks(transport) if len(words) >= SHORTEST and one.ask.ask_id.endswith(words)]
     if len(found) == 1:
-        return found[0]
-    if not found and len(words) >= 4 and (first := await answer_to(transport, lambda known: known.endswith(words))):
-        raise answered(first[1])
-    what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
-    raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
+        return found[0], None
+    known = None if found else await answered_ask(transport, words)
+    if known is None:
+        what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
+        raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
+    return known
 
 
-async def answer_to(transport: Transport, is_meant: Callable[[str], bool]) -> tuple[TaskRecord, Answer] | None:
-    """The answer that the ask got whose id is meant, and its task; of what has ended, the latest are looked at."""
-    for trace_id in await _latest_traces(transport):
+async def answered_ask(transport: Transport, words: str) -> tuple[OpenAsk, Answer] | None:
+    """An ask with this id, or this end of it, that got its answer; of what has ended, the latest are looked at."""
+    for trace_id in await _latest_traces(transport) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            for ask_id, answer in answers.items():
-                if is_meant(ask_id):
-                    return task, answer
+            if ask_id := next((each for each in answers if _is_ask(each) and each.endswith(words)), None):
+                texts = await _texts(transport, trace_id)
+                return OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id))), answers[ask_id]
     return None
 
 

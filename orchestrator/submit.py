@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
+from typing import Any, NotRequired, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -161,6 +161,7 @@ HINTS = {
     **dict.fromkeys(("agent", "pool", "tenant"), "names have up to 100 of: letters, digits and . _ / -"),
 }
 CALLED = {"recipient": "pool"}  # where a message's field has another name than the caller's
+NESTED: dict[str, type[Wire]] = {"budget": Budget, "workspace": Workspace, "asks": AskTerms}
 
 
 def task_request(
@@ -176,6 +177,8 @@ def task_request(
     unknown = next((name for name in fields if name not in TaskFields.__annotations__), None)
     if unknown is not None:
         raise BadInput(f"a task has no field {unknown!r}", hint=near_miss(unknown, TaskFields.__annotations__))
+    for name, model in NESTED.items():
+        _require_known(name, fields.get(name), model)
     tenant = fields.get("tenant") or (parent.tenant if parent else "default")
     key = fields.get("idempotency_key", "")
     values: dict[str, Any] = {
@@ -195,6 +198,14 @@ def task_request(
     except ValidationError as e:
         fault = _first_fault(e)
         raise BadInput(fault, hint=HINTS.get(fault.partition(":")[0].partition(".")[0], "")) from e
+
+
+def _require_known(name: str, value: object, model: type[Wire]) -> None:
+    """A message passes over a key that it does not know; a caller meant something by it."""
+    if isinstance(value, dict):
+        given = cast(dict[str, Any], value)
+        for unknown in given.keys() - model.model_fields.keys():
+            raise BadInput(f"{name} has no field {unknown!r}", hint=near_miss(str(unknown), model.model_fields))
 
 
 def intent_of(prompt: object) -> str:

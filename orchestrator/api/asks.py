@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from transport.errors import NotFound
 
-from ..asks import OpenAsk, answer_to, answered, reply_to
+from ..asks import OpenAsk, answered_ask, reply_to
 from ..client import Muster
 from .access import Approver, Caller, Viewer
 from .tasks import Body
@@ -70,13 +70,14 @@ async def give_answer(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: st
 
 
 async def _find_to_answer(ask_id: str, caller: Caller) -> OpenAsk:
+    """Also one that has its answer: of a caller who did not hear of its own, and says it again."""
     try:
         return await _find(ask_id, caller)
     except NotFound:
-        first = await answer_to(caller.muster.transport, lambda known: known == ask_id)
-        if first is None or not caller.sees(first[0]):
+        known = await answered_ask(caller.muster.transport, ask_id)
+        if known is None or known[0].ask.ask_id != ask_id or not caller.sees(known[0].task):
             raise
-        raise answered(first[1]) from None
+        return known[0]
 
 
 async def _open(caller: Caller) -> list[OpenAsk]:

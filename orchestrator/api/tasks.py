@@ -10,9 +10,8 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.asks import AskTerms
-from envelope.budget import Budget
 from envelope.lifecycle import State
-from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
+from envelope.messages import MAX_DEADLINE_MS, Name, Priority, TaskResult, Workspace
 from envelope.plan import Plan
 from envelope.scope import Scope
 from transport.base import Handle, TaskRecord
@@ -23,6 +22,7 @@ from ..session.told import cost_as_json, tree_as_json
 from ..submit import TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
+from .given import NewAttachment, NewBudget, NewReference, NewWorkspace
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -32,6 +32,8 @@ NEXT = "Next-Cursor"
 IdempotencyKey = Annotated[
     str, Header(alias="Idempotency-Key", max_length=150, description="The same key gives the first task back.")
 ]
+
+Model = Annotated[str, Field(max_length=200)]
 
 
 class Body(BaseModel):
@@ -48,15 +50,15 @@ class NewTask(Body):
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
     pool: Name | None = None
     params: dict[str, Any] = {}
-    workspace: Workspace | None = None
+    workspace: NewWorkspace | None = None
     auth_scope: Scope | None = None
-    budget: Budget = Budget()
-    model: str = ""
+    budget: NewBudget = NewBudget()
+    model: Model = ""
     output_schema: dict[str, Any] | None = None
-    context_refs: tuple[ContextRef, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    context_refs: tuple[NewReference, ...] = ()
+    attachments: tuple[NewAttachment, ...] = ()
     priority: Priority = Priority.NORMAL
-    resume_token: str = ""
+    resume_token: Annotated[str, Field(pattern=r"^[0-9a-f-]{0,36}$")] = ""
 
 
 class NewGoal(Body):
@@ -67,12 +69,12 @@ class NewGoal(Body):
 
     goal: Annotated[str, Field(min_length=1)]
     agent: Name = "build"
-    workspace: Workspace | None = None
+    workspace: NewWorkspace | None = None
     gate: tuple[str, ...] = ()
-    min_tests: Annotated[int, Field(ge=0)] = 1
-    budget: Budget | None = None
+    min_tests: Annotated[int, Field(ge=0, le=10**9)] = 1
+    budget: NewBudget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
-    model: str = ""
+    model: Model = ""
     plan: PlanMode = PlanMode.NONE
     given_plan: Plan | None = None
 
@@ -114,7 +116,7 @@ class GoOn(Body):
     """What is left out is as before; without a prompt the agent takes up its work where that stopped."""
 
     prompt: str = ""
-    budget: Budget | None = None
+    budget: NewBudget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
 
 

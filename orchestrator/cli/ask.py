@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..asks import OpenAsk, find_ask, reply_to
+from ..asks import OpenAsk, ask_to_answer, find_ask, reply_to
 from ..client import Muster
 from ..settings import load_settings
 from .asking import show_ask, subject
@@ -89,7 +89,7 @@ async def _show(words: str, as_json: bool) -> None:
 
 async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
     async with open_fleet(load_settings()) as muster:
-        one = await find_ask(muster.transport, words)
+        one = await ask_to_answer(muster.transport, words)
         await _give(muster, one, choice, message, says)
 
 

@@ -76,6 +76,7 @@ class RunOptions:
     given_plan: Plan | None
     yes: bool
     files: tuple[Path, ...]
+    key: str = ""
     default_agent: str = ""  # the repository's
 
 
@@ -122,6 +123,10 @@ def run(
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
+    key: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="The same key again, within a day, joins what it started the first time."),
+    ] = "",
     resume: Annotated[
         str,
         typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
@@ -142,7 +147,7 @@ def run(
         raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
+        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()), key,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -183,7 +188,9 @@ async def _run(options: RunOptions) -> int:
         if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
             note("nothing was submitted")
             return ExitCode.CANCELLED
-        handle = await muster.submit(request)
+        handle = await muster.submit_repeatable(request)
+        if handle.existing:
+            note(f"its key is known: this is {handle.task_id}")
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
@@ -243,6 +250,7 @@ async def _fields(muster: Muster, options: RunOptions, card: AgentCard, local: L
         "budget": TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
         "deadline_ms": options.deadline_s and options.deadline_s * 1000,
         "model": options.model,
+        "idempotency_key": options.key,
         "record": options.record,
         "attachments": tuple([await muster.attach(path) for path in options.files]),
         "asks": ask_terms(settings, (local.root,), no_input=options.no_input),
