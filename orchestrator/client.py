@@ -35,7 +35,7 @@ from .families import MAX_LISTED, all_of, children_of, root_of
 from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
-from .goals import goal_for
+from .goals import doers_of, goal_for
 from .packing import packed
 from .pages import Wanted, page_of
 from .planner.modes import PlanMode
@@ -110,8 +110,10 @@ class Muster:
         dispatched. `UnknownName` for an agent that no live worker offers.
         """
         said: GoalFields = {"sender": "api", **fields}
-        workers = await self.workers()
-        return goal_for(goal, agent, workers, settings=self.settings, plan=plan, given_plan=given_plan, **said)
+        workspace = said.get("workspace")
+        commit = workspace.base if workspace else ""
+        doers = doers_of(agent, await self.workers(), plan=plan, given_plan=given_plan, commit=commit)
+        return goal_for(goal, doers, self.settings, **said)
 
     async def fanout(
         self, agent: str, prompt: str, items: Iterable[Any], **fields: Unpack[FanoutFields]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Unpack
 
 from envelope.agents import AgentCard, WorkerCard
@@ -14,32 +15,41 @@ from .errors import BadInput
 from .planner.modes import PlanMode, mode_named
 from .planner.team import planning_of
 from .settings import Settings
-from .submit import BUILD, PLAN, GoalFields, goal_request
+from .submit import BUILD, PLAN, GoalFields, Planning, goal_request
 
 
-def goal_for(
-    goal: str,
+@dataclass(frozen=True, slots=True)
+class Doers:
+    """Who works on a goal: its agent, how that plans, and who does what it has planned, where that is another."""
+
+    agent: AgentCard
+    planning: Planning | None
+    then: AgentCard | None
+
+
+def doers_of(
     agent: AgentCard | str,
     workers: Iterable[WorkerCard],
     *,
-    settings: Settings,
     plan: PlanMode | str = PlanMode.NONE,
     given_plan: Plan | None = None,
+    commit: str = "",
     project: Iterable[AgentCard] = (),
-    **fields: Unpack[GoalFields],
-) -> TaskRequest:
-    """A goal for an agent, by its card or its name, planned as `plan` says. What the agent `plan` plans, `build` does.
+) -> Doers:
+    """For a goal on this commit, by an agent's card or its name. What the agent `plan` plans, `build` does.
 
     `given_plan`: the first plan, made by a person. `project`: the agents of the repository, where the caller read them.
     `BadInput` for a plan that could not be carried out, `UnknownName` for an agent that nobody offers.
     """
-    known, workspace = list(workers), fields.get("workspace")
-    commit = workspace.base if workspace else ""
+    known = list(workers)
     card = agent_named(agent, known, commit=commit, project=project) if isinstance(agent, str) else agent
     mode = _led_by(mode_named(plan), given_plan)
     planning = planning_of(mode, card, known, commit=commit, project=project, plan=given_plan)
-    then = agent_named(BUILD, known) if card.name == PLAN else None
-    return goal_request(goal, agent=card, settings=settings, then=then, planning=planning, **fields)
+    return Doers(card, planning, agent_named(BUILD, known) if card.name == PLAN else None)
+
+
+def goal_for(goal: str, doers: Doers, settings: Settings, **fields: Unpack[GoalFields]) -> TaskRequest:
+    return goal_request(goal, agent=doers.agent, settings=settings, then=doers.then, planning=doers.planning, **fields)
 
 
 def _led_by(plan: PlanMode, given: Plan | None) -> PlanMode:

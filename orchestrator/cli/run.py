@@ -22,7 +22,7 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
-from ..goals import goal_for
+from ..goals import doers_of, goal_for
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
 from ..planner.team import require_other
@@ -172,16 +172,9 @@ async def _run(options: RunOptions) -> int:
     async with open_fleet(settings) as muster:
         workers = await muster.workers()
         card, project = await _card(muster, options, command, local, trusted, workers)
-        request = goal_for(
-            options.goal,
-            card,
-            workers,
-            settings=settings,
-            plan=options.plan,
-            given_plan=options.given_plan,
-            project=project,
-            **await _fields(muster, options, card, local),
-        )
+        plan, given_plan = options.plan, options.given_plan
+        doers = doers_of(card, workers, plan=plan, given_plan=given_plan, commit=local.head, project=project)
+        request = goal_for(options.goal, doers, settings, **await _fields(muster, options, card, local))
         spending = Spending(
             options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
         )
