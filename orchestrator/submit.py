@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
+from envelope.gate import GateRules
 from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
 from envelope.plan import Plan
@@ -91,6 +92,7 @@ class GoalParams(GoalStep):
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
+    gate_rules: GateRules = GateRules()
     record: bool = False
     plan: PlanMode = PlanMode.NONE
     planner: GoalStep | None = None
@@ -234,6 +236,7 @@ def goal_request(
     workspace: Workspace | None = None,
     gate: Sequence[str] = (),
     min_tests: int = 1,
+    gate_rules: GateRules = GateRules(),
     auth_scope: Scope | None = None,
     budget: Budget | None = None,
     deadline_ms: int | None = None,
@@ -261,6 +264,7 @@ def goal_request(
         then=after,
         gate=tuple(gate),
         min_tests=min_tests,
+        gate_rules=gate_rules,
         record=record,
         plan=planning.mode if planning else PlanMode.NONE,
         planner=_step_within(scope, planning.planner, agent) if planning else None,

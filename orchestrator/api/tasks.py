@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.asks import AskTerms
 from envelope.budget import Budget
+from envelope.gate import GateRules
 from envelope.lifecycle import State
 from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
 from envelope.scope import Scope
@@ -66,6 +67,7 @@ class NewGoal(Body):
     workspace: Workspace | None = None
     gate: tuple[str, ...] = ()
     min_tests: Annotated[int, Field(ge=0)] = 1
+    gate_rules: GateRules = GateRules()
     budget: Budget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
     model: str = ""
@@ -152,6 +154,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
         workspace=goal.workspace,
         gate=goal.gate,
         min_tests=goal.min_tests,
+        gate_rules=goal.gate_rules,
         budget=goal.budget,
         deadline_ms=goal.deadline_ms,
         model=goal.model,

@@ -56,7 +56,8 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
     if spec.gate is None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
-    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name)
+    scope = tuple(f"edit:{pattern}" for pattern in spec.shards.also_edit)
+    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
@@ -129,6 +130,7 @@ def _report(
         hint=proof.judgement.hint,
         before=proof.before,
         after=proof.after,
+        evidence=proof.evidence,
         collisions=merged.collisions,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
+from envelope.gate import GateRules
 from envelope.messages import TaskRequest
 from envelope.plan import Plan
 from envelope.scope import Scope
@@ -34,6 +35,7 @@ from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
+from .gate_rules import gate_rules
 from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
@@ -63,6 +65,8 @@ class RunOptions:
     given_plan: Plan | None
     yes: bool
     files: tuple[Path, ...]
+    gate_rule: tuple[str, ...] = ()
+    rules: GateRules = field(default_factory=GateRules)
     default_agent: str = ""  # the repository's
 
 
@@ -81,6 +85,9 @@ def run(
     ] = "",
     gate: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")
+    ] = None,
+    gate_rule: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="What the gate asks for beside: min_coverage=80.")
     ] = None,
     setup: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="Make the project's dependencies available.")
@@ -131,6 +138,7 @@ def run(
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
+        tuple(gate_rule or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -192,6 +200,7 @@ def _completed(options: RunOptions, known: Defaults) -> RunOptions:
         model=options.model or known.model,
         setup=options.setup or known.setup,
         gate=options.gate or known.gate,
+        rules=gate_rules(options.gate_rule, known.gate_rules),
         budget_microusd=known.budget_microusd if options.budget_microusd is None else options.budget_microusd,
         deadline_s=options.deadline_s or known.deadline_s,
     )
@@ -238,6 +247,7 @@ async def _request(
         settings=muster.settings,
         workspace=await muster.pack(local.place, commit=local.head, setup=options.setup),
         gate=options.gate,
+        gate_rules=options.rules,
         auth_scope=(*scope_of(card), *options.allow),
         budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
         deadline_ms=options.deadline_s and options.deadline_s * 1000,
