@@ -108,13 +108,16 @@ async def _run(
     if not counts_tests:
         return _step(text, await sandbox.exec(command))
     own = own_report()
-    places = [place_of(recipe.junit, command.cwd)] if recipe.junit else [own]
-    await remove_reports(sandbox, places)
+    # what pytest writes where nobody could know counts more than what lies where everybody knows
+    places = {"junit": own} | (
+        {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
+    )
+    await remove_reports(sandbox, places.values())
     env = {"PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
     ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
     output = ended.output.decode("utf-8", "replace")
-    report = await read_reports(sandbox, places)
-    seen = seen_in(output) if report is None else Seen("junit", report.counts, report.names)
+    found = await read_reports(sandbox, places)
+    seen = Seen(found[0], found[1].counts, found[1].names) if found else seen_in(output)
     return _step(text, ended).model_copy(update=_told(seen) | {"coverage_percent": coverage_percent(output)})
 
 

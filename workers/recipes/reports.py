@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from sandbox.base import WORKSPACE, Command, Sandbox
@@ -23,20 +23,24 @@ def own_report() -> str:
     return f"/tmp/muster-{secrets.token_hex(16)}.xml"  # noqa: S108 - inside the sandbox
 
 
-async def remove_reports(sandbox: Sandbox, places: Sequence[str]) -> None:
+async def remove_reports(sandbox: Sandbox, places: Iterable[str]) -> None:
     """What lies there already is no account of what is about to run."""
     for path in [path for place in places for path in await _matching(sandbox, place)]:
         await sandbox.exec(Command(["rm", "-rf", "--", path]))
 
 
-async def read_reports(sandbox: Sandbox, places: Sequence[str]) -> Report | None:
-    """Of the first of `places` (paths or globs) where any is; None when one that is there cannot be read."""
-    for place in places:
+async def read_reports(sandbox: Sandbox, places: Mapping[str, str]) -> tuple[str, Report] | None:
+    """Of the first of `places` (paths or globs, by what they are called) where any is, with what that is called.
+
+    None when there is none, and when one that is there cannot be read.
+    """
+    for name, place in places.items():
         if paths := await _matching(sandbox, place):
             try:
-                return cases_of([await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1) for path in paths])
+                report = cases_of([await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1) for path in paths])
             except PathError:
                 return None
+            return (name, report) if report else None
     return None
 
 
