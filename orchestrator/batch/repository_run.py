@@ -56,7 +56,8 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
     if spec.gate is None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
-    scope = tuple(f"edit:{pattern}" for pattern in spec.shards.also_edit)
+    beside = (f"edit:{pattern}" for pattern in spec.shards.also_edit)
+    scope = (*(shard.edits for shard in run.shards), *beside)
     return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
-from envelope.scope import allows, split
+from envelope.scope import split
 from repo.content import file_at
 from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
@@ -53,8 +53,9 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """`test_files`: those that are edited. `judged`: parts of the diff without which the tests are as on the base;
-    empty where there is nothing to compare (no test of the base is edited, or its edits were granted by name)."""
+    """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
+    base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
+    that runs inside the runner."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
@@ -68,10 +69,11 @@ async def inspect(
     tests = [part for part in parts if _is_test(part, rules)]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
     reached = [line for part in parts if not _may_edit(part, rules) for line in reaching_lines(part)]
+    named = _naming_tests(scope, rules)
     return Inspection(
         objections=(*_edited(edited), *_reached(reached)),
         test_files=tuple(_as_change(part) for part in tests),
-        judged=tuple(tests) if any(_is_judged(part, scope, rules) for part in tests) else (),
+        judged=() if all(_is_granted(part, named) for part in tests) else tuple(tests),
     )
 
 
@@ -79,10 +81,14 @@ def _is_test(part: FilePatch, rules: GateRules) -> bool:
     return any(is_test_file(path, rules.tests) for path in part.paths)
 
 
-def _is_judged(part: FilePatch, scope: Iterable[str], rules: GateRules) -> bool:
-    """Is it a test of the base, whose edits nobody asked for? A grant that names tests asks; `edit:**` does not."""
-    asked = [grant for grant in scope if is_test_file(split(grant)[1], rules.tests)]
-    return part.status != "A" and not all(allows(asked, "edit", path) for path in part.paths)
+def _is_granted(part: FilePatch, named: Sequence[str]) -> bool:
+    return all(path in named or any(match(pattern, path) for pattern in named) for path in part.paths)
+
+
+def _naming_tests(scope: Sequence[str], rules: GateRules) -> tuple[str, ...]:
+    """Patterns of the edit grants that name tests: whoever wrote them wants tests edited. `edit:**` does not say so."""
+    grants = [split(grant) for grant in scope]
+    return tuple(pattern for tool, pattern in grants if tool == "edit" and is_test_file(pattern, rules.tests))
 
 
 def _may_edit(part: FilePatch, rules: GateRules) -> bool:

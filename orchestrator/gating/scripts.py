@@ -13,6 +13,7 @@ from .names import is_test_file
 MAX_SCRIPTS = 50  # that are looked into
 _WORD = re.compile(r"[\w./@%+-]+")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
+_ELSEWHERE = re.compile(r"(?:\bcd|-C|--directory|--prefix)[ =]+([\w./@%+-]+)")
 # A script names the code that it builds and runs, too. What is more of the gate than of that:
 SCRIPT_SUFFIXES = ("", ".sh", ".bash", ".mk", ".ps1", ".bat")
 SCRIPT_FOLDERS = frozenset(("scripts", "script", "bin", "ci", ".ci", "tools", "hack", ".github"))
@@ -39,8 +40,9 @@ async def scripts_of(commands: Iterable[str], *, folder: str, among: Collection[
     found: set[str] = set()
     while waiting and len(found) < MAX_SCRIPTS:
         text, is_direct = waiting.pop()
-        driving = {posixpath.normpath(posixpath.join(folder, name)) for name in _read_by(text)}
-        named = {path for path in _named_in(text, folder) & known if not is_test_file(path)}
+        folders = [folder, *(_joined(folder, inner) for inner in _ELSEWHERE.findall(text))]
+        driving = {_joined(place, name) for name in _read_by(text) for place in folders}
+        named = {path for place in folders for path in _named_in(text, place) & known if not is_test_file(path)}
         named = {path for path in named if is_direct or _is_script(path)} | (driving & known)
         for path in sorted(named - found)[:MAX_SCRIPTS]:
             found.add(path)
@@ -66,11 +68,15 @@ def _read_by(text: str) -> set[str]:
 
 def _named_in(text: str, folder: str) -> set[str]:
     """Paths that a command or a script may mean, run in `folder`; most of them are no paths at all."""
-    words = {posixpath.normpath(posixpath.join(folder, word)) for word in _WORD.findall(text)}
+    words = {_joined(folder, word) for word in _WORD.findall(text)}
     for module in _MODULE.findall(text):
         place = posixpath.join(folder, module.replace(".", "/"))
         words |= {f"{place}.py", f"{place}/__main__.py"}
     return words
+
+
+def _joined(folder: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def _is_script(path: str) -> bool:
