@@ -179,7 +179,10 @@ class MergeStep(Tagged):
 
 
 class GateVerdict(Tagged):
-    """What the platform saw when it ran the project's own commands. `tests` is None when they could not be counted."""
+    """What the platform saw when it ran the project's own commands. `tests` is None when they could not be counted.
+
+    `about` tells a further run from the first of its phase: why it was made. `failing` names tests, as far as known.
+    """
 
     kind: Literal["gate"] = "gate"
     phase: Literal["before", "after"]
@@ -188,6 +191,11 @@ class GateVerdict(Tagged):
     failed: int = 0
     skipped: int = 0
     detail: str = ""
+    about: str = ""
+    failing: tuple[str, ...] = ()
+    counted_by: str = ""
+    coverage_percent: float | None = None
+    task_id: str = ""
 
 
 class WarningRaised(Tagged):

@@ -24,6 +24,8 @@ class RecipeParams(Wire):
     ok_exit_codes: tuple[int, ...] = (0,)
     # of each command; by default enough for the whole test-suite of a large project
     timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] = 1800.0
+    # where the commands write JUnit XML (a path in the workspace, or a glob); pytest is asked for one by itself
+    junit: str = ""
 
 
 class TestCounts(Wire):
@@ -43,8 +45,22 @@ class TestCounts(Wire):
         return self.passed + self.failed + self.errors
 
 
+class TestNames(Wire):
+    """Which tests those were, as their runner calls them. Unless it is `complete`, only what failed is named."""
+
+    __test__: ClassVar[bool] = False
+
+    passed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    complete: bool = False
+
+
 class RecipeStep(Wire):
-    """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted."""
+    """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted.
+
+    `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood.
+    """
 
     command: str
     exit_code: int | None = None
@@ -52,6 +68,9 @@ class RecipeStep(Wire):
     duration_ms: int = 0
     output_tail: str = ""
     tests: TestCounts | None = None
+    counted_by: str = ""
+    names: TestNames | None = None
+    coverage_percent: float | None = None
 
 
 class RecipeOutput(Wire):

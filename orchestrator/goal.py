@@ -15,6 +15,7 @@ from repo.mirror import Mirror
 from .driver import Driver, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import NO_GATE, Gate, Proof
+from .gating.granted import within_scope
 from .goal_work import agent_work, title_of
 from .judgement import Judgement, Run
 from .planner.drive import drive_plan
@@ -46,9 +47,12 @@ async def drive_goal(driver: Driver) -> TaskResult:
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
     while completed(answer):
-        patch = answer.patch if answer.patch and answer.patch.files else None
+        patch, restored = await within_scope(driver, answer.patch)
         committed = await _commit(driver, patch)
-        proof = await _prove(gate, asked.before, patch, committed)
+        if restored:  # what counts is what is handed over
+            tree = {"tree": committed.tree} if committed else {}
+            answer = answer.model_copy(update={"patch": patch and patch.model_copy(update=tree)})
+        proof = await _prove(gate, asked.before, patch, committed, restored)
         failed = gate is not None and patch is not None and not proof.judgement.verified
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -98,7 +102,8 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
         raise BadInput("a gate needs a repository to run in", hint="name one with --repo")
     if workspace.changes is not None:
         raise BadInput("a gate needs a commit as its base, not uncommitted changes", hint="commit them first")
-    return Gate(driver, params.gate, workspace, params.min_tests)
+    scope = driver.request.auth_scope
+    return Gate(driver, params.gate, workspace, params.min_tests, rules=params.gate_rules, scope=scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +190,19 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-async def _prove(gate: Gate | None, before: Run | None, patch: PatchRef | None, committed: Committed | None) -> Proof:
+async def _prove(
+    gate: Gate | None,
+    before: Run | None,
+    patch: PatchRef | None,
+    committed: Committed | None,
+    restored: tuple[str, ...],
+) -> Proof:
     if gate is None or before is None:
         return NO_GATE
     if patch is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    return await gate.prove(before, changes=patch.diff, tree=committed.tree if committed else patch.tree)
+    tree = committed.tree if committed else patch.tree
+    return await gate.prove(before, changes=patch.diff, tree=tree, restored=restored)
 
 
 def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:
@@ -202,6 +214,7 @@ def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -
             "before": proof.before.model_dump(mode="json") if proof.before else None,
             "after": proof.after.model_dump(mode="json") if proof.after else None,
         },
+        "evidence": proof.evidence.model_dump(mode="json"),
         "commit": committed.commit if committed else None,
         "agent_task_id": answer.task_id,
         "answer": answer.output.structured,

@@ -6,6 +6,7 @@ tests, and no fewer of them than on the base.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,12 +14,15 @@ from pydantic import ValidationError
 
 from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
+from envelope.gate import GateObjection, GateRules
 from envelope.messages import ErrorInfo, TaskResult
 from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
+from .gating.change import MAX_NAMES, listed
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
+LOOK_FOR = "look for tests that were removed, renamed or skipped"
 
 Phase = Literal["before", "after"]
 
@@ -47,6 +51,39 @@ class Run(RecipeOutput):
         return sum(step.tests.skipped for step in self.steps if step.tests is not None)
 
     @property
+    def failing(self) -> frozenset[str] | None:
+        """Names of the tests that failed; None when some are not known, and nobody can say which are new."""
+        counted = [step for step in self.steps if step.tests is not None]
+        if any(step.names is None and step.tests and step.tests.failed + step.tests.errors for step in counted):
+            return None
+        return frozenset(name for step in counted if step.names for name in step.names.failed)
+
+    @property
+    def fails_by_tests_alone(self) -> bool:
+        """Is every command that failed one whose tests failed? Then it is known what is wrong."""
+        bad = [step for step in self.steps if not _passed(step)]
+        return bool(bad) and all(
+            step.tests is not None and step.tests.failed + step.tests.errors > 0 and not step.timed_out for step in bad
+        )
+
+    def named(self, *outcomes: Literal["passed", "failed", "skipped"]) -> frozenset[str] | None:
+        """All tests with these outcomes, in every command; None unless all are known."""
+        counted = [step for step in self.steps if step.tests is not None]
+        if not counted or not all(step.names and step.names.complete for step in counted):
+            return None
+        return frozenset(name for step in counted for kind in outcomes for name in getattr(step.names, kind))
+
+    @property
+    def counted_by(self) -> tuple[str, ...]:
+        return tuple(step.counted_by for step in self.steps)
+
+    @property
+    def coverage_percent(self) -> float | None:
+        """The lowest that a command told."""
+        told = [step.coverage_percent for step in self.steps if step.coverage_percent is not None]
+        return min(told, default=None)
+
+    @property
     def detail(self) -> str:
         """The first command that failed, with the end of what it said."""
         step = next((step for step in self.steps if not _passed(step)), None)
@@ -55,7 +92,7 @@ class Run(RecipeOutput):
         how = "timed out" if step.timed_out else f"exit code {step.exit_code}"
         return f"`{step.command}`: {how}\n{step.output_tail[-DETAIL_CHARS:]}".rstrip()
 
-    def verdict(self, phase: Phase) -> GateVerdict:
+    def verdict(self, phase: Phase, about: str = "") -> GateVerdict:
         return GateVerdict(
             phase=phase,
             passed=self.passed,
@@ -63,6 +100,11 @@ class Run(RecipeOutput):
             failed=self.failed,
             skipped=self.skipped,
             detail=self.detail,
+            about=about,
+            failing=tuple(sorted(self.failing or ())[:MAX_NAMES]),
+            counted_by=", ".join(dict.fromkeys(filter(None, self.counted_by))),
+            coverage_percent=self.coverage_percent,
+            task_id=self.task_id,
         )
 
 
@@ -89,34 +131,160 @@ def read_run(result: TaskResult) -> Run:
         raise TaskFailed(result.errors[0] if result.errors else lost) from e
 
 
-def judge(before: Run, after: Run, *, tree: str, min_tests: int) -> Judgement:
+def judge(before: Run, after: Run, *, tree: str, min_tests: int, rules: GateRules = GateRules()) -> Judgement:
     """Is the change whose tree is `tree` verified by the two runs? The first objection counts."""
-    if after.tree != tree:
-        return Judgement(
-            False, f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
-        )
-    if not after.passed:
-        return _not_passed(before, after)
+    first = next(iter(objections(before, after, tree=tree, min_tests=min_tests, rules=rules)), None)
+    return Judgement(True) if first is None else Judgement(False, first.message, first.hint)
+
+
+def objections(
+    before: Run, after: Run, *, tree: str, min_tests: int, rules: GateRules = GateRules()
+) -> list[GateObjection]:
+    """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know."""
+    if tree and after.tree != tree:
+        message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
+        return [GateObjection(code="wrong_tree", message=message)]
+    if not is_acceptable(before, after, rules):
+        return [_failed(before, after)]
+    found = [
+        _too_few(before, after, min_tests),
+        _counted_otherwise(before, after),
+        _removed(before, after),
+        _skips(before, after),
+        _coverage(before, after, rules),
+    ]
+    return [objection for objection in found if objection is not None]
+
+
+def with_old_tests(
+    before: Run, after: Run, old_tests: Run, *, tree: str, rules: GateRules, edited: Sequence[str]
+) -> list[GateObjection]:
+    """What speaks against a change whose edited tests pass, once its code met the tests of the base (`old_tests`)."""
+    if tree and old_tests.tree != tree:
+        message = f"the gate tested the tree {old_tests.tree[:12] or 'none'}, not {tree[:12]}"
+        return [GateObjection(code="wrong_tree", message=message)]
+    if not is_acceptable(after, old_tests, rules):
+        failing = sorted((old_tests.failing or frozenset()) - (after.failing or frozenset()))
+        message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
+        hint = "if the goal asks for it, grant the edit by name: --allow 'edit:tests/**' (in a batch, also_edit)"
+        return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
+    found = (_too_few(before, old_tests, 0), _counted_otherwise(before, old_tests))
+    return [objection for objection in found if objection is not None]
+
+
+def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
+    """It passed; or what fails is known by name, failed on the base as well, and a person has no objection."""
+    if after.passed:
+        return True
+    return bool(
+        rules.known_failures == "allow"
+        and after.fails_by_tests_alone
+        and new_failures(before, after) == frozenset()
+        and [step.exit_code for step in before.steps] == [step.exit_code for step in after.steps]
+    )
+
+
+def new_failures(before: Run, after: Run) -> frozenset[str] | None:
+    """None where names are missing. Of two runs that failed at all; a run that passed has no failures."""
+    if before.failing is None or after.failing is None:
+        return None
+    return after.failing - before.failing
+
+
+def _too_few(before: Run, after: Run, min_tests: int) -> GateObjection | None:
     if (after.tests or 0) < min_tests:
         hint = "use commands that run tests, or set gate.min_tests = 0 to trust exit codes alone"
-        return Judgement(False, f"the gate ran {_tests(after.tests)}, at least {min_tests} are needed", hint)
+        message = f"the gate ran {_tests(after.tests)}, at least {min_tests} are needed"
+        return GateObjection(code="no_tests", message=message, hint=hint)
     if (after.tests or 0) < (before.tests or 0):
-        hint = "look for tests that were removed, renamed or skipped"
-        return Judgement(False, f"the gate ran {_tests(after.tests)}, fewer than the {before.tests} before", hint)
-    return Judgement(True)
+        gone = _gone(before, after)
+        message = f"the gate ran {_tests(after.tests)}, fewer than the {before.tests} before{_such_as(gone)}"
+        return GateObjection(code="fewer_tests", message=message, hint=LOOK_FOR, names=tuple(gone[:MAX_NAMES]))
+    return None
 
 
-def _not_passed(before: Run, after: Run) -> Judgement:
+def _counted_otherwise(before: Run, after: Run) -> GateObjection | None:
+    """The same commands, but somebody else tells of their tests: a runner was replaced, or its report was."""
+    pairs = zip(before.steps, after.steps, strict=False)
+    for old, new in pairs:
+        if old.tests is not None and old.counted_by != new.counted_by:
+            now = f"by {new.counted_by}" if new.counted_by else "not at all"
+            message = f"the tests of `{new.command}` were counted by {old.counted_by} before, and now {now}"
+            hint = "look for what ends the runner early, or prints a summary in its place"
+            return GateObjection(code="counted_otherwise", message=message, hint=hint)
+    return None
+
+
+def _removed(before: Run, after: Run) -> GateObjection | None:
+    """As many as before, but others: a test was taken out, and a new one makes up the number."""
+    gone = _gone(before, after)
+    if not gone or (after.tests or 0) < (before.tests or 0):
+        return None
+    message = f"tests that passed before are gone: {listed(gone)}"
+    return GateObjection(code="removed_tests", message=message, hint=LOOK_FOR, names=tuple(gone[:MAX_NAMES]))
+
+
+def _gone(before: Run, after: Run) -> list[str]:
+    """Without their parameters, which change with the code."""
+    old, new = before.named("passed"), after.named("passed", "failed", "skipped")
+    if old is None or new is None:
+        return []
+    return sorted({_function(name) for name in old} - {_function(name) for name in new})
+
+
+def _skips(before: Run, after: Run) -> GateObjection | None:
+    ran, skipped = before.named("passed", "failed"), after.named("skipped")
+    old = before.named("skipped")
+    if ran is not None and skipped is not None and old is not None:
+        new = sorted(skipped - old if before.passed else skipped & ran)
+        count = len(new)
+    else:
+        new, count = [], after.skipped - before.skipped if before.passed else 0
+    if count <= 0:
+        return None
+    message = f"{count} test{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} newly skipped{_such_as(new)}"
+    hint = "a test that is skipped, or expected to fail, proves nothing"
+    return GateObjection(code="new_skips", message=message, hint=hint, names=tuple(new[:MAX_NAMES]))
+
+
+def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None:
+    wanted = before.coverage_percent if rules.min_coverage == "base" else rules.min_coverage
+    if rules.min_coverage is None:
+        return None
+    if wanted is None or after.coverage_percent is None:
+        hint = "have a command print it: pytest --cov, coverage report, go test -cover, jest --coverage"
+        return GateObjection(code="coverage", message="no command of the gate told the coverage", hint=hint)
+    if after.coverage_percent >= wanted:
+        return None
+    message = f"the tests cover {after.coverage_percent:g} %, and {wanted:g} % are needed"
+    return GateObjection(code="coverage", message=message, hint="test what was added, or look for tests that were cut")
+
+
+def _failed(before: Run, after: Run) -> GateObjection:
+    new = sorted(new_failures(before, after) or ())
     if before.passed:
-        return Judgement(
-            False, f"the gate fails: {_first_line(after)}", f"see the gate's output: muster task logs {after.task_id}"
-        )
+        message = f"the gate fails: {_first_line(after)}{_such_as(new)}"
+        return _rejected(message, f"see the gate's output: muster task logs {after.task_id}", new)
     hint = "mend the base, or choose gate commands that pass on it"
     counts = f"{before.failed} failed before, {after.failed} after"
     no_worse = after.failed <= before.failed and (after.tests or 0) >= (before.tests or 0) and after.tests
+    if new:
+        return _rejected(f"the gate fails on the base already, and now in more: {listed(new)} ({counts})", hint, new)
     if no_worse:
-        return Judgement(False, f"the gate fails on the base already and no worse now ({counts}): not verified", hint)
-    return Judgement(False, f"the gate fails on the base already, and now it fails more ({counts})", hint)
+        return _rejected(f"the gate fails on the base already and no worse now ({counts}): not verified", hint)
+    return _rejected(f"the gate fails on the base already, and now it fails more ({counts})", hint)
+
+
+def _rejected(message: str, hint: str, names: Sequence[str] = ()) -> GateObjection:
+    return GateObjection(code="failed", message=message, hint=hint, names=tuple(names[:MAX_NAMES]))
+
+
+def _function(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _such_as(names: Sequence[str]) -> str:
+    return f" ({listed(names)})" if names else ""
 
 
 def _tests(count: int | None) -> str:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
+from envelope.gate import GateRules
 from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
 from envelope.plan import Plan
@@ -71,6 +72,7 @@ class GoalFields(TypedDict, total=False):
     workspace: Workspace | None
     gate: Sequence[str]  # the commands that the platform proves the change by; none: nothing is proved
     min_tests: int
+    gate_rules: GateRules
     auth_scope: Scope | None  # instead of the agent's own
     budget: Budget | None
     deadline_ms: int | None
@@ -109,6 +111,7 @@ class GoalParams(GoalStep):
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
+    gate_rules: GateRules = GateRules()
     record: bool = False
     plan: PlanMode = PlanMode.NONE
     planner: GoalStep | None = None
@@ -298,6 +301,7 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
         then=step_of(then) if then else None,
         gate=tuple(fields.get("gate", ())),
         min_tests=fields.get("min_tests", 1),
+        gate_rules=fields.get("gate_rules", GateRules()),
         record=fields.get("record", False),
     )
     if planning is None:

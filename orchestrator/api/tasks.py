@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.asks import AskTerms
+from envelope.gate import GateRules
 from envelope.lifecycle import State
 from envelope.messages import MAX_DEADLINE_MS, Name, Priority, TaskResult, Workspace
 from envelope.plan import Plan
@@ -72,6 +73,7 @@ class NewGoal(Body):
     workspace: NewWorkspace | None = None
     gate: tuple[str, ...] = ()
     min_tests: Annotated[int, Field(ge=0, le=10**9)] = 1
+    gate_rules: GateRules = GateRules()
     budget: NewBudget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
     model: Model = ""

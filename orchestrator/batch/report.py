@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from envelope.events import GateVerdict
+from envelope.gate import GateEvidence
 from envelope.messages import PatchRef
 from envelope.wire import Wire
 
@@ -62,6 +63,7 @@ class RepositoryReport(Wire):
     hint: str = ""
     before: GateVerdict | None = None
     after: GateVerdict | None = None
+    evidence: GateEvidence = GateEvidence()
     shards: tuple[ShardReport, ...] = ()
     collisions: tuple[CollisionReport, ...] = ()
     counts: dict[Outcome, int] = Field(default_factory=dict[Outcome, int])  # of all shards, listed or not
@@ -137,7 +139,8 @@ def _worth_a_look(repository: RepositoryReport) -> RepositoryReport:
 
 def _bare(repository: RepositoryReport) -> RepositoryReport:
     patch = repository.patch.model_copy(update={"files": ()}) if repository.patch else None
-    return repository.model_copy(update={"shards": (), "collisions": (), "patch": patch})
+    evidence = GateEvidence(result=repository.evidence.result)
+    return repository.model_copy(update={"shards": (), "collisions": (), "patch": patch, "evidence": evidence})
 
 
 def _line(repository: RepositoryReport) -> str:

@@ -56,7 +56,9 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
     if spec.gate is None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
-    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name)
+    beside = (f"edit:{pattern}" for pattern in spec.shards.also_edit)
+    scope = (*(shard.edits for shard in run.shards), *beside)
+    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
@@ -129,6 +131,7 @@ def _report(
         hint=proof.judgement.hint,
         before=proof.before,
         after=proof.after,
+        evidence=proof.evidence,
         collisions=merged.collisions,
     )
 

@@ -118,8 +118,8 @@ def shard_key(shard: Shard, spec: BatchSpec, repository: RepositoryInput, *, mod
 def _recipe_params(steps: Sequence[Step], shard: Shard) -> RecipeParams:
     path = shlex.quote(shard.path)
     commands = tuple(command.replace("{path}", path) for step in steps for command in step.recipe or ())
-    timeout_s = {} if steps[0].timeout_s is None else {"timeout_s": steps[0].timeout_s}
-    return RecipeParams(commands=commands, ok_exit_codes=steps[0].ok_exit_codes, **timeout_s)
+    params = RecipeParams(commands=commands, ok_exit_codes=steps[0].ok_exit_codes)
+    return params if steps[0].timeout_s is None else params.model_copy(update={"timeout_s": steps[0].timeout_s})
 
 
 def _scope_of(step: Step, shards: Shards, shard: Shard) -> Scope:

@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from envelope.budget import MICROUSD_PER_USD
+from envelope.gate import GateRules
 from envelope.messages import MAX_DEADLINE_MS
 from envelope.pattern import MAX_PATTERN_CHARS
 
@@ -88,8 +89,11 @@ class Step(_Part):
         return self
 
 
-class Gate(_Part):
-    """The project's own commands. `min_tests = 0` is for gates that are no tests, where exit codes must do."""
+class Gate(GateRules):
+    """The project's own commands. `min_tests = 0` is for gates that are no tests, where exit codes must do.
+
+    The other keys are the rules that `muster run --gate-rule` knows, too (docs/gate.md).
+    """
 
     commands: Annotated[tuple[Text, ...], Field(min_length=1)]
     min_tests: Annotated[int, Field(ge=0)] = 1

@@ -47,7 +47,7 @@ async def check_gate(
     return ExitCode.OK
 
 
-COUNTED = "tests are counted from what pytest, unittest, go test -v, cargo test and node --test print"
+COUNTED = "tests are counted from JUnit XML, and from what the usual runners print (docs/gate.md)"
 
 
 def _hint(detail: str, task_id: str) -> str:

@@ -90,7 +90,12 @@ def _child_ended(view: Session, event: ChildEnded) -> str:
 
 
 def _gate(_: Session, event: GateVerdict) -> str:
-    return f"gate {event.phase}: {verdict_text(event)}"
+    return f"gate {gate_name(event)}: {verdict_text(event)}"
+
+
+def gate_name(event: GateVerdict) -> str:
+    """`after`, or `after, again (1)`: what run of the gate it was."""
+    return f"{event.phase}, {event.about}" if event.about else event.phase
 
 
 def verdict_text(event: GateVerdict) -> str:

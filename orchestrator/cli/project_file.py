@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -21,6 +22,7 @@ from repo.project import contents, project_settings
 from ..errors import BadInput, near_miss
 from ..settings import Settings
 from .console import note
+from .gate_rules import parsed_rules
 from .units import parse_duration_s
 
 NAME = "muster.toml"
@@ -34,10 +36,17 @@ class ProjectFile(BaseModel):
 
     setup: tuple[str, ...] = ()
     gate: tuple[str, ...] = ()
+    gate_rules: dict[str, Any] = Field(default_factory=dict[str, Any])
     agent: str = ""
     model: str = ""
     budget: float | None = Field(default=None, ge=0, le=1_000_000)
     deadline: str = ""
+
+    @field_validator("gate_rules")
+    @classmethod
+    def _are_rules(cls, rules: dict[str, Any]) -> dict[str, Any]:
+        parsed_rules(rules, "gate_rules")
+        return rules
 
     @field_validator("deadline")
     @classmethod
@@ -57,6 +66,7 @@ class Defaults:
     model: str = ""
     budget_microusd: int | None = None
     deadline_s: int | None = None
+    gate_rules: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     ignored: tuple[str, ...] = ()
 
 
@@ -117,6 +127,7 @@ def defaults(file: ProjectFile, settings: Settings, *, is_trusted: bool) -> Defa
     return Defaults(
         setup=file.setup,
         gate=file.gate,
+        gate_rules=file.gate_rules,
         agent="" if _is_set("default_agent") else file.agent,
         model="" if _is_set("model") else file.model,
         budget_microusd=budget,
@@ -136,4 +147,4 @@ def _is_set(setting: str) -> bool:
 
 def _beyond(file: ProjectFile) -> Iterator[str]:
     """What only a trusted file may say."""
-    yield from (key for key in ("setup", "gate", "agent", "model") if getattr(file, key))
+    yield from (key for key in ("setup", "gate", "gate_rules", "agent", "model") if getattr(file, key))

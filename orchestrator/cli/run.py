@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ import typer
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
+from envelope.gate import GateRules
 from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
@@ -33,6 +34,7 @@ from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
+from .gate_rules import gate_rules
 from .options import (
     Allow,
     AllowDirty,
@@ -77,6 +79,8 @@ class RunOptions:
     yes: bool
     files: tuple[Path, ...]
     key: str = ""
+    gate_rule: tuple[str, ...] = ()
+    rules: GateRules = field(default_factory=GateRules)
     default_agent: str = ""  # the repository's
 
 
@@ -95,6 +99,9 @@ def run(
     ] = "",
     gate: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")
+    ] = None,
+    gate_rule: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="What the gate asks for beside: min_coverage=80.")
     ] = None,
     setup: Annotated[
         list[str] | None, typer.Option(metavar="COMMAND", help="Make the project's dependencies available.")
@@ -148,6 +155,7 @@ def run(
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()), key,
+        tuple(gate_rule or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -203,6 +211,7 @@ def _completed(options: RunOptions, known: Defaults) -> RunOptions:
         model=options.model or known.model,
         setup=options.setup or known.setup,
         gate=options.gate or known.gate,
+        rules=gate_rules(options.gate_rule, known.gate_rules),
         budget_microusd=known.budget_microusd if options.budget_microusd is None else options.budget_microusd,
         deadline_s=options.deadline_s or known.deadline_s,
     )
@@ -239,6 +248,7 @@ async def _fields(muster: Muster, options: RunOptions, card: AgentCard, local: L
     return {
         "workspace": await muster.pack(local.place, commit=local.head, setup=options.setup),
         "gate": options.gate,
+        "gate_rules": options.rules,
         "auth_scope": (*scope_of(card), *options.allow),
         "budget": TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
         "deadline_ms": options.deadline_s and options.deadline_s * 1000,

@@ -9,13 +9,14 @@ from typing import Any
 from rich.markup import escape
 
 from envelope.events import GateVerdict, WarningRaised
+from envelope.gate import GateEvidence
 from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
 from ..batch.report import BatchReport, RepositoryReport
 from ..session.fold import Session
 from .console import people, plain
-from .lines import verdict_text
+from .lines import gate_name, verdict_text
 from .units import dollars, duration, tokens
 
 # A screenful; the rest is in the patch, which the last lines tell how to see.
@@ -59,6 +60,7 @@ def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | Non
     lines = [
         *_changes(result.patch),
         *_tests(view.gates),
+        *_evidence(GateEvidence.model_validate(structured.get("evidence") or {})),
         *_troubles(result, [reason] if reason and not result.errors else []),
         *_warnings(view.warnings),
         *_spent(view, result, cap_microusd),
@@ -125,7 +127,13 @@ def _changes(patch: PatchRef | None) -> Iterator[Line]:
 
 def _tests(gates: tuple[GateVerdict, ...]) -> Iterator[Line]:
     for gate in gates:
-        yield "gate", f"{gate.phase}: {verdict_text(gate)}"
+        yield "gate", f"{gate_name(gate)}: {verdict_text(gate)}"
+
+
+def _evidence(evidence: GateEvidence) -> Iterator[Line]:
+    """What the gate found beside its counts. The first objection is the reason, which stands elsewhere."""
+    yield from (("gate", note) for note in evidence.notes)
+    yield from (("objection", objection.message) for objection in evidence.objections[1 : 1 + MAX_TROUBLES])
 
 
 def _troubles(result: TaskResult, reasons: list[str]) -> Iterator[Line]:
@@ -158,6 +166,7 @@ def _repository(repository: RepositoryReport) -> Iterator[Line]:
     yield "shards", f"{repository.name}: {counted}{f' ({reused} as before)' if reused else ''}"
     yield from _changes(repository.patch)
     yield from _tests(tuple(gate for gate in (repository.before, repository.after) if gate is not None))
+    yield from _evidence(repository.evidence)
     for collision in repository.collisions[:MAX_TROUBLES]:
         others = ", ".join(collision.with_keys) or "the base"
         yield "collision", f"{collision.key} with {others} in {', '.join(collision.paths)}"

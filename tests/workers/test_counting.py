@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts
-from workers.recipes.counting import MAX_REPORT_BYTES, junit, summary
+from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary
+from workers.recipes.coverage import coverage_percent
+from workers.recipes.junit import cases_of
 
 REPORT = b"""<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite tests="99">
 <testcase name="a"/><testcase name="b"><failure message="x">trace</failure></testcase>
@@ -78,3 +80,90 @@ def test_no_output_makes_the_readers_fail(output: str):
 def test_no_report_makes_the_parser_fail(report: bytes):
     found = junit(report)
     assert found is None or sums_up(found)
+
+
+@pytest.mark.parametrize(
+    ("runner", "output", "expected"),
+    [
+        ("jest", "Tests:       1 failed, 2 skipped, 9 passed, 12 total\nTime:        1.2 s", counts(9, 1, 0, 2, 12)),
+        ("vitest", "      Tests  1 failed | 9 passed | 2 skipped (12)\n", counts(9, 1, 0, 2, 12)),
+        ("mocha", "  9 passing (20ms)\n  2 pending\n  1 failing\n", counts(9, 1, 0, 2, 12)),
+        ("maven", "[INFO] Tests run: 4, Failures: 1, Errors: 1, Skipped: 1, Time elapsed: 0.1 s -- in a.B\n"
+                  "[ERROR] Tests run: 4, Failures: 1, Errors: 1, Skipped: 1\n"
+                  "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0",
+         counts(3, 1, 1, 1, 6)),
+        ("gradle", "12 tests completed, 1 failed, 2 skipped", counts(9, 1, 0, 2, 12)),
+        ("ctest", "75% tests passed, 1 tests failed out of 4\n", counts(3, 1, 0, 0, 4)),
+        ("dotnet", "Passed!  - Failed:     0, Passed:     3, Skipped:     1, Total:     4, Duration",
+         counts(3, 0, 0, 1, 4)),
+        ("rspec", "12 examples, 1 failure, 2 pending\n", counts(9, 1, 0, 2, 12)),
+    ],
+)  # fmt: skip
+def test_further_runners_are_understood_and_told_apart(runner: str, output: str, expected: TestCounts):
+    seen = seen_in(output)
+
+    assert seen is not None
+    assert (seen.counted_by, seen.counts) == (runner, expected)
+
+
+@pytest.mark.parametrize(
+    ("output", "failed"),
+    [
+        ("FAILED tests/a.py::test_b[x] - assert 1 == 2\n1 failed, 1 passed in 0.1s", ("tests/a.py::test_b[x]",)),
+        ("FAIL: test_a (t.T.test_a)\nERROR: test_b (t.T)\nRan 3 tests in 0.1s\n\nFAILED (failures=1, errors=1)",
+         ("test_a (t.T.test_a)", "test_b (t.T)")),
+        ("--- FAIL: TestB (0.1s)\n--- PASS: TestA (0.0s)", ("TestB",)),
+        ("test a::b ... ok\ntest c ... FAILED\ntest result: FAILED. 1 passed; 1 failed; 0 ignored", ("c",)),
+        ("rspec ./a_spec.rb:3 # it\n2 examples, 1 failure\n", ("./a_spec.rb:3",)),
+    ],
+)  # fmt: skip
+def test_tests_that_failed_are_named(output: str, failed: tuple[str, ...]):
+    seen = seen_in(output)
+
+    assert seen is not None and seen.names is not None
+    assert seen.names.failed == failed
+
+
+def test_names_that_do_not_add_up_are_none():
+    seen = seen_in("FAILED a - once\n2 failed in 0.1s")
+    assert seen is not None and seen.names is None
+
+
+def test_a_report_names_its_cases_without_what_would_spoil_a_terminal():
+    read = cases_of(
+        [b'<testsuite><testcase classname="a.B" name="c&#10;d"/><testcase name="e"><error/></testcase></testsuite>']
+    )
+
+    assert read is not None and read.names is not None
+    assert (read.names.passed, read.names.failed, read.names.complete) == (("a.B::c?d",), ("e",), True)
+
+
+def test_too_many_names_are_left_out_but_for_those_that_failed():
+    cases = "".join(f'<testcase name="{"x" * 90}{number}"/>' for number in range(3_000))
+    read = cases_of([f'<testsuite>{cases}<testcase name="bad"><failure/></testcase></testsuite>'.encode()])
+
+    assert read is not None and read.names is not None
+    assert (read.counts.total, read.names.passed, read.names.failed) == (3_001, (), ("bad",))
+    assert not read.names.complete
+
+
+def test_of_several_reports_all_must_be_readable():
+    assert cases_of([REPORT, b"broken"]) is None
+    both = cases_of([REPORT, REPORT])
+    assert both is not None and both.counts.total == 10
+
+
+@pytest.mark.parametrize(
+    ("output", "percent"),
+    [
+        ("TOTAL                 120     30    75%", 75.0),
+        ("TOTAL      120     30     8      2    74.53%\n", 74.53),
+        ("ok  \tx/y\t0.01s\tcoverage: 81.2% of statements\ncoverage: 60.0% of statements", 60.0),
+        ("ok  \tx/y\t0.01s\tcoverage: 81.2% of statements", 81.2),
+        ("All files |   85.71 |      100 |   66.66 |", 85.71),
+        ("TOTAL 999%", None),
+        ("", None),
+    ],
+)
+def test_coverage_is_read_where_a_tool_prints_its_total(output: str, percent: float | None):
+    assert coverage_percent(output) == percent

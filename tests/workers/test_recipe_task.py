@@ -90,6 +90,29 @@ async def test_verify_counts_the_tests_and_names_the_tree_it_tested(hands, works
     assert len(result.output.structured["tree"]) == 40
 
 
+async def test_verify_reads_the_reports_that_its_commands_write_and_none_that_lay_there(hands, workspace: Workspace):
+    case = "<testsuite><testcase classname='t' name='{}'/></testsuite>"
+    fake = await hands.result(
+        hands.recipe(f'mkdir out && echo "{case.format("fake")}" > out/fake.xml', workspace=workspace)
+    )
+    changed = workspace.model_copy(update={"changes": fake.patch.diff})
+    one = "echo \"<testsuite><testcase name='$name'/></testsuite>\" > out/$name.xml"
+    write = f"mkdir -p out; for name in a b; do {one}; done"
+    commands = [write, "python -m pytest -q", "ls out"]
+    request = hands.request(
+        agent="verify", workspace=changed, input=TaskInput(params={"commands": commands, "junit": "out/*.xml"})
+    )
+
+    steps = (await hands.result(request)).output.structured["steps"]
+
+    assert (steps[0]["counted_by"], steps[0]["names"]["passed"]) == ("junit at out/*.xml", ["a", "b"])
+    assert (steps[1]["counted_by"], steps[1]["names"]["passed"]) == (
+        "junit",
+        ["tests.test_greet::test_again", "tests.test_greet::test_greet"],
+    )
+    assert (steps[2]["counted_by"], steps[2]["tests"]) == ("", None)
+
+
 async def test_verify_sees_the_changes_that_come_with_the_request(hands, workspace: Workspace):
     made = await hands.result(hands.recipe("echo 'assert False' >> tests/test_greet.py", workspace=workspace))
     changed = workspace.model_copy(update={"changes": made.patch.diff})

@@ -11,21 +11,21 @@ from pydantic import ValidationError
 from envelope.errors import ScopeExceeded
 from envelope.events import CallState, Event, ToolCallChanged
 from envelope.messages import ToolCallSummary
-from envelope.recipe import RecipeParams, RecipeStep, TestCounts
+from envelope.recipe import RecipeParams, RecipeStep
 from envelope.redaction import redact_head, redact_tail
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
-from sandbox.errors import PathError
 
 from ..clock import now_ms
 from ..errors import BadInput
 from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
-from .counting import MAX_REPORT_BYTES, junit, summary
+from .counting import Seen, seen_in
+from .coverage import coverage_percent
+from .reports import own_report, place_of, read_reports, remove_reports
 
 # Of each command's output, in the result: about a hundred lines hold a test runner's summary and its last traceback.
 OUTPUT_TAIL_CHARS = 8000
-REPORT_FOLDER = "/tmp/muster-reports"  # noqa: S108 - inside the sandbox, and out of the workspace's patch
 # The reason of an error is read at a glance; the step's whole tail stands in the output.
 REASON_CHARS = 500
 
@@ -68,7 +68,8 @@ async def run_recipe(
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
     for number, command in enumerate(recipe.commands, 1):
-        step = await _run(sandbox, Command(command, cwd=cwd, timeout_s=recipe.timeout_s), number, report, counts_tests)
+        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s)
+        step = await _run(sandbox, given, number, report, recipe, counts_tests)
         steps.append(step)
         report(_ended(number, step, succeeded(recipe, step)))
         if stops_at_failure and not succeeded(recipe, step):
@@ -86,10 +87,15 @@ def failure(recipe: RecipeParams, steps: Sequence[RecipeStep]) -> str:
 
 
 async def _run(
-    sandbox: Sandbox, command: Command, number: int, report: Callable[[Event], None], counts_tests: bool
+    sandbox: Sandbox,
+    command: Command,
+    number: int,
+    tell: Callable[[Event], None],
+    recipe: RecipeParams,
+    counts_tests: bool,
 ) -> RecipeStep:
     text = str(command.command)
-    report(
+    tell(
         ToolCallChanged(
             call_id=_call_id(number),
             tool="bash",
@@ -101,29 +107,32 @@ async def _run(
     )
     if not counts_tests:
         return _step(text, await sandbox.exec(command))
-    report_path = f"{REPORT_FOLDER}/{number}.xml"
-    env = {"PYTEST_ADDOPTS": f"--junitxml={report_path}"}  # only pytest reads it
+    own = own_report()
+    # what pytest writes where nobody could know counts more than what lies where everybody knows
+    places = {"junit": own} | (
+        {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
+    )
+    await remove_reports(sandbox, places.values())
+    env = {"PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
     ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
-    counts = await _reported(sandbox, report_path) or summary(ended.output.decode("utf-8", "replace"))
-    return _step(text, ended, counts)
+    output = ended.output.decode("utf-8", "replace")
+    found = await read_reports(sandbox, places)
+    seen = Seen(found[0], found[1].counts, found[1].names) if found else seen_in(output)
+    return _step(text, ended).model_copy(update=_told(seen) | {"coverage_percent": coverage_percent(output)})
 
 
-def _step(command: str, ended: ExecResult, tests: TestCounts | None = None) -> RecipeStep:
+def _told(seen: Seen | None) -> dict[str, Any]:
+    return {"tests": seen.counts, "counted_by": seen.counted_by, "names": seen.names} if seen else {}
+
+
+def _step(command: str, ended: ExecResult) -> RecipeStep:
     return RecipeStep(
         command=command,
         exit_code=ended.exit_code,
         timed_out=ended.timed_out,
         duration_ms=round(ended.duration_s * 1000),
         output_tail=redact_tail(ended.output.decode("utf-8", "replace"), OUTPUT_TAIL_CHARS),
-        tests=tests,
     )
-
-
-async def _reported(sandbox: Sandbox, path: str) -> TestCounts | None:
-    try:
-        return junit(await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1))
-    except PathError:
-        return None
 
 
 def call_summary(recipe: RecipeParams, step: RecipeStep) -> ToolCallSummary:

@@ -7,58 +7,44 @@ of the same commands by the gate, which runs them in a sandbox that no agent has
 from __future__ import annotations
 
 import re
-import xml.parsers.expat
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from envelope.recipe import TestCounts
+from envelope.recipe import TestCounts, TestNames
 
-MAX_REPORT_BYTES = 16 * 1024 * 1024  # about 100,000 test cases in JUnit XML
+from .failing import named_in
+from .junit import MAX_REPORT_BYTES, counts_of, junit
+from .runners import MORE_READERS
+
+__all__ = ["MAX_REPORT_BYTES", "Seen", "junit", "seen_in", "summary"]
+
 # Counts are read from at most nine digits: more are a joke, and beyond 64 bits none travels.
 SECONDS_OF_A_RUN = re.compile(r"in [\d.]+s")
 
 
-class _NotAllowed(Exception):
-    """A report with a document type: entities have no place in one."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one command told of its tests, and by whose words: a gate believes no other runner than before."""
+
+    counted_by: str
+    counts: TestCounts
+    names: TestNames | None = None
 
 
-def junit(report: bytes) -> TestCounts | None:
-    """TestCounts of a JUnit XML report, by its test cases and not by the sums that it claims."""
-    if len(report) > MAX_REPORT_BYTES:
-        return None
-    found: Counter[str] = Counter()
-    open_case: list[str] = []
-
-    def start(name: str, _attributes: dict[str, str]) -> None:
-        if name == "testcase":
-            open_case[:] = ["passed"]
-        elif open_case and (outcome := _OUTCOMES.get(name)):
-            open_case[:] = [outcome]
-
-    def end(name: str) -> None:
-        if name == "testcase" and open_case:
-            found[open_case.pop()] += 1
-
-    def refuse(*_: object) -> None:
-        raise _NotAllowed
-
-    parser = xml.parsers.expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.StartDoctypeDeclHandler = refuse
-    try:
-        parser.Parse(report, True)
-    except (xml.parsers.expat.ExpatError, _NotAllowed):
-        return None
-    return _counts(found)
-
-
-_OUTCOMES = {"failure": "failed", "error": "errors", "skipped": "skipped"}
+def seen_in(output: str) -> Seen | None:
+    """By the last summary that a known runner printed."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    for name, reader in READERS.items():
+        if (counts := reader(plain)) is not None:
+            return Seen(name, counts, named_in(name, plain, counts))
+    return None
 
 
 def summary(output: str) -> TestCounts | None:
-    """TestCounts of the last summary that pytest, unittest, go test, cargo or node's runner printed."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    return next((counts for reader in READERS if (counts := reader(plain)) is not None), None)
+    """TestCounts of the last summary that pytest, unittest, go test, cargo, node's or another known runner printed."""
+    seen = seen_in(output)
+    return seen.counts if seen else None
 
 
 def _pytest(output: str) -> TestCounts | None:
@@ -73,7 +59,7 @@ def _pytest(output: str) -> TestCounts | None:
             if word in words:
                 found[words[word]] += int(number)
         if found or "no tests ran" in line:
-            return _counts(found)
+            return counts_of(found)
     return None
 
 
@@ -88,7 +74,7 @@ def _unittest(output: str) -> TestCounts | None:
     skipped = told.get("skipped", 0) + told.get("expected failures", 0)
     failed = told.get("failures", 0) + told.get("unexpected successes", 0)
     errors, total = told.get("errors", 0), int(ran[1])
-    return _counts(
+    return counts_of(
         Counter(passed=max(0, total - failed - errors - skipped), failed=failed, errors=errors, skipped=skipped)
     )
 
@@ -97,7 +83,7 @@ def _go(output: str) -> TestCounts | None:
     """`--- PASS: TestName` lines of `go test -v`; subtests are indented and count with their parent."""
     outcomes: list[str] = re.findall(r"^--- (PASS|FAIL|SKIP): ", output, re.MULTILINE)
     words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-    return _counts(Counter(words[outcome] for outcome in outcomes)) if outcomes else None
+    return counts_of(Counter(words[outcome] for outcome in outcomes)) if outcomes else None
 
 
 def _cargo(output: str) -> TestCounts | None:
@@ -108,7 +94,7 @@ def _cargo(output: str) -> TestCounts | None:
     if not rows:
         return None
     passed, failed, skipped = (sum(int(row[column]) for row in rows) for column in range(3))
-    return _counts(Counter(passed=passed, failed=failed, skipped=skipped))
+    return counts_of(Counter(passed=passed, failed=failed, skipped=skipped))
 
 
 def _node(output: str) -> TestCounts | None:
@@ -122,15 +108,18 @@ def _node(output: str) -> TestCounts | None:
     for word, number in latest.items():
         if word in words:
             found[words[word]] += int(number)
-    return _counts(found)
+    return counts_of(found)
 
 
-READERS: tuple[Callable[[str], TestCounts | None], ...] = (_cargo, _go, _node, _unittest, _pytest)
-
-
-def _counts(found: Counter[str]) -> TestCounts:
-    names = ("passed", "failed", "errors", "skipped")
-    return TestCounts(**{name: found[name] for name in names}, total=found.total())
+# The order matters where one runner's words look like another's: the most particular come first.
+READERS: Mapping[str, Callable[[str], TestCounts | None]] = {
+    "cargo": _cargo,
+    "go": _go,
+    "node": _node,
+    "unittest": _unittest,
+    **MORE_READERS,
+    "pytest": _pytest,
+}
 
 
 def _last(pattern: str, output: str) -> re.Match[str] | None:

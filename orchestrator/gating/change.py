@@ -1,0 +1,151 @@
+"""What a change does to the tests, and to the gate that is to judge it. Read from git, never from a worker."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envelope.gate import GateObjection, GateRules, TestFileChange
+from envelope.pattern import match
+from envelope.scope import split
+from repo.content import file_at
+from repo.errors import OutputTooLarge
+from repo.mirror import Mirror
+
+from .diff import FilePatch, parts_of
+from .names import is_gate_file, is_test_file, shadows
+from .reaching import reaching_lines
+from .scripts import scripts_of
+from .settings_of import has_other_settings, holds_settings
+
+MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
+MAX_NAMES = 50  # of an objection; the diff has them all
+MAY_EDIT = "if the goal is to change it, name it in the gate's may_edit"
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Where the files of both sides can be read. Without a mirror nobody looks into them: names must do."""
+
+    mirror: Mirror | None
+    base: str
+    tree: str
+
+    async def paths(self) -> list[str]:
+        return await self.mirror.files(self.base) if self.mirror else []
+
+    async def before(self, path: str) -> bytes | None:
+        return await self._read(self.base, path)
+
+    async def has_other_settings(self, part: FilePatch) -> bool:
+        try:
+            sides = await self._read(self.base, part.old_path or part.path), await self._read(self.tree, part.path)
+        except OutputTooLarge:
+            return True
+        return self.mirror is None or has_other_settings(part.path, *sides)
+
+    async def _read(self, tree: str, path: str) -> bytes | None:
+        if self.mirror is None:
+            return None
+        return await file_at(self.mirror.git_dir, tree, path, max_bytes=MAX_SETTINGS_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
+    base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
+    that runs inside the runner."""
+
+    objections: tuple[GateObjection, ...] = ()
+    test_files: tuple[TestFileChange, ...] = ()
+    judged: tuple[FilePatch, ...] = ()
+
+
+async def inspect(
+    diff: bytes, trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules, scope: Sequence[str]
+) -> Inspection:
+    parts = parts_of(diff)
+    tests = [part for part in parts if _is_test(part, rules)]
+    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
+    reached = [line for part in parts if not _may_edit(part, rules) for line in reaching_lines(part)]
+    named = _naming_tests(scope, rules)
+    return Inspection(
+        objections=(*_edited(edited), *_reached(reached)),
+        test_files=tuple(_as_change(part) for part in tests),
+        judged=() if all(_is_granted(part, named) for part in tests) else tuple(tests),
+    )
+
+
+def _is_test(part: FilePatch, rules: GateRules) -> bool:
+    return any(is_test_file(path, rules.tests) for path in part.paths)
+
+
+def _is_granted(part: FilePatch, named: Sequence[str]) -> bool:
+    return all(path in named or any(match(pattern, path) for pattern in named) for path in part.paths)
+
+
+def _naming_tests(scope: Sequence[str], rules: GateRules) -> tuple[str, ...]:
+    """Patterns of the edit grants that name tests: whoever wrote them wants tests edited. `edit:**` does not say so."""
+    grants = [split(grant) for grant in scope]
+    return tuple(pattern for tool, pattern in grants if tool == "edit" and is_test_file(pattern, rules.tests))
+
+
+def _may_edit(part: FilePatch, rules: GateRules) -> bool:
+    return all(any(match(pattern, path) for pattern in rules.may_edit) for path in part.paths)
+
+
+async def _gate_files(
+    parts: Sequence[FilePatch], trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules
+) -> list[str]:
+    """Edited files that belong to the gate, sorted."""
+    changed = {path for part in parts for path in part.paths}
+    among = {*changed, *await trees.paths()}
+    scripts = await scripts_of(commands, folder=subpath, among=among, read=trees.before)
+    found: set[str] = set()
+    for part in parts:
+        if _may_edit(part, rules):
+            continue
+        is_new = part.status in ("A", "R") and shadows(part.path, subpath)
+        if is_new or any(is_gate_file(path) or _is_protected(path, subpath, rules) for path in part.paths):
+            found.add(part.path)
+        elif holds_settings(part.path):
+            found |= {part.path} if await trees.has_other_settings(part) else set()
+        elif not scripts.isdisjoint(part.paths):
+            found.add(part.path)
+    return sorted(found)
+
+
+def _is_protected(path: str, subpath: str, rules: GateRules) -> bool:
+    reports = [posixpath.normpath(posixpath.join(subpath, rules.junit))] if rules.junit else []
+    return any(match(pattern, path) for pattern in (*rules.protect, *reports))
+
+
+def _edited(paths: Sequence[str]) -> list[GateObjection]:
+    if not paths:
+        return []
+    message = f"the change edits the gate itself: {listed(paths)}"
+    return [GateObjection(code="gate_edited", message=message, hint=MAY_EDIT, names=tuple(paths[:MAX_NAMES]))]
+
+
+def _reached(lines: Sequence[str]) -> list[GateObjection]:
+    if not lines:
+        return []
+    message = f"code under test reaches for its runner: {lines[0]}"
+    hint = "look at these lines; name the file in the gate's may_edit if they are meant"
+    return [GateObjection(code="runner_reached", message=message, hint=hint, names=tuple(lines[:MAX_NAMES]))]
+
+
+def _as_change(part: FilePatch) -> TestFileChange:
+    return TestFileChange(
+        path=part.path, status=part.status, added=len(part.lines(b"+")), removed=len(part.lines(b"-"))
+    )
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """
+    >>> listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)

@@ -1,0 +1,85 @@
+"""Which files are tests, and which belong to the gate, by their names. Pure tables."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from envelope.pattern import match
+
+TEST_FOLDERS = frozenset(("tests", "test", "testing", "__tests__", "__snapshots__", "spec", "specs", "e2e", "testdata"))
+TEST_FILES = (
+    *("test_*.py", "*_test.py", "tests.py", "conftest.py", "*_test.go", "*_test.rs", "*_spec.rb", "*_test.rb"),
+    *("*.test.[jt]s", "*.test.[jt]sx", "*.test.[cm][jt]s", "*.spec.[jt]s", "*.spec.[jt]sx", "*.spec.[cm][jt]s"),
+    *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.scala", "*Test.scala"),
+    *(
+        "*Test.php",
+        "*Tests.cs",
+        "*Test.cs",
+        "*_test.exs",
+        "*_test.cc",
+        "*_test.cpp",
+        "*Tests.swift",
+        "*.bats",
+        "*.snap",
+    ),
+)
+# Settings and hooks of runners and checkers: whoever writes them decides what passes.
+GATE_FILES = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
+    *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml", "mypy.ini", ".mypy.ini"),
+    *("ruff.toml", ".ruff.toml", ".flake8", ".pylintrc", "pylintrc", "pyrightconfig.json", ".pre-commit-config.yaml"),
+    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", "vite.config.*", ".mocharc*", "karma.conf.*"),
+    *("ava.config.*", "playwright.config.*", "cypress.config.*", ".nycrc*", ".c8rc*", "babel.config.*", ".babelrc*"),
+    *("eslint.config.*", ".eslintrc*", "biome.json", ".npmrc", ".yarnrc*", ".pnpmfile.*", ".golangci.*", "clippy.toml"),
+    *("nextest.toml", "phpunit.xml*", ".rspec", "CTestCustom.cmake", "CTestTestfile.cmake", ".env", ".envrc"),
+)
+# Installed tools, which no patch has any business with; cargo's folder may name another runner.
+TOOL_FOLDERS = frozenset(("node_modules", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn"))
+# Modules that Python's runners load before the first test. One in the workspace would be loaded in their place.
+RUNNER_MODULES = frozenset(
+    (
+        *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "coverage", "pytest_cov", "xdist"),
+        *("execnet", "hypothesis", "_hypothesis_pytestplugin", "nose", "nose2", "tox", "nox", "exceptiongroup"),
+    )
+)
+IMPORT_ROOTS = frozenset(("", "src", "lib", "python"))
+
+
+def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
+    """By its folder or its name; `more` are a person's patterns.
+
+    >>> is_test_file("pkg/tests/data.json"), is_test_file("src/contest.py"), is_test_file("ui/a.test.tsx")
+    (True, False, True)
+    """
+    *folders, name = path.split("/")
+    return not TEST_FOLDERS.isdisjoint(folders) or _named(name, TEST_FILES) or any(match(p, path) for p in more)
+
+
+def is_gate_file(path: str) -> bool:
+    """Does it belong to a runner or a checker, whatever the gate's commands are?"""
+    *folders, name = path.split("/")
+    return not TOOL_FOLDERS.isdisjoint(folders) or _named(name, GATE_FILES)
+
+
+def shadows(path: str, subpath: str = "") -> bool:
+    """Would Python load this new file instead of a runner's module, or one of its own?
+
+    >>> shadows("pytest.py"), shadows("tests/unittest/__init__.py"), shadows("src/app/json.py")
+    (True, True, False)
+    """
+    folder, name = posixpath.split(path)
+    module, suffix = posixpath.splitext(name)
+    if suffix not in (".py", ".so", ".pyc"):
+        return False
+    if module in ("__init__", "__main__"):
+        folder, module = posixpath.split(folder)
+    if folder not in IMPORT_ROOTS | {subpath} and TEST_FOLDERS.isdisjoint(folder.split("/")):
+        return False
+    return module in RUNNER_MODULES or (module in sys.stdlib_module_names and module not in TEST_FOLDERS)
+
+
+def _named(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
