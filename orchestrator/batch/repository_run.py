@@ -14,11 +14,12 @@ from repo.mirror import Mirror
 
 from ..driver import Driver, Ended, Work
 from ..errors import TaskFailed
-from ..gate import NO_GATE, Gate, Proof
+from ..gate import Gate, Proof
 from ..judgement import Run
-from ..repositories import attach_bundle, reference
+from ..repositories import attach_bundle
 from ..submit import VERIFY, RepositoryInput
-from .merge import MergeOutcome, merge_shards
+from .merge import MergeOutcome, material_of
+from .merge_proof import Trials, prove_merge
 from .report import RepositoryReport
 from .shards import Shard, shard_request
 from .spec import BatchSpec
@@ -97,18 +98,15 @@ async def _conclude(
     before: Run | None,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
-    merged = await merge_shards(mirror, blobs, given.base, endings, batch=spec.name)
+    material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
+    trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
+    proved = await prove_merge(trials, lambda without: material.merge(without=without))
+    merged = material.outcome(proved.merged, proved.blamed, {})
     await driver.report(*merged.steps)
     for step in merged.steps:
         driver.context.metrics.count_merge(step)
-    patch, bundle = None, None
-    if merged.commit != given.base:
-        patch = await reference(mirror, blobs, given.base, merged.commit)
-        bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle")
-    proof = NO_GATE
-    if gate is not None and before is not None:
-        tree = await mirror.tree(merged.commit)
-        proof = await gate.prove(before, changes=patch.diff if patch else None, tree=tree)
+    patch, proof = proved.patch, proved.proof
+    bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)
     gate_failed = gate is not None and patch is not None and not report.verified
     return RepositoryOutcome(report, bundle, (*_gate_errors(report, gate_failed), *_shard_errors(report)))
@@ -130,6 +128,7 @@ def _report(
         before=proof.before,
         after=proof.after,
         collisions=merged.collisions,
+        overlaps=merged.overlaps,
     )
 
 

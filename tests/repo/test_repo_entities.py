@@ -107,14 +107,19 @@ def test_what_is_in_doubt_stays_a_conflict_whichever_side_comes_first(ours, thei
 
 
 def test_a_property_and_its_setter_are_two():
-    base = b"class A:\n    @property\n    def x(self):\n        return 1\n\n    @x.setter\n    def x(self, v):\n        pass\n"
+    getter = b"    @property\n    def x(self):\n        return 1\n"
+    setter = b"    @x.setter\n    def x(self, v):\n        pass\n"
+    base = b"class A:\n" + getter + b"\n" + setter
     ours, theirs = base.replace(b"return 1", b"return 2"), base.replace(b"pass", b"self.v = v")
     assert unite(base, ours, theirs) == base.replace(b"return 1", b"return 2").replace(b"pass", b"self.v = v")
 
 
-async def test_hostile_source_ends_its_own_process_alone():
-    deep = b"(" * 500_000 + b")" * 500_000 + b"\n"
-    told = b"".join(b"%d\n%s" % (len(text), text) for text in (deep, deep + b"x = 1\n", deep + b"y = 1\n"))
+NESTED = b"".join(b" " * depth + b"class a:\n" for depth in range(1300)) + b" " * 1300 + b"x\n"
+
+
+@pytest.mark.parametrize("hostile", [b"[" * 300_000 + b"\n", NESTED], ids=["open brackets", "classes in classes"])
+async def test_hostile_source_ends_its_own_process_alone(hostile):
+    told = b"".join(b"%d\n%s" % (len(text), text) for text in (hostile, hostile + b"x = 1\n", hostile + b"y = 1\n"))
     assert await _in_a_process(told) is None
 
 

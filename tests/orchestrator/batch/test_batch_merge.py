@@ -1,0 +1,178 @@
+"""What a batch does with patches that meet, and with those that break the gate."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from orchestrator.submit import VERIFY
+
+COUNT = 8
+FILES = {f"src/m{n}.py": "old\n" for n in range(COUNT)} | {"tests/t.py": "assert\nassert\n"}
+SHARED = '[shards]\nalso_edit = ["NEWS", "lib.py"]'
+
+
+def path_of(task):
+    return task.input.params["commands"][0].removeprefix("fix ")
+
+
+def edits(builders, extra):
+    """The usual recipe, and then `extra(path, files)`."""
+
+    def edit(task, files):
+        builders.modernise(task, files)
+        extra(path_of(task), files)
+
+    builders.edit = edit
+
+
+def gate_runs(builders):
+    """Those after a change."""
+    return [task for task in builders.started if task.agent == VERIFY and task.workspace.changes]
+
+
+async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_lands_verified(stage):
+    def break_it(path, files):
+        if path == "src/m5.py":
+            files[path] += "fail\n"
+
+    edits(stage.builders, break_it)
+
+    result, report = await stage.batch(await stage.repository(FILES))
+
+    [repository] = report.repositories
+    assert repository.verified
+    assert {shard.key for shard in repository.shards if shard.outcome == "applied"} == set(FILES) - {
+        "src/m5.py",
+        "tests/t.py",
+    }
+    [blamed] = [shard for shard in repository.shards if shard.outcome == "set_aside"]
+    assert (blamed.key, blamed.code) == ("src/m5.py", ErrorCode.GATE_FAILED)
+    assert "with it the gate fails: `run-tests`: exit code 1" in blamed.detail
+    assert blamed.evidence.failed == 1 and not blamed.evidence.passed
+    assert "src/m5.py" not in [file.path for file in result.patch.files]
+    assert [error.code for error in result.errors] == [ErrorCode.PARTIAL]
+    assert len(gate_runs(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
+
+
+async def test_two_that_break_it_only_together_cost_one_of_them(stage):
+    """Each alone passes: the one that comes second is set aside."""
+
+    def together(files):
+        failed = 1 if {"new1", "new2"} <= {text.strip() for text in files.values()} else 0
+        return {"passed": 2, "failed": failed, "errors": 0, "skipped": 0}
+
+    files = FILES | {"src/m1.py": "old1\n", "src/m2.py": "old2\n"}
+    stage.builders.tests = together
+
+    _, report = await stage.batch(await stage.repository(files))
+
+    [repository] = report.repositories
+    assert repository.verified
+    assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
+
+
+async def test_a_patch_that_collided_with_the_culprit_lands_in_its_place(stage, batch_text):
+    def quarrel(path, files):
+        if path in ("src/m0.py", "src/m1.py"):
+            files["NEWS"] = f"{path}\n"
+        if path == "src/m0.py":
+            files[path] += "fail\n"
+
+    edits(stage.builders, quarrel)
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n\n\n\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + '[merge]\nfirst = ["src/m0.py"]\n'
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
+
+    [repository] = report.repositories
+    outcomes = {shard.key: shard.outcome for shard in repository.shards}
+    assert outcomes == {"src/m0.py": "set_aside", "src/m1.py": "applied"}
+    assert repository.verified and repository.collisions == ()
+
+
+async def test_a_gate_after_each_patch_sees_what_the_end_does_not(stage, batch_text):
+    """The second patch hides what the first one broke."""
+
+    def hidden(files):
+        failed = files["src/m0.py"] == "new\n" and files["src/m1.py"] == "old\n"
+        return {"passed": 2, "failed": int(failed), "errors": 0, "skipped": 0}
+
+    stage.builders.tests = hidden
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n"}
+
+    _, report = await stage.batch(await stage.repository(files), text=batch_text + '[merge]\ngate = "each"\n')
+
+    assert {shard.key: shard.outcome for shard in report.repositories[0].shards} == {
+        "src/m0.py": "set_aside",
+        "src/m1.py": "applied",
+    }
+
+
+async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+
+    result, report = await stage.batch(await stage.repository(FILES), text=batch_text + "[merge]\nmax_gate_runs = 2\n")
+
+    assert not report.verified
+    assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
+    assert len(gate_runs(stage.builders)) == 2
+    assert {shard.outcome for shard in report.repositories[0].shards} == {"applied"}
+
+
+async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_failed_by_it(stage):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "tests/t.py": "assert\n"}
+
+    result, report = await stage.batch(await stage.repository(files))
+
+    assert result.patch is None and result.status is State.ERROR
+    assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
+    assert {shard.outcome for shard in report.repositories[0].shards} == {"set_aside"}
+
+
+async def test_the_same_batch_killed_and_run_again_bisects_without_a_new_run(stage, batch_text):
+    """Its gate's runs have keys made of what they prove: the second attempt meets the first one's."""
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n" * (path == "src/m3.py")}))
+    request = stage.batch_request(await stage.repository(FILES), text=batch_text)
+    first = await stage.run(request)
+    runs = len(gate_runs(stage.builders))
+
+    again = await stage.run(request)
+
+    assert len(gate_runs(stage.builders)) == runs
+    assert again.task_id == first.task_id
+
+
+LIB = "import os\n\n\ndef first():\n    return os.sep\n"
+
+
+async def test_functions_that_shards_add_at_one_place_are_united_and_the_report_says_so(stage, batch_text):
+    def add(path, files):
+        name = path[4:6]
+        files["lib.py"] += f"\n\ndef {name}():\n    return '{name}'\n"
+
+    edits(stage.builders, add)
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "lib.py": LIB, "tests/t.py": "assert\n"}
+
+    result, report = await stage.batch(await stage.repository(files), text=batch_text.replace("[shards]", SHARED))
+
+    [repository] = report.repositories
+    assert repository.verified and repository.collisions == ()
+    assert [shard.merged_by for shard in repository.shards] == ["as it is", "entities"]
+    [overlap] = repository.overlaps
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("lib.py",))
+    diff = await stage.muster.diff(result.task_id)
+    assert b"+def m0():" in diff and b"+def m1():" in diff
+
+
+@pytest.mark.parametrize("first", ["src/m0.py", "src/m1.py"])
+async def test_who_is_named_first_lands_first(stage, batch_text, first):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + f'[merge]\nfirst = ["{first}"]\n'
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
+
+    assert [shard.key for shard in report.repositories[0].shards if shard.outcome == "applied"] == [first]
