@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.report import BatchReport
 from orchestrator.submit import VERIFY
 
 COUNT = 8
 FILES = {f"src/m{n}.py": "old\n" for n in range(COUNT)} | {"tests/t.py": "assert\nassert\n"}
+FOUR = {path: text for path, text in FILES.items() if path[5] not in "4567"}
 SHARED = '[shards]\nalso_edit = ["NEWS", "lib.py"]'
 
 
@@ -63,7 +67,7 @@ async def test_two_that_break_it_only_together_cost_one_of_them(stage):
         failed = 1 if {"new1", "new2"} <= {text.strip() for text in files.values()} else 0
         return {"passed": 2, "failed": failed, "errors": 0, "skipped": 0}
 
-    files = FILES | {"src/m1.py": "old1\n", "src/m2.py": "old2\n"}
+    files = FOUR | {"src/m1.py": "old1\n", "src/m2.py": "old2\n"}
     stage.builders.tests = together
 
     _, report = await stage.batch(await stage.repository(files))
@@ -132,17 +136,29 @@ async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_fail
     assert {shard.outcome for shard in report.repositories[0].shards} == {"set_aside"}
 
 
-async def test_the_same_batch_killed_and_run_again_bisects_without_a_new_run(stage, batch_text):
-    """Its gate's runs have keys made of what they prove: the second attempt meets the first one's."""
-    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n" * (path == "src/m3.py")}))
-    request = stage.batch_request(await stage.repository(FILES), text=batch_text)
-    first = await stage.run(request)
-    runs = len(gate_runs(stage.builders))
+async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_one_that_repeats_no_run(stage):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n" * (path == "src/m2.py")}))
+    gate_open, bisecting = asyncio.Event(), asyncio.Event()
 
-    again = await stage.run(request)
+    async def hold(_task):
+        if len(gate_runs(stage.builders)) == 2:
+            bisecting.set()
+            await gate_open.wait()
 
-    assert len(gate_runs(stage.builders)) == runs
-    assert again.task_id == first.task_id
+    stage.builders.before_start = hold
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(await stage.repository(FOUR))])
+            await bisecting.wait()
+        gate_open.set()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    [repository] = BatchReport.model_validate(result.output.structured).repositories
+    assert result.attempt == 2 and repository.verified
+    assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
+    changes = [task.workspace.changes for task in gate_runs(stage.builders)]
+    assert len(changes) == len(set(changes)) <= 1 + 2 + 1
 
 
 LIB = "import os\n\n\ndef first():\n    return os.sep\n"
