@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
 from envelope.events import GateVerdict, MergeStep
-from envelope.messages import PatchRef, TaskResult
+from envelope.messages import Attachment, PatchRef, TaskResult
 from envelope.scope import allows
 from repo.merge import Collision, Merged, merge_patches
 from repo.merge_sides import Changeset
@@ -21,6 +21,7 @@ from ..repositories import as_changeset, paths_of
 from .merge_rules import MergeRules
 from .report import DETAIL_CHARS, MAX_LISTED, CollisionReport, Outcome, OverlapReport, ShardReport
 
+PATCH_TYPE = "text/x-diff"
 MAX_STEP_PATHS = 50  # for people to look at; the report's patch lists them all
 
 
@@ -43,10 +44,13 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
+    """`kept`: the patches that did not land, so that they live as long as the report does."""
+
     commit: str
     shards: tuple[ShardReport, ...]
     collisions: tuple[CollisionReport, ...]
     overlaps: tuple[OverlapReport, ...]
+    kept: tuple[Attachment, ...]
 
     @property
     def steps(self) -> list[MergeStep]:
@@ -71,14 +75,24 @@ class Material:
         return await merge_patches(self.mirror, self.base, ordered, sides=self.forecast.sides)
 
     def outcome(
-        self, merged: Merged, blamed: Mapping[str, Blame], resolutions: Mapping[str, Resolution]
+        self, name: str, merged: Merged, blamed: Mapping[str, Blame], resolutions: Mapping[str, Resolution]
     ) -> MergeOutcome:
+        """`name`: the repository's."""
         reports = [
             _report(key, ended, self.objections[key], merged, blamed.get(key), resolutions.get(key))
             for key, ended in self.endings.items()
         ]
         collisions = [self._collision(collision, resolutions.get(collision.key)) for collision in merged.collisions]
-        return MergeOutcome(merged.commit, tuple(reports), tuple(collisions), _overlaps(self.forecast))
+        kept = {key: self._kept(name, number, key) for number, key in enumerate((*blamed, *_collided(merged)))}
+        named = [one.model_copy(update={"patch": kept[one.key].name if one.key in kept else ""}) for one in reports]
+        overlaps = _overlaps(self.forecast)
+        return MergeOutcome(merged.commit, tuple(named), tuple(collisions), overlaps, tuple(kept.values()))
+
+    def _kept(self, name: str, number: int, key: str) -> Attachment:
+        patch = self.endings[key].result.patch
+        assert patch is not None
+        size_bytes = len(self.patches[key].diff)
+        return Attachment(blob=patch.diff, name=f"{name}-{number}.patch", media_type=PATCH_TYPE, size_bytes=size_bytes)
 
     def _collision(self, collision: Collision, resolution: Resolution | None) -> CollisionReport:
         failure = f"; an agent tried: {resolution.failure}" if resolution and resolution.failure else ""
@@ -162,6 +176,10 @@ def _outcome(ended: Ended, objection: str, collision: Collision | None, blame: B
     if collision is not None:
         return "collision"
     return "applied" if _patch_of(ended.result) else "empty"
+
+
+def _collided(merged: Merged) -> list[str]:
+    return [collision.key for collision in merged.collisions][:MAX_LISTED]
 
 
 def _overlaps(forecast: Forecast) -> tuple[OverlapReport, ...]:

@@ -25,7 +25,8 @@ class ShardReport(Wire):
     """One shard: `empty` changed nothing; `set_aside` was not acceptable as a patch; `failed` ended badly.
 
     `merged_by`: as what its patch came in (`as it is`, by `lines`, by `entities`, or `resolved` by the agent whose task
-    is `resolved_by`). `evidence`: what the gate saw with it, if it was set aside for that.
+    is `resolved_by`). `evidence`: what the gate saw with it, if it was set aside for that. `patch`: the attachment that
+    keeps a patch which did not land.
     """
 
     key: str
@@ -42,6 +43,7 @@ class ShardReport(Wire):
     merged_by: str = ""
     resolved_by: str = ""
     evidence: GateVerdict | None = None
+    patch: str = ""
 
 
 class OverlapReport(Wire):
@@ -55,7 +57,7 @@ class OverlapReport(Wire):
 class CollisionReport(Wire):
     """`key` was set aside because patches `with_keys`, which landed, change the same `paths` differently.
 
-    Both sides are kept: as the patches of their tasks, and this one's as an attachment of the batch, too.
+    Both sides are kept: `task_id` and `with_tasks` have them, and the batch this one's as an attachment, too.
     """
 
     key: str
@@ -64,7 +66,6 @@ class CollisionReport(Wire):
     detail: str
     task_id: str = ""
     with_tasks: tuple[str, ...] = ()
-    patch: str = ""  # the attachment
 
 
 class RepositoryReport(Wire):

@@ -39,6 +39,7 @@ class RepositoryOutcome:
     report: RepositoryReport
     bundle: Attachment | None = None
     errors: tuple[ErrorInfo, ...] = ()
+    kept: tuple[Attachment, ...] = ()  # patches that did not land
 
 
 async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget) -> RepositoryOutcome:
@@ -101,7 +102,7 @@ async def _conclude(
     material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
     trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
     proved = await prove_merge(trials, lambda without: material.merge(without=without))
-    merged = material.outcome(proved.merged, proved.blamed, {})
+    merged = material.outcome(given.name, proved.merged, proved.blamed, {})
     await driver.report(*merged.steps)
     for step in merged.steps:
         driver.context.metrics.count_merge(step)
@@ -109,7 +110,8 @@ async def _conclude(
     bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)
     gate_failed = gate is not None and patch is not None and not report.verified
-    return RepositoryOutcome(report, bundle, (*_gate_errors(report, gate_failed), *_shard_errors(report)))
+    errors = (*_gate_errors(report, gate_failed), *_shard_errors(report))
+    return RepositoryOutcome(report, bundle, errors, merged.kept)
 
 
 def _report(
@@ -145,7 +147,11 @@ def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:
         first, counts = report.collisions[0], f"{len(report.collisions)} of {len(report.shards)}"
         where = f"{first.key} with {', '.join(first.with_keys) or 'the base'} in {', '.join(first.paths)}"
         message = f"{report.name}: {counts} patches collide with earlier ones; {where}"
-        errors.append(ErrorInfo.of(ErrorCode.COLLISION, message, "run the batch again on top of what landed"))
+        errors.append(
+            ErrorInfo.of(
+                ErrorCode.COLLISION, message, "run the batch again on top of what landed, or see: muster batch report"
+            )
+        )
     lost = [shard for shard in report.shards if shard.outcome in ("failed", "set_aside")]
     if lost:
         alone = len(lost) == len(report.shards)

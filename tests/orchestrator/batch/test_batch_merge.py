@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.formats import FORMATS
 from orchestrator.batch.report import BatchReport
 from orchestrator.submit import VERIFY
 
@@ -192,3 +194,33 @@ async def test_who_is_named_first_lands_first(stage, batch_text, first):
     _, report = await stage.batch(await stage.repository(files), text=text)
 
     assert [shard.key for shard in report.repositories[0].shards if shard.outcome == "applied"] == [first]
+
+
+async def test_a_person_goes_on_from_both_sides_with_the_command_of_the_report(stage, batch_text, tmp_path):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + '[publish]\nbranch = "muster/news"\n'
+
+    result, report = await stage.batch(await stage.repository(files), text=text)
+
+    [repository] = report.repositories
+    [collision], left = repository.collisions, repository.shards[1]
+    assert (collision.task_id, collision.with_tasks) == (left.task_id, (repository.shards[0].task_id,))
+    command = f"git switch muster/news && muster task diff {left.task_id} | git apply --3way"
+    assert f"- src/m1.py with src/m0.py in NEWS: `{command}`" in FORMATS["markdown"](report)
+    theirs = await stage.muster.diff(left.task_id)
+    assert await stage.muster.attachment(result, left.patch) == theirs
+    tree = clone(await stage.muster.attachment(result, repository.bundle), repository.commit, tmp_path)
+    applied = subprocess.run(["git", "-C", tree, "apply", "--3way"], input=theirs, capture_output=True)
+    assert b"with conflicts" in applied.stderr
+    assert "src/m0.py\n=======\nsrc/m1.py\n" in (tree / "NEWS").read_text()
+    assert (tree / "src/m1.py").read_text() == "new\n"
+
+
+def clone(bundle, commit, folder):
+    (folder / "merged.bundle").write_bytes(bundle)
+    tree = folder / "tree"
+    subprocess.run(["git", "init", "-q", tree], check=True)
+    subprocess.run(["git", "-C", tree, "fetch", "-q", folder / "merged.bundle", "*:refs/heads/*"], check=True)
+    subprocess.run(["git", "-C", tree, "checkout", "-q", commit], check=True)
+    return tree
