@@ -20,6 +20,7 @@ from ..repositories import attach_bundle
 from ..submit import VERIFY, RepositoryInput
 from .merge import MergeOutcome, material_of
 from .merge_proof import Trials, prove_merge
+from .merge_resolve import Resolver
 from .report import RepositoryReport
 from .shards import Shard, shard_request
 from .spec import BatchSpec
@@ -47,7 +48,7 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, sh
     gate = _gate(driver, spec, run)
     try:
         endings, before = await _do_shards(driver, spec, run, share, gate)
-        return await _conclude(driver, spec, run, gate, endings, before)
+        return await _conclude(driver, spec, run, gate, endings, before, share)
     except TaskFailed as e:
         return _stuck(run, e.error)
     except RepoError as e:
@@ -97,12 +98,14 @@ async def _conclude(
     gate: Gate | None,
     endings: Mapping[str, Ended],
     before: Run | None,
+    share: Budget,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
     material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
     trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
-    proved = await prove_merge(trials, lambda without: material.merge(without=without))
-    merged = material.outcome(given.name, proved.merged, proved.blamed, {})
+    resolver = Resolver(driver, spec, given, material, _left_microusd(share, endings))
+    proved = await prove_merge(trials, resolver.merge)
+    merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
         driver.context.metrics.count_merge(step)
@@ -112,6 +115,13 @@ async def _conclude(
     gate_failed = gate is not None and patch is not None and not report.verified
     errors = (*_gate_errors(report, gate_failed), *_shard_errors(report))
     return RepositoryOutcome(report, bundle, errors, merged.kept)
+
+
+def _left_microusd(share: Budget, endings: Mapping[str, Ended]) -> int | None:
+    """What a repository's shards have left of their equal parts."""
+    if share.max_cost_microusd is None:
+        return None
+    return share.max_cost_microusd * len(endings) - sum(ended.cost_microusd for ended in endings.values())
 
 
 def _report(
