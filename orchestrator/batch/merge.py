@@ -85,7 +85,7 @@ class Material:
         collisions = [self._collision(collision, resolutions.get(collision.key)) for collision in merged.collisions]
         kept = {key: self._kept(name, number, key) for number, key in enumerate((*blamed, *_collided(merged)))}
         named = [one.model_copy(update={"patch": kept[one.key].name if one.key in kept else ""}) for one in reports]
-        overlaps = _overlaps(self.forecast)
+        overlaps = overlaps_in(self.forecast)
         return MergeOutcome(merged.commit, tuple(named), tuple(collisions), overlaps, tuple(kept.values()))
 
     def _kept(self, name: str, number: int, key: str) -> Attachment:
@@ -182,7 +182,7 @@ def _collided(merged: Merged) -> list[str]:
     return [collision.key for collision in merged.collisions][:MAX_LISTED]
 
 
-def _overlaps(forecast: Forecast) -> tuple[OverlapReport, ...]:
+def overlaps_in(forecast: Forecast) -> tuple[OverlapReport, ...]:
     """Those in conflict first, as far as a report has room."""
     ordered = sorted(forecast.meetings, key=lambda meeting: not meeting.conflicts)[:MAX_LISTED]
     return tuple(

@@ -8,8 +8,10 @@ import subprocess
 import pytest
 
 from envelope.errors import ErrorCode
+from envelope.events import ChildEnded
 from envelope.lifecycle import State
 from orchestrator.batch.formats import FORMATS
+from orchestrator.batch.merge_overlaps import foreseen
 from orchestrator.batch.report import BatchReport
 from orchestrator.submit import VERIFY
 
@@ -224,3 +226,31 @@ def clone(bundle, commit, folder):
     subprocess.run(["git", "-C", tree, "fetch", "-q", folder / "merged.bundle", "*:refs/heads/*"], check=True)
     subprocess.run(["git", "-C", tree, "checkout", "-q", commit], check=True)
     return tree
+
+
+async def test_overlaps_are_foreseen_while_shards_are_still_at_work(stage, batch_text, tmp_path):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    gate_open, two_done = asyncio.Event(), asyncio.Event()
+
+    async def hold_the_last(task):
+        if task.agent != VERIFY and path_of(task) == "src/m2.py":
+            two_done.set()
+            await gate_open.wait()
+
+    stage.builders.before_start = hold_the_last
+    files = {**{f"src/m{n}.py": "old\n" for n in range(3)}, "NEWS": "none\n", "tests/t.py": "assert\n"}
+    request = stage.batch_request(await stage.repository(files), text=batch_text.replace("[shards]", SHARED))
+    async with stage.orchestrator(), stage.workers():
+        [handle] = await stage.muster.submit_many([request])
+        await two_done.wait()
+        done = 0
+        async for entry in stage.muster.follow(handle.trace_id):
+            done += sum(isinstance(event, ChildEnded) for event in getattr(entry.message, "events", ()))
+            if done == 3:  # two shards, and the gate on the base
+                break
+        found = await foreseen(stage.muster, request, tmp_path)
+        gate_open.set()
+        await stage.muster.gather([handle])
+
+    [overlap] = found["demo"]
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
