@@ -8,7 +8,7 @@ from pathlib import Path
 from envelope.messages import Attachment, FileStat, PatchRef
 from repo.bundle import bundle
 from repo.changes import FileChange
-from repo.merge import Changeset
+from repo.merge_sides import Changeset
 from repo.mirror import Mirror, mirror_of
 from repo.patch import patch_between
 from repo.temporary import temporary_folder

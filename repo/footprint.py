@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Protocol
 
 
@@ -46,18 +45,30 @@ class Footprint:
         return self._below.get(path, set[str]()).union(*met)
 
 
-def predict_overlaps(patches: Sequence[HasPaths]) -> tuple[Overlap, ...]:
-    """Pairs of patches, in the order given, that share a path or stand in each other's way. No git, no I/O."""
+def overlaps(patches: Sequence[HasPaths]) -> Iterator[Overlap]:
+    """Pairs of patches, in the order given, that share a path or stand in each other's way. No git, no I/O.
+
+    One after the other, since those of many patches of one path are more than anybody wants to hold.
+    """
     footprint = Footprint()
     for patch in patches:
         footprint.add(patch.key, patch.paths)
-    order = {patch.key: place for place, patch in enumerate(patches)}
-    shared: dict[tuple[str, str], set[str]] = {}
-    for path in sorted(set[str]().union(*(patch.paths for patch in patches))):
-        for pair in combinations(sorted(footprint.owners_of([path]), key=order.__getitem__), 2):
-            shared.setdefault(pair, set()).add(path)
-    pairs = sorted(shared, key=lambda pair: (order[pair[0]], order[pair[1]]))
-    return tuple(Overlap(*pair, tuple(sorted(shared[pair]))) for pair in pairs)
+    place = {patch.key: number for number, patch in enumerate(patches)}
+    at = {patch.key: patch for patch in patches}
+    for patch in patches:
+        met: dict[str, set[str]] = {}
+        for path in patch.paths:
+            for other in footprint.owners_of([path]):
+                met.setdefault(other, set()).add(path)
+        for other in sorted((key for key in met if place[key] > place[patch.key]), key=place.__getitem__):
+            yield Overlap(patch.key, other, tuple(sorted(met[other] | _in_the_way(at[other].paths, patch.paths))))
+
+
+def _in_the_way(paths: frozenset[str], of: frozenset[str]) -> set[str]:
+    """Those of `paths` that are one of the others, too, or a folder of one, or in one."""
+    mine = Footprint()
+    mine.add("", of)
+    return {path for path in paths if mine.owners_of([path])}
 
 
 def _folders_above(path: str) -> Iterator[str]:

@@ -138,7 +138,7 @@ async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | 
     except (FileNotFoundError, NotADirectoryError, PermissionError) as e:
         if cwd is not None and not os.access(cwd, os.X_OK):
             raise FolderMissing(f"The folder {cwd} cannot be entered") from e
-        raise GitMissing("The program git cannot be started", hint="install git 2.38 or later") from e
+        raise GitMissing("The program git cannot be started", hint="install git 2.39 or later") from e
 
 
 async def _finish(process: Process, stdin: bytes, max_stdout_bytes: int) -> Completed:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .errors import PatchRefused
-from .merge import conflicts_in
+from .merge_tree import TreeMerge, merge_trees
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
@@ -89,17 +89,15 @@ class Weave:
             return self._commits[last]
         with scratch(write_to=self.mirror.objects) as own:
             theirs = self._commits[last]
-            merge = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", tip, theirs)
-            merged = await own.git(*merge, ok=(0, 1))
-            tree = merged.fields[0].decode()
-            if merged.exit_code:
-                return self._clash(last, earlier, *conflicts_in(merged.fields[1:]))
-            return await self._commit(own, tree, f"with {self._pieces[last].title or last}", tip, theirs)
+            merged = await merge_trees(own, tip, theirs)
+            if not merged.clean:
+                return self._clash(last, earlier, merged)
+            return await self._commit(own, merged.tree, f"with {self._pieces[last].title or last}", tip, theirs)
 
-    def _clash(self, key: str, earlier: Sequence[str], paths: tuple[str, ...], detail: str) -> Clash:
+    def _clash(self, key: str, earlier: Sequence[str], merged: TreeMerge) -> Clash:
         beside = [other for other in earlier if other not in self._pieces[key].after]
-        sharing = [other for other in beside if self._paths[other] & (set(paths) | self._paths[key])]
-        return Clash(key, tuple(sharing or beside), paths, detail)
+        sharing = [other for other in beside if self._paths[other] & (set(merged.paths) | self._paths[key])]
+        return Clash(key, tuple(sharing or beside), merged.paths, merged.detail)
 
     async def _commit(self, own: Scratch, tree: str, title: str, *parents: str) -> str:
         if not self._dates:

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
-from envelope.events import MergeStep
-from envelope.messages import PatchRef, TaskResult
+from envelope.events import GateVerdict, MergeStep
+from envelope.messages import Attachment, PatchRef, TaskResult
 from envelope.scope import allows
 from repo.merge import Collision, Merged, merge_patches
+from repo.merge_sides import Changeset
 from repo.mirror import Mirror
+from repo.predict import Forecast, predict
 from transport.blobs.base import Blobs
 
 from ..driver import Ended, completed
+from ..globs import matching
 from ..repositories import as_changeset, paths_of
-from .report import DETAIL_CHARS, CollisionReport, Outcome, ShardReport
+from .merge_rules import MergeRules
+from .report import DETAIL_CHARS, MAX_LISTED, CollisionReport, Outcome, OverlapReport, ShardReport
 
+PATCH_TYPE = "text/x-diff"
 MAX_STEP_PATHS = 50  # for people to look at; the report's patch lists them all
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """Why the gate fails with a patch, and what it saw."""
+
+    reason: str
+    verdict: GateVerdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """An agent's task that was to resolve a collision, what it cost, and why that came to nothing (if it did)."""
+
+    task_id: str
+    cost_microusd: int
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MergeOutcome:
+    """`kept`: the patches that did not land, so that they live as long as the report does."""
+
     commit: str
     shards: tuple[ShardReport, ...]
     collisions: tuple[CollisionReport, ...]
+    overlaps: tuple[OverlapReport, ...]
+    kept: tuple[Attachment, ...]
 
     @property
     def steps(self) -> list[MergeStep]:
@@ -32,30 +58,81 @@ class MergeOutcome:
         return [_step(shard, collided.get(shard.key)) for shard in self.shards if shard.outcome != "failed"]
 
 
-async def merge_shards(
-    mirror: Mirror, blobs: Blobs, base: str, endings: Mapping[str, Ended], *, batch: str
-) -> MergeOutcome:
-    """Merge what is acceptable in the order of the keys: the same results give the same commit id."""
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What shards made, as far as it is acceptable, and the order in which the most of it can land."""
+
+    mirror: Mirror
+    base: str
+    endings: Mapping[str, Ended]
+    objections: Mapping[str, str]
+    patches: Mapping[str, Changeset]
+    forecast: Forecast
+
+    async def merge(self, *, without: Collection[str] = ()) -> Merged:
+        """The same results give the same commit id, on any machine and day."""
+        ordered = [self.patches[key] for key in self.forecast.order if key not in without]
+        return await merge_patches(self.mirror, self.base, ordered, sides=self.forecast.sides)
+
+    def outcome(
+        self, name: str, merged: Merged, blamed: Mapping[str, Blame], resolutions: Mapping[str, Resolution]
+    ) -> MergeOutcome:
+        """`name`: the repository's."""
+        reports = [
+            _report(key, ended, self.objections[key], merged, blamed.get(key), resolutions.get(key))
+            for key, ended in self.endings.items()
+        ]
+        collisions = [self._collision(collision, resolutions.get(collision.key)) for collision in merged.collisions]
+        kept = {key: self._kept(name, number, key) for number, key in enumerate((*blamed, *_collided(merged)))}
+        named = [one.model_copy(update={"patch": kept[one.key].name if one.key in kept else ""}) for one in reports]
+        overlaps = overlaps_in(self.forecast)
+        return MergeOutcome(merged.commit, tuple(named), tuple(collisions), overlaps, tuple(kept.values()))
+
+    def _kept(self, name: str, number: int, key: str) -> Attachment:
+        patch = self.endings[key].result.patch
+        assert patch is not None
+        size_bytes = len(self.patches[key].diff)
+        return Attachment(blob=patch.diff, name=f"{name}-{number}.patch", media_type=PATCH_TYPE, size_bytes=size_bytes)
+
+    def _collision(self, collision: Collision, resolution: Resolution | None) -> CollisionReport:
+        failure = f"; an agent tried: {resolution.failure}" if resolution and resolution.failure else ""
+        return CollisionReport(
+            key=collision.key,
+            with_keys=collision.other_keys,
+            paths=collision.paths,
+            detail=f"{collision.detail}{failure}"[:DETAIL_CHARS],
+            task_id=self.endings[collision.key].result.task_id,
+            with_tasks=tuple(self.endings[key].result.task_id for key in collision.other_keys),
+        )
+
+
+async def material_of(
+    mirror: Mirror, blobs: Blobs, base: str, endings: Mapping[str, Ended], *, batch: str, rules: MergeRules
+) -> Material:
     ordered = dict(sorted(endings.items()))
     objections = {key: _objection(ended, base) for key, ended in ordered.items()}
-    patches = [
-        await as_changeset(blobs, key, f"{batch}: {key}", patch)
+    patches = {
+        key: await as_changeset(blobs, key, f"{batch}: {key}", patch)
         for key, ended in ordered.items()
         if not objections[key] and (patch := _patch_of(ended.result)) is not None
-    ]
-    merged = await merge_patches(mirror, base, patches)
-    reports = [_report(key, ended, objections[key], merged) for key, ended in ordered.items()]
-    return MergeOutcome(merged.commit, tuple(reports), tuple(map(_collision_report, merged.collisions)))
+    }
+    places = {glob: set(matching(glob, patches)) for glob in rules.first}
+
+    def rank(key: str) -> int:
+        return next((number for number, keys in enumerate(places.values()) if key in keys), len(places))
+
+    forecast = await predict(mirror, base, list(patches.values()), rank=rank)
+    return Material(mirror, base, ordered, objections, patches, forecast)
 
 
 def _patch_of(result: TaskResult) -> PatchRef | None:
-    return result.patch if result.patch is not None and result.patch.files else None
+    return result.patch if completed(result) and result.patch is not None and result.patch.files else None
 
 
 def _objection(ended: Ended, base: str) -> str:
     """Why a shard's patch must not be merged; empty when it may. A worker has checked this, too."""
     patch = _patch_of(ended.result)
-    if not completed(ended.result) or patch is None:
+    if patch is None:
         return ""
     if patch.base != base:
         return f"the patch is against {patch.base[:12]}, not against {base[:12]}"
@@ -64,42 +141,57 @@ def _objection(ended: Ended, base: str) -> str:
     return f"the patch changes {outside[0]}, which is not in the shard's scope" if outside else ""
 
 
-def _report(key: str, ended: Ended, objection: str, merged: Merged) -> ShardReport:
-    result, patch = ended.result, _patch_of(ended.result)
+def _report(
+    key: str, ended: Ended, objection: str, merged: Merged, blame: Blame | None, resolution: Resolution | None
+) -> ShardReport:
+    result, patch = ended.result, ended.result.patch
     collision = next((collision for collision in merged.collisions if collision.key == key), None)
+    landed = next((one for one in merged.landed if one.key == key), None)
     error = result.errors[0] if result.errors else None
-    detail = objection or (error.message if error else "") or (collision.detail if collision else "")
+    code = error.code if error else (ErrorCode.OUT_OF_SCOPE if objection else ErrorCode.GATE_FAILED if blame else "")
+    detail = objection or (error.message if error else "") or (blame.reason if blame else "")
     return ShardReport(
         key=key,
-        outcome=_outcome(ended, objection, collision),
+        outcome=_outcome(ended, objection, collision, blame),
         task_id=result.task_id,
         trace_id=result.trace_id,
         reused=ended.reused,
         files=len(patch.files) if patch else 0,
         added=patch.added if patch else 0,
         removed=patch.removed if patch else 0,
-        cost_microusd=ended.cost_microusd,
-        code=error.code if error else (ErrorCode.OUT_OF_SCOPE if objection else ""),
-        detail=detail[:DETAIL_CHARS],
+        cost_microusd=ended.cost_microusd + (resolution.cost_microusd if resolution else 0),
+        code=code,
+        detail=(detail or (collision.detail if collision else ""))[:DETAIL_CHARS],
+        merged_by=landed.level if landed and _patch_of(result) else "",
+        resolved_by=resolution.task_id if resolution and landed else "",
+        evidence=blame.verdict if blame else None,
     )
 
 
-def _outcome(ended: Ended, objection: str, collision: Collision | None) -> Outcome:
+def _outcome(ended: Ended, objection: str, collision: Collision | None, blame: Blame | None) -> Outcome:
     if not completed(ended.result):
         return "failed"
-    if objection:
+    if objection or blame:
         return "set_aside"
     if collision is not None:
         return "collision"
     return "applied" if _patch_of(ended.result) else "empty"
 
 
-def _collision_report(collision: Collision) -> CollisionReport:
-    return CollisionReport(
-        key=collision.key,
-        with_keys=collision.other_keys,
-        paths=collision.paths,
-        detail=collision.detail[:DETAIL_CHARS],
+def _collided(merged: Merged) -> list[str]:
+    return [collision.key for collision in merged.collisions][:MAX_LISTED]
+
+
+def overlaps_in(forecast: Forecast) -> tuple[OverlapReport, ...]:
+    """Those in conflict first, as far as a report has room."""
+    ordered = sorted(forecast.meetings, key=lambda meeting: not meeting.conflicts)[:MAX_LISTED]
+    return tuple(
+        OverlapReport(
+            keys=(meeting.overlap.first, meeting.overlap.second),
+            paths=meeting.overlap.paths[:MAX_STEP_PATHS],
+            conflicts=meeting.conflicts[:MAX_STEP_PATHS],
+        )
+        for meeting in ordered
     )
 
 

@@ -23,7 +23,12 @@ Outcome = Literal["applied", "empty", "collision", "set_aside", "failed"]
 
 
 class ShardReport(Wire):
-    """One shard: `empty` changed nothing; `set_aside` was not acceptable as a patch; `failed` ended badly."""
+    """One shard: `empty` changed nothing; `set_aside` was not acceptable as a patch; `failed` ended badly.
+
+    `merged_by`: as what its patch came in (`as it is`, by `lines`, by `entities`, or `resolved` by the agent whose task
+    is `resolved_by`). `evidence`: what the gate saw with it, if it was set aside for that. `patch`: the attachment that
+    keeps a patch which did not land.
+    """
 
     key: str
     outcome: Outcome
@@ -36,15 +41,32 @@ class ShardReport(Wire):
     cost_microusd: int = 0
     code: str = ""  # of its error
     detail: str = ""
+    merged_by: str = ""
+    resolved_by: str = ""
+    evidence: GateVerdict | None = None
+    patch: str = ""
+
+
+class OverlapReport(Wire):
+    """Two patches that meet in `paths`; git cannot merge them by lines at `conflicts`."""
+
+    keys: tuple[str, str]
+    paths: tuple[str, ...]
+    conflicts: tuple[str, ...] = ()
 
 
 class CollisionReport(Wire):
-    """`key` was set aside because patches `with_keys`, which landed, change the same `paths` differently."""
+    """`key` was set aside because patches `with_keys`, which landed, change the same `paths` differently.
+
+    Both sides are kept: `task_id` and `with_tasks` have them, and the batch this one's as an attachment, too.
+    """
 
     key: str
     with_keys: tuple[str, ...]
     paths: tuple[str, ...]
     detail: str
+    task_id: str = ""
+    with_tasks: tuple[str, ...] = ()
 
 
 class RepositoryReport(Wire):
@@ -66,6 +88,7 @@ class RepositoryReport(Wire):
     evidence: GateEvidence = GateEvidence()
     shards: tuple[ShardReport, ...] = ()
     collisions: tuple[CollisionReport, ...] = ()
+    overlaps: tuple[OverlapReport, ...] = ()  # as they were foreseen
     counts: dict[Outcome, int] = Field(default_factory=dict[Outcome, int])  # of all shards, listed or not
     cost_microusd: int = 0
 
@@ -133,14 +156,15 @@ class BatchReport(Wire):
 
 def _worth_a_look(repository: RepositoryReport) -> RepositoryReport:
     shards = [shard for shard in repository.shards if shard.outcome not in ("applied", "empty")]
-    kept = {"shards": tuple(shards[:MAX_LISTED]), "collisions": repository.collisions[:MAX_LISTED]}
+    kept = {"shards": tuple(shards[:MAX_LISTED]), "collisions": repository.collisions[:MAX_LISTED], "overlaps": ()}
     return repository.model_copy(update=kept)
 
 
 def _bare(repository: RepositoryReport) -> RepositoryReport:
     patch = repository.patch.model_copy(update={"files": ()}) if repository.patch else None
     evidence = GateEvidence(result=repository.evidence.result)
-    return repository.model_copy(update={"shards": (), "collisions": (), "patch": patch, "evidence": evidence})
+    bare = {"shards": (), "collisions": (), "overlaps": (), "patch": patch, "evidence": evidence}
+    return repository.model_copy(update=bare)
 
 
 def _line(repository: RepositoryReport) -> str:

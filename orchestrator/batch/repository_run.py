@@ -14,11 +14,13 @@ from repo.mirror import Mirror
 
 from ..driver import Driver, Ended, Work
 from ..errors import TaskFailed
-from ..gate import NO_GATE, Gate, Proof
+from ..gate import Gate, Proof
 from ..judgement import Run
-from ..repositories import attach_bundle, reference
+from ..repositories import attach_bundle
 from ..submit import VERIFY, RepositoryInput
-from .merge import MergeOutcome, merge_shards
+from .merge import MergeOutcome, material_of
+from .merge_proof import Trials, prove_merge
+from .merge_resolve import Resolver
 from .report import RepositoryReport
 from .shards import Shard, shard_request
 from .spec import BatchSpec
@@ -38,6 +40,7 @@ class RepositoryOutcome:
     report: RepositoryReport
     bundle: Attachment | None = None
     errors: tuple[ErrorInfo, ...] = ()
+    kept: tuple[Attachment, ...] = ()  # patches that did not land
 
 
 async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget) -> RepositoryOutcome:
@@ -45,7 +48,7 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, sh
     gate = _gate(driver, spec, run)
     try:
         endings, before = await _do_shards(driver, spec, run, share, gate)
-        return await _conclude(driver, spec, run, gate, endings, before)
+        return await _conclude(driver, spec, run, gate, endings, before, share)
     except TaskFailed as e:
         return _stuck(run, e.error)
     except RepoError as e:
@@ -97,23 +100,30 @@ async def _conclude(
     gate: Gate | None,
     endings: Mapping[str, Ended],
     before: Run | None,
+    share: Budget,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
-    merged = await merge_shards(mirror, blobs, given.base, endings, batch=spec.name)
+    material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
+    trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
+    resolver = Resolver(driver, spec, given, material, _left_microusd(share, endings))
+    proved = await prove_merge(trials, resolver.merge)
+    merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
         driver.context.metrics.count_merge(step)
-    patch, bundle = None, None
-    if merged.commit != given.base:
-        patch = await reference(mirror, blobs, given.base, merged.commit)
-        bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle")
-    proof = NO_GATE
-    if gate is not None and before is not None:
-        tree = await mirror.tree(merged.commit)
-        proof = await gate.prove(before, changes=patch.diff if patch else None, tree=tree)
+    patch, proof = proved.patch, proved.proof
+    bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)
     gate_failed = gate is not None and patch is not None and not report.verified
-    return RepositoryOutcome(report, bundle, (*_gate_errors(report, gate_failed), *_shard_errors(report)))
+    errors = (*_gate_errors(report, gate_failed), *_shard_errors(report))
+    return RepositoryOutcome(report, bundle, errors, merged.kept)
+
+
+def _left_microusd(share: Budget, endings: Mapping[str, Ended]) -> int | None:
+    """What a repository's shards have left of their equal parts."""
+    if share.max_cost_microusd is None:
+        return None
+    return share.max_cost_microusd * len(endings) - sum(ended.cost_microusd for ended in endings.values())
 
 
 def _report(
@@ -133,6 +143,7 @@ def _report(
         after=proof.after,
         evidence=proof.evidence,
         collisions=merged.collisions,
+        overlaps=merged.overlaps,
     )
 
 
@@ -149,7 +160,11 @@ def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:
         first, counts = report.collisions[0], f"{len(report.collisions)} of {len(report.shards)}"
         where = f"{first.key} with {', '.join(first.with_keys) or 'the base'} in {', '.join(first.paths)}"
         message = f"{report.name}: {counts} patches collide with earlier ones; {where}"
-        errors.append(ErrorInfo.of(ErrorCode.COLLISION, message, "run the batch again on top of what landed"))
+        errors.append(
+            ErrorInfo.of(
+                ErrorCode.COLLISION, message, "run the batch again on top of what landed, or see: muster batch report"
+            )
+        )
     lost = [shard for shard in report.shards if shard.outcome in ("failed", "set_aside")]
     if lost:
         alone = len(lost) == len(report.shards)

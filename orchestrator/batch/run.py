@@ -25,6 +25,7 @@ async def drive_batch(driver: Driver) -> TaskResult:
     share = _share(driver, spec, sum(len(run.shards) for run in runs))
     outcomes = await _run_all(driver, spec, runs, share)
     branch = spec.publish.branch if spec.publish else ""
+    kept = (patch for one in outcomes for patch in one.kept)
     reports = tuple(one.report for one in outcomes)
     report = BatchReport(name=spec.name, branch=branch, repositories=reports)
     return ended_with(
@@ -32,7 +33,7 @@ async def drive_batch(driver: Driver) -> TaskResult:
         *(error for one in outcomes for error in one.errors),
         output=Output(text=report.text(), structured=report.abridged().as_json()),
         patch=next((one.patch for one in reports if one.patch is not None), None),
-        attachments=(*(one.bundle for one in outcomes if one.bundle), await _attach_report(driver, report)),
+        attachments=(*(one.bundle for one in outcomes if one.bundle), *kept, await _attach_report(driver, report)),
     )
 
 

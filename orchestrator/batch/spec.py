@@ -13,6 +13,8 @@ from envelope.gate import GateRules
 from envelope.messages import MAX_DEADLINE_MS
 from envelope.pattern import MAX_PATTERN_CHARS
 
+from .merge_rules import MergeRules
+
 MAX_DEADLINE_S = MAX_DEADLINE_MS // 1000
 
 # The rules of `git check-ref-format --branch`, as what a branch name must not hold.
@@ -131,6 +133,7 @@ class BatchSpec(_Part):
     shards: Shards
     steps: Annotated[tuple[Step, ...], Field(min_length=1)]
     gate: Gate | None = None
+    merge: MergeRules = MergeRules()
     setup: Setup = Setup()
     publish: Publish | None = None
     limits: Limits = Limits()

@@ -26,6 +26,7 @@ from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
 from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview
+from .batch_overlaps import overlaps
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -40,7 +41,7 @@ from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
-for name, command in {"init": init, "check": check, "preview": show_preview}.items():
+for name, command in {"init": init, "check": check, "preview": show_preview, "overlaps": overlaps}.items():
     app.command(name)(command)
 
 LATEST = 1000  # how many of the latest roots are searched for batches

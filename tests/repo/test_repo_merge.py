@@ -9,9 +9,10 @@ import pytest
 
 from repo.changes import FileChange
 from repo.errors import PatchRefused
-from repo.footprint import Overlap, predict_overlaps
+from repo.footprint import Overlap, overlaps
 from repo.git import git
-from repo.merge import Changeset, merge_patches
+from repo.merge import merge_patches
+from repo.merge_sides import Changeset
 from repo.patch import extract_patch
 
 LINES = "".join(f"{n}\n" for n in range(40))
@@ -111,7 +112,7 @@ async def test_a_collision_names_both_sides_and_sets_one_patch_aside(user, mirro
     assert (collision.key, collision.other_keys, collision.paths) == ("second", ("first",), ("a",))
     assert collision.detail == "CONFLICT (content): Merge conflict in a"
     both = await read(mirror, collision.tree, "a")
-    assert "first\n=======\nsecond\n" in both
+    assert "first\n||||||| " in both and "\n1\n=======\nsecond\n" in both
     assert await read(mirror, merged.commit, "a") == "first\n"
     listed = await git("ls-tree", "--name-only", merged.commit, git_dir=mirror.git_dir)
     assert listed.line.split() == ["a", "b", "d"]
@@ -197,4 +198,4 @@ def test_overlaps_are_foretold_by_path_rename_and_folder():
         Changeset("c", b"", "", (change("z/deep/file"),)),
         Changeset("d", b"", "", (change("alone"),)),
     ]
-    assert predict_overlaps(shards) == (Overlap("a", "b", ("x",)), Overlap("a", "c", ("z", "z/deep/file")))
+    assert tuple(overlaps(shards)) == (Overlap("a", "b", ("x",)), Overlap("a", "c", ("z", "z/deep/file")))

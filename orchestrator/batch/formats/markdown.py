@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..causes import causes
+from ..merge_advice import by_hand
 from ..report import BatchReport, RepositoryReport, ShardReport
 
 MAX_SHARDS = 50  # of a cause: a summary page holds 1 MiB, a reader less
@@ -14,7 +15,7 @@ MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
 
 def markdown(report: BatchReport) -> str:
     """What repositories and models said is escaped: it shows as it is, and links to nothing."""
-    return "\n".join([*_head(report), "", *_table(report), *_causes(report)]) + "\n"
+    return "\n".join([*_head(report), "", *_table(report), *_causes(report), *_by_hand(report)]) + "\n"
 
 
 def _head(report: BatchReport) -> Iterator[str]:
@@ -50,6 +51,13 @@ def _causes(report: BatchReport) -> Iterator[str]:
             yield f"- {_text(name)}: {_text(shard.key)} ({_task(shard)})"
         if (more := len(cause.shards) - MAX_SHARDS) > 0:
             yield f"- … {more} more"
+
+
+def _by_hand(report: BatchReport) -> Iterator[str]:
+    found = [each for one in report.repositories for each in by_hand(one, report.branch)]
+    if found:
+        yield from ("", "**To go on by hand**, in the repository, one after the other:", "")
+    yield from (f"- {_text(why)}: `{command}`" for why, command in found)
 
 
 def _task(shard: ShardReport) -> str:

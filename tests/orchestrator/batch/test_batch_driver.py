@@ -151,14 +151,17 @@ async def test_a_patch_outside_its_shards_scope_is_set_aside_even_if_a_worker_se
     assert "tests/t.py, which is not in the shard's scope" in result.errors[0].message
 
 
-async def test_a_failing_gate_is_not_acceptable_and_the_patch_is_kept(any_stage):
+AT_THE_END = '[merge]\ngate = "end"\n'
+
+
+async def test_a_failing_gate_is_not_acceptable_and_the_patch_is_kept(any_stage, batch_text):
     def break_it(task, files):
         any_stage.builders.modernise(task, files)
         files["src/a.py"] += "fail\n"
 
     any_stage.builders.edit = break_it
 
-    result, report = await any_stage.batch(await any_stage.repository(FILES))
+    result, report = await any_stage.batch(await any_stage.repository(FILES), text=batch_text + AT_THE_END)
 
     assert result.status is State.ERROR
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
@@ -179,10 +182,10 @@ async def test_a_failing_gate_is_not_acceptable_and_the_patch_is_kept(any_stage)
     ],
     ids=["uncounted", "all skipped", "fewer"],
 )
-async def test_a_gate_that_proves_nothing_verifies_nothing(stage, tests_of, reason):
+async def test_a_gate_that_proves_nothing_verifies_nothing(stage, tests_of, reason, batch_text):
     stage.builders.tests = tests_of
 
-    result, report = await stage.batch(await stage.repository(FILES))
+    result, report = await stage.batch(await stage.repository(FILES), text=batch_text + AT_THE_END)
 
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
     assert reason in report.repositories[0].reason

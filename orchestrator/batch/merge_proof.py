@@ -1,0 +1,109 @@
+"""The gate on what was merged; where it fails, the patch that makes it fail is found, and the rest lands without it.
+
+Every run of the gate is a task with a content key: killed anywhere, this goes the same way again, at no run's cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from envelope.messages import PatchRef
+from repo.merge import Landed, Merged
+from repo.mirror import Mirror
+from transport.blobs.base import Blobs
+
+from ..gate import NO_GATE, Gate, Proof
+from ..judgement import Run
+from ..repositories import reference
+from .merge import Blame
+from .merge_rules import MergeRules
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What landed, and `patch`, its change; `blamed`: who was set aside for the gate's sake."""
+
+    merged: Merged
+    patch: PatchRef | None
+    proof: Proof
+    blamed: dict[str, Blame]
+
+
+@dataclass(slots=True)
+class Trials:
+    """States of one repository before its gate; each tree is tried once."""
+
+    mirror: Mirror
+    blobs: Blobs
+    base: str
+    rules: MergeRules
+    gate: Gate | None
+    before: Run | None
+    _proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
+    _runs: int = 0
+
+    async def patch(self, commit: str) -> PatchRef | None:
+        return await reference(self.mirror, self.blobs, self.base, commit) if commit != self.base else None
+
+    async def proof(self, commit: str) -> Proof:
+        """For the base no run is needed: the gate has been there."""
+        if self.gate is None or self.before is None:
+            return NO_GATE
+        tree = await self.mirror.tree(commit)
+        if tree not in self._proofs:
+            patch = await self.patch(commit)
+            self._runs += patch is not None
+            self._proofs[tree] = await self.gate.prove(self.before, changes=patch.diff if patch else None, tree=tree)
+        return self._proofs[tree]
+
+    async def culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
+        """The first patch with which the gate fails, on a base where it does not. None also when runs ran out."""
+        states = _states(landed, self.base)
+        if self.gate is None or not states or self.rules.gate == "end" or not await self._passes(self.base):
+            return None
+        first_bad = await (self._by_steps if self.rules.gate == "each" else self._by_halves)(states)
+        if first_bad is None:
+            return None
+        proof = await self.proof(first_bad.commit)
+        said = "; ".join(filter(None, (proof.judgement.reason, proof.judgement.hint)))
+        return first_bad.key, Blame(f"set aside, since with it {said}", proof.after)
+
+    async def _by_halves(self, states: Sequence[Landed]) -> Landed | None:
+        good, bad = -1, len(states) - 1  # the base passes
+        if await self._passes(states[bad].commit):
+            return None
+        while bad - good > 1:
+            if self._runs >= self.rules.max_gate_runs:
+                return None
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if await self._passes(states[middle].commit) else (good, middle)
+        return states[bad]
+
+    async def _by_steps(self, states: Sequence[Landed]) -> Landed | None:
+        for state in states:
+            if not await self._passes(state.commit):
+                return state
+        return None
+
+    async def _passes(self, commit: str) -> bool:
+        return (await self.proof(commit)).judgement.verified
+
+
+def _states(landed: Sequence[Landed], base: str) -> list[Landed]:
+    """Those that made a commit."""
+    before = [base, *(one.commit for one in landed)]
+    return [one for one, earlier in zip(landed, before, strict=False) if one.commit != earlier]
+
+
+async def prove_merge(trials: Trials, merge: Callable[[Collection[str]], Awaitable[Merged]]) -> Proved:
+    """`merge` makes the line without some of the patches: one that was in their way may land then."""
+    blamed: dict[str, Blame] = {}
+    while True:
+        merged = await merge(blamed)
+        found = await trials.culprit(merged.landed)
+        if found is None:
+            proof = await trials.proof(merged.commit)
+            return Proved(merged, await trials.patch(merged.commit), proof, blamed)
+        key, blame = found
+        blamed[key] = blame

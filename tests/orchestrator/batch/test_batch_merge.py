@@ -1,0 +1,256 @@
+"""What a batch does with patches that meet, and with those that break the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.events import ChildEnded
+from envelope.lifecycle import State
+from orchestrator.batch.formats import FORMATS
+from orchestrator.batch.merge_overlaps import foreseen
+from orchestrator.batch.report import BatchReport
+from orchestrator.submit import VERIFY
+
+COUNT = 8
+FILES = {f"src/m{n}.py": "old\n" for n in range(COUNT)} | {"tests/t.py": "assert\nassert\n"}
+FOUR = {path: text for path, text in FILES.items() if path[5] not in "4567"}
+SHARED = '[shards]\nalso_edit = ["NEWS", "lib.py"]'
+
+
+def path_of(task):
+    return task.input.params["commands"][0].removeprefix("fix ")
+
+
+def edits(builders, extra):
+    """The usual recipe, and then `extra(path, files)`."""
+
+    def edit(task, files):
+        builders.modernise(task, files)
+        extra(path_of(task), files)
+
+    builders.edit = edit
+
+
+def gate_runs(builders):
+    """Those after a change."""
+    return [task for task in builders.started if task.agent == VERIFY and task.workspace.changes]
+
+
+async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_lands_verified(stage):
+    def break_it(path, files):
+        if path == "src/m5.py":
+            files[path] += "fail\n"
+
+    edits(stage.builders, break_it)
+
+    result, report = await stage.batch(await stage.repository(FILES))
+
+    [repository] = report.repositories
+    assert repository.verified
+    assert {shard.key for shard in repository.shards if shard.outcome == "applied"} == set(FILES) - {
+        "src/m5.py",
+        "tests/t.py",
+    }
+    [blamed] = [shard for shard in repository.shards if shard.outcome == "set_aside"]
+    assert (blamed.key, blamed.code) == ("src/m5.py", ErrorCode.GATE_FAILED)
+    assert "with it the gate fails: `run-tests`: exit code 1" in blamed.detail
+    assert blamed.evidence.failed == 1 and not blamed.evidence.passed
+    assert "src/m5.py" not in [file.path for file in result.patch.files]
+    assert [error.code for error in result.errors] == [ErrorCode.PARTIAL]
+    assert len(gate_runs(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
+
+
+async def test_two_that_break_it_only_together_cost_one_of_them(stage):
+    """Each alone passes: the one that comes second is set aside."""
+
+    def together(files):
+        failed = 1 if {"new1", "new2"} <= {text.strip() for text in files.values()} else 0
+        return {"passed": 2, "failed": failed, "errors": 0, "skipped": 0}
+
+    files = FOUR | {"src/m1.py": "old1\n", "src/m2.py": "old2\n"}
+    stage.builders.tests = together
+
+    _, report = await stage.batch(await stage.repository(files))
+
+    [repository] = report.repositories
+    assert repository.verified
+    assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
+
+
+async def test_a_patch_that_collided_with_the_culprit_lands_in_its_place(stage, batch_text):
+    def quarrel(path, files):
+        if path in ("src/m0.py", "src/m1.py"):
+            files["NEWS"] = f"{path}\n"
+        if path == "src/m0.py":
+            files[path] += "fail\n"
+
+    edits(stage.builders, quarrel)
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n\n\n\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + '[merge]\nfirst = ["src/m0.py"]\n'
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
+
+    [repository] = report.repositories
+    outcomes = {shard.key: shard.outcome for shard in repository.shards}
+    assert outcomes == {"src/m0.py": "set_aside", "src/m1.py": "applied"}
+    assert repository.verified and repository.collisions == ()
+
+
+async def test_a_gate_after_each_patch_sees_what_the_end_does_not(stage, batch_text):
+    """The second patch hides what the first one broke."""
+
+    def hidden(files):
+        failed = files["src/m0.py"] == "new\n" and files["src/m1.py"] == "old\n"
+        return {"passed": 2, "failed": int(failed), "errors": 0, "skipped": 0}
+
+    stage.builders.tests = hidden
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n"}
+
+    _, report = await stage.batch(await stage.repository(files), text=batch_text + '[merge]\ngate = "each"\n')
+
+    assert {shard.key: shard.outcome for shard in report.repositories[0].shards} == {
+        "src/m0.py": "set_aside",
+        "src/m1.py": "applied",
+    }
+
+
+async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+
+    result, report = await stage.batch(await stage.repository(FILES), text=batch_text + "[merge]\nmax_gate_runs = 2\n")
+
+    assert not report.verified
+    assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
+    assert len(gate_runs(stage.builders)) == 2
+    assert {shard.outcome for shard in report.repositories[0].shards} == {"applied"}
+
+
+async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_failed_by_it(stage):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "tests/t.py": "assert\n"}
+
+    result, report = await stage.batch(await stage.repository(files))
+
+    assert result.patch is None and result.status is State.ERROR
+    assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
+    assert {shard.outcome for shard in report.repositories[0].shards} == {"set_aside"}
+
+
+async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_one_that_repeats_no_run(stage):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n" * (path == "src/m2.py")}))
+    gate_open, bisecting = asyncio.Event(), asyncio.Event()
+
+    async def hold(_task):
+        if len(gate_runs(stage.builders)) == 2:
+            bisecting.set()
+            await gate_open.wait()
+
+    stage.builders.before_start = hold
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(await stage.repository(FOUR))])
+            await bisecting.wait()
+        gate_open.set()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    [repository] = BatchReport.model_validate(result.output.structured).repositories
+    assert result.attempt == 2 and repository.verified
+    assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
+    changes = [task.workspace.changes for task in gate_runs(stage.builders)]
+    assert len(changes) == len(set(changes)) <= 1 + 2 + 1
+
+
+LIB = "import os\n\n\ndef first():\n    return os.sep\n"
+
+
+async def test_functions_that_shards_add_at_one_place_are_united_and_the_report_says_so(stage, batch_text):
+    def add(path, files):
+        name = path[4:6]
+        files["lib.py"] += f"\n\ndef {name}():\n    return '{name}'\n"
+
+    edits(stage.builders, add)
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "lib.py": LIB, "tests/t.py": "assert\n"}
+
+    result, report = await stage.batch(await stage.repository(files), text=batch_text.replace("[shards]", SHARED))
+
+    [repository] = report.repositories
+    assert repository.verified and repository.collisions == ()
+    assert [shard.merged_by for shard in repository.shards] == ["as it is", "entities"]
+    [overlap] = repository.overlaps
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("lib.py",))
+    diff = await stage.muster.diff(result.task_id)
+    assert b"+def m0():" in diff and b"+def m1():" in diff
+
+
+@pytest.mark.parametrize("first", ["src/m0.py", "src/m1.py"])
+async def test_who_is_named_first_lands_first(stage, batch_text, first):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + f'[merge]\nfirst = ["{first}"]\n'
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
+
+    assert [shard.key for shard in report.repositories[0].shards if shard.outcome == "applied"] == [first]
+
+
+async def test_a_person_goes_on_from_both_sides_with_the_command_of_the_report(stage, batch_text, tmp_path):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+    text = batch_text.replace("[shards]", SHARED) + '[publish]\nbranch = "muster/news"\n'
+
+    result, report = await stage.batch(await stage.repository(files), text=text)
+
+    [repository] = report.repositories
+    [collision], left = repository.collisions, repository.shards[1]
+    assert (collision.task_id, collision.with_tasks) == (left.task_id, (repository.shards[0].task_id,))
+    command = f"git switch muster/news && muster task diff {left.task_id} | git apply --3way"
+    assert f"- src/m1.py with src/m0.py in NEWS: `{command}`" in FORMATS["markdown"](report)
+    theirs = await stage.muster.diff(left.task_id)
+    assert await stage.muster.attachment(result, left.patch) == theirs
+    tree = clone(await stage.muster.attachment(result, repository.bundle), repository.commit, tmp_path)
+    applied = subprocess.run(["git", "-C", tree, "apply", "--3way"], input=theirs, capture_output=True)
+    assert b"with conflicts" in applied.stderr
+    assert "src/m0.py\n=======\nsrc/m1.py\n" in (tree / "NEWS").read_text()
+    assert (tree / "src/m1.py").read_text() == "new\n"
+
+
+def clone(bundle, commit, folder):
+    (folder / "merged.bundle").write_bytes(bundle)
+    tree = folder / "tree"
+    subprocess.run(["git", "init", "-q", tree], check=True)
+    subprocess.run(["git", "-C", tree, "fetch", "-q", folder / "merged.bundle", "*:refs/heads/*"], check=True)
+    subprocess.run(["git", "-C", tree, "checkout", "-q", commit], check=True)
+    return tree
+
+
+async def test_overlaps_are_foreseen_while_shards_are_still_at_work(stage, batch_text, tmp_path):
+    edits(stage.builders, lambda path, files: files.update({"NEWS": f"{path}\n"}))
+    gate_open, two_done = asyncio.Event(), asyncio.Event()
+
+    async def hold_the_last(task):
+        if task.agent != VERIFY and path_of(task) == "src/m2.py":
+            two_done.set()
+            await gate_open.wait()
+
+    stage.builders.before_start = hold_the_last
+    files = {**{f"src/m{n}.py": "old\n" for n in range(3)}, "NEWS": "none\n", "tests/t.py": "assert\n"}
+    request = stage.batch_request(await stage.repository(files), text=batch_text.replace("[shards]", SHARED))
+    async with stage.orchestrator(), stage.workers():
+        [handle] = await stage.muster.submit_many([request])
+        await two_done.wait()
+        done = 0
+        async for entry in stage.muster.follow(handle.trace_id):
+            done += sum(isinstance(event, ChildEnded) for event in getattr(entry.message, "events", ()))
+            if done == 3:  # two shards, and the gate on the base
+                break
+        found = await foreseen(stage.muster, request, tmp_path)
+        gate_open.set()
+        await stage.muster.gather([handle])
+
+    [overlap] = found["demo"]
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))

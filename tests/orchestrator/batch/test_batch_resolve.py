@@ -1,0 +1,136 @@
+"""Conflicts that an agent resolves, and what its answer must hold to be one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+FILES = {"src/m0.py": "old\n", "src/m1.py": "old\n", "src/m2.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
+CONFLICT = re.compile(r"<<<<<<< \S+\n(.*)\|\|\|\|\|\|\| .*?=======\n(.*)>>>>>>> \S+\n", re.DOTALL)
+
+
+@pytest.fixture
+def asking(batch_text):
+    """Two of three shards change NEWS, and an agent is asked."""
+    return batch_text.replace("[shards]", '[shards]\nalso_edit = ["NEWS"]') + '[merge]\nresolve = "agent"\n'
+
+
+def play(builders, resolve):
+    """The usual recipe; `resolve` is the agent, which gets the files."""
+
+    def edit(task, files):
+        if task.input.prompt:
+            resolve(files)
+            return
+        builders.modernise(task, files)
+        path = task.input.params["commands"][0].removeprefix("fix ")
+        files["NEWS"] = f"{path}\n" if path != "src/m2.py" else files["NEWS"]
+
+    builders.edit = edit
+
+
+def asked(builders):
+    return [task for task in builders.started if task.input.prompt]
+
+
+def both(files):
+    files["NEWS"] = CONFLICT.sub(r"\1\2", files["NEWS"])
+
+
+async def test_an_agent_resolves_what_lines_cannot_and_the_gate_proves_it(stage, asking):
+    play(stage.builders, both)
+
+    result, report = await stage.batch(await stage.repository(FILES), text=asking)
+
+    [repository] = report.repositories
+    assert repository.verified and repository.collisions == () and result.errors == ()
+    assert [(shard.outcome, shard.merged_by) for shard in repository.shards] == [
+        ("applied", "as it is"),
+        ("applied", "resolved"),
+        ("applied", "as it is"),
+    ]
+    assert b"+src/m0.py\n+src/m1.py\n" in await stage.muster.diff(result.task_id)
+    [task] = asked(stage.builders)
+    assert repository.shards[1].resolved_by == task.task_id
+    assert {grant for grant in task.auth_scope if grant.startswith("edit:")} == {"edit:NEWS"}
+    assert "modernise: src/m0.py" in task.input.prompt and "`run-tests`" in task.input.prompt
+
+
+async def test_the_same_conflict_is_resolved_once(stage, asking):
+    play(stage.builders, both)
+    given = await stage.repository(FILES)
+    _, first = await stage.batch(given, text=asking)
+
+    _, again = await stage.batch(given, text=asking + 'gate = "each"\n')
+
+    assert again.repositories[0].commit == first.repositories[0].commit
+    assert len(asked(stage.builders)) == 1
+
+
+def keeps(side):
+    return lambda files: files.update({"NEWS": CONFLICT.sub(side, files["NEWS"])})
+
+
+def also_elsewhere(files):
+    both(files)
+    files["src/m2.py"] = "mine\n"
+
+
+LIES = {
+    "nothing": (lambda files: None, "it changed nothing"),
+    "markers left": (lambda files: files.update({"NEWS": files["NEWS"] + "more\n"}), "still has conflict markers"),
+    "ours alone": (keeps(r"\1"), "it keeps one side alone in NEWS"),
+    "theirs alone": (keeps(r"\2"), "it keeps one side alone in NEWS"),
+    "another file": (also_elsewhere, "it changes src/m2.py, which is not in conflict"),
+}
+
+
+@pytest.mark.parametrize(("lie", "why"), LIES.values(), ids=LIES)
+async def test_what_is_no_resolution_stays_a_collision_that_says_why(stage, asking, lie, why):
+    stage.builders.honest = False
+    play(stage.builders, lie)
+
+    _, report = await stage.batch(await stage.repository(FILES), text=asking)
+
+    [repository] = report.repositories
+    [collision] = repository.collisions
+    assert collision.key == "src/m1.py" and collision.with_keys == ("src/m0.py",)
+    assert why in collision.detail and "CONFLICT (content)" in collision.detail
+    assert repository.shards[1].outcome == "collision" and repository.shards[1].patch
+    assert repository.verified  # what landed did pass
+
+
+async def test_an_agent_that_fails_leaves_the_conflict_to_a_person(stage, asking):
+    def fail(files):
+        raise stage.builders.fails("no idea")
+
+    play(stage.builders, fail)
+
+    _, report = await stage.batch(await stage.repository(FILES), text=asking)
+
+    [collision] = report.repositories[0].collisions
+    assert "an agent tried: no idea" in collision.detail
+
+
+async def test_a_resolution_that_breaks_the_gate_is_set_aside_like_any_patch(stage, asking):
+    def badly(files):
+        both(files)
+        files["NEWS"] += "fail\n"
+
+    play(stage.builders, badly)
+
+    _, report = await stage.batch(await stage.repository(FILES), text=asking)
+
+    [repository] = report.repositories
+    assert repository.verified
+    assert [shard.outcome for shard in repository.shards] == ["applied", "set_aside", "applied"]
+
+
+async def test_nobody_is_asked_when_the_budget_is_spent(stage, asking):
+    play(stage.builders, both)
+
+    _, report = await stage.batch(await stage.repository(FILES), text=asking + "[limits]\nbudget_usd = 0.0\n")
+
+    assert "an agent tried: the batch's budget is spent" in report.repositories[0].collisions[0].detail
+    assert asked(stage.builders) == []

@@ -1,0 +1,129 @@
+"""Two changes of one file that meet by lines, but not by what the lines define."""
+
+from __future__ import annotations
+
+import pytest
+
+from repo.entities import unite
+from repo.merge_entities import _in_a_process
+
+BASE = b"""\
+import os
+
+LIMIT = 3
+
+
+def first():
+    return os.sep
+
+
+class Box:
+    size = 1
+
+    def get(self):
+        return 1
+"""
+END = b"    def get(self):\n        return 1\n"
+
+
+def made(*changes: tuple[bytes, bytes]) -> bytes:
+    text = BASE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def in_line(*parts: bytes, text: bytes | None) -> bool:
+    assert text is not None
+    return [text.find(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_functions_added_at_one_place_stand_one_after_the_other():
+    ours = BASE + b"\n\ndef ours():\n    return 1\n"
+    theirs = BASE + b"\n\n# why\ndef theirs():\n    return 2\n"
+    united = unite(BASE, ours, theirs)
+    assert united == ours + b"\n\n# why\ndef theirs():\n    return 2\n"
+
+
+def test_methods_added_at_one_place_of_a_class_are_both_in_it():
+    ours = made((END, END + b"\n    def put(self, x):\n        self.x = x\n"))
+    theirs = made((END, END + b"\n    @property\n    def empty(self):\n        return True\n"))
+    assert in_line(b"class Box", b"def get", b"def put", b"@property", b"def empty", text=unite(BASE, ours, theirs))
+
+
+def test_neighbours_that_each_side_changed_come_from_it():
+    ours = made((b"LIMIT = 3", b"LIMIT = 4"), (b"return os.sep", b"return os.sep + os.sep"))
+    theirs = made((b"import os\n", b"import os\nimport re\n"), (b"class Box:", b"class Box(dict):"))
+    united = unite(BASE, ours, theirs)
+    assert united == made(
+        (b"import os\n", b"import os\nimport re\n"),
+        (b"LIMIT = 3", b"LIMIT = 4"),
+        (b"return os.sep", b"return os.sep + os.sep"),
+        (b"class Box:", b"class Box(dict):"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "united"),
+    [
+        (b"import a\n", b"import a\nimport b\n", b"import a\nimport c\n", b"import a\nimport b\nimport c\n"),
+        (b"from m import a\n", b"from m import a, b\n", b"from m import a, c\n", b"from m import a, b, c\n"),
+        (b"from m import a, z\n", b"from m import a\n", b"from m import a, y, z\n", b"from m import a, y\n"),
+        (b"x = 1\n", b"from m import a\nx = 1\n", b"from m import b\nx = 1\n", b"from m import a, b\nx = 1\n"),
+        (b"from m import a\r\n", b"from m import a, b\r\n", b"from m import a, c\r\n", b"from m import a, b, c\r\n"),
+        (
+            b"from m import (\n    a,\n)\n",
+            b"from m import (\n    a,\n    b,\n)\n",
+            b"from m import (\n    a,\n    c as d,\n)\n",
+            b"from m import (\n    a,\n    b,\n    c as d,\n)\n",
+        ),
+    ],
+    ids=["two more", "one more name each", "one gone, one more", "both new", "CRLF", "in brackets"],
+)
+def test_imports_of_both_sides_are_united(base, ours, theirs, united):
+    assert unite(base, ours, theirs) == united
+
+
+SAME = {
+    "one function changed twice": (made((b"os.sep", b"1")), made((b"os.sep", b"2"))),
+    "changed and removed": (made((b"def first():\n    return os.sep\n\n\n", b"")), made((b"os.sep", b"2"))),
+    "one name added twice": (BASE + b"\n\ndef new():\n    return 1\n", BASE + b"\n\nnew = 2\n"),
+    "one name imported from two places": (b"from a import x\n" + BASE, b"from b import x\n" + BASE),
+    "statements without a name on both sides": (BASE + b"\nprint(1)\n", BASE + b"\nprint(2)\n"),
+    "one class attribute changed twice": (made((b"size = 1", b"size = 2")), made((b"size = 1", b"size = 3"))),
+    "moved about": (b"LIMIT = 3\n" + made((b"LIMIT = 3\n", b"")), BASE + b"\n\ndef new():\n    return 1\n"),
+    "one side does not parse": (BASE + b"\ndef (:\n", BASE + b"\n\ndef new():\n    return 1\n"),
+    "no end of the last line": (BASE + b"\nx = 1", BASE + b"\ny = 1\n"),
+    "two statements on one line": (BASE + b"\nx = 1; z = 2\n", BASE + b"\ny = 1\n"),
+    "not utf-8 and cut": (BASE + b"\nx = '\xff\n", BASE + b"\ny = 1\n"),
+}
+
+
+@pytest.mark.parametrize("ours, theirs", SAME.values(), ids=SAME)
+def test_what_is_in_doubt_stays_a_conflict_whichever_side_comes_first(ours, theirs):
+    assert unite(BASE, ours, theirs) is None
+    assert unite(BASE, theirs, ours) is None
+
+
+def test_a_property_and_its_setter_are_two():
+    getter = b"    @property\n    def x(self):\n        return 1\n"
+    setter = b"    @x.setter\n    def x(self, v):\n        pass\n"
+    base = b"class A:\n" + getter + b"\n" + setter
+    ours, theirs = base.replace(b"return 1", b"return 2"), base.replace(b"pass", b"self.v = v")
+    assert unite(base, ours, theirs) == base.replace(b"return 1", b"return 2").replace(b"pass", b"self.v = v")
+
+
+NESTED = b"".join(b" " * depth + b"class a:\n" for depth in range(1300)) + b" " * 1300 + b"x\n"
+
+
+@pytest.mark.parametrize("hostile", [b"[" * 300_000 + b"\n", NESTED], ids=["open brackets", "classes in classes"])
+async def test_hostile_source_ends_its_own_process_alone(hostile):
+    told = b"".join(b"%d\n%s" % (len(text), text) for text in (hostile, hostile + b"x = 1\n", hostile + b"y = 1\n"))
+    assert await _in_a_process(told) is None
+
+
+async def test_the_process_answers_as_the_function_does():
+    texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
+    told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+    assert await _in_a_process(told) == unite(*texts) == BASE + b"\nx = 1\n\ny = 1\n"
