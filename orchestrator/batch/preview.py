@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envelope.wire import Wire
-from repo.content import files_of
 from repo.local import LocalRepository
 
-from .shards import Shard, refuse_unknown_files, shards_of
+from .shards import Shard, refuse_empty
 from .spec import BatchSpec
+from .survey import survey
 
 
 class RepositoryPreview(Wire):
@@ -47,16 +47,16 @@ async def preview(
     found: list[RepositoryPreview] = []
     every: list[Shard] = []
     for name, local in repositories.items():
-        files = await files_of(local.git_dir, local.head)
-        shards = shards_of(files, spec.shards, max_shards=spec.limits.max_shards - len(every), name=name)
+        left = spec.limits.max_shards - len(every)
+        shards = await survey(spec, name=name, git_dir=local.git_dir, base=local.head, max_shards=left)
         every += shards
         found.append(RepositoryPreview(name=name, base=local.head, shards=tuple(shard.key for shard in shards)))
-    refuse_unknown_files(spec.shards, every)
+    refuse_empty(spec.shards, every)
     asks_a_model = any(step.agent is not None for step in spec.steps)
     return BatchPreview(
         name=spec.name,
         repositories=tuple(found),
-        steps=tuple(text for step in spec.steps for text in (step.recipe or (f"{step.agent}: {step.prompt}",))),
+        steps=tuple(step.title for step in spec.steps),
         gate=spec.gate.commands if spec.gate else (),
         branch=spec.publish.branch if spec.publish else "",
         max_cost_microusd=spec.limits.budget_microusd(default_budget_microusd) if asks_a_model else 0,

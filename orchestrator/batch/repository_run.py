@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from envelope.budget import Budget
@@ -12,15 +11,16 @@ from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
 from repo.errors import RepoError
 from repo.mirror import Mirror
 
-from ..driver import Driver, Ended, Work
+from ..driver import Driver, Ended
 from ..errors import TaskFailed
 from ..gate import NO_GATE, Gate, Proof
 from ..judgement import Run
 from ..repositories import attach_bundle, reference
-from ..submit import VERIFY, RepositoryInput
+from ..submit import RepositoryInput
+from .chain import Chains
 from .merge import MergeOutcome, merge_shards
 from .report import RepositoryReport
-from .shards import Shard, shard_request
+from .shards import Shard
 from .spec import BatchSpec
 
 
@@ -44,8 +44,9 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, sh
     """Shards and the gate on the base side by side, then the merge, then the gate on what it made."""
     gate = _gate(driver, spec, run)
     try:
-        endings, before = await _do_shards(driver, spec, run, share, gate)
-        return await _conclude(driver, spec, run, gate, endings, before)
+        chains = Chains(driver, spec, run.given, run.mirror, share, gate)
+        endings = await chains.run(run.shards)
+        return await _conclude(driver, spec, run, gate, endings, chains.before)
     except TaskFailed as e:
         return _stuck(run, e.error)
     except RepoError as e:
@@ -65,27 +66,6 @@ def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
         name=given.name, base=given.base, commit=given.base, reason=error.message, hint=error.hint
     )
     return RepositoryOutcome(report, errors=(error,))
-
-
-async def _do_shards(
-    driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget, gate: Gate | None
-) -> tuple[dict[str, Ended], Run | None]:
-    deadline_ms = min(driver.remaining_ms, spec.limits.shard_deadline_ms(driver.remaining_ms))
-    works: list[Work] = []
-    for shard in run.shards:
-        request = shard_request(shard, spec, run.given, driver=driver.request, budget=share, deadline_ms=deadline_ms)
-        works.append(Work(shard.key, request, shard.key))
-    if gate is not None:
-        works.append(gate.before())
-    endings: dict[str, Ended] = {}
-    before: Run | None = None
-    async with aclosing(driver.run(works)) as ends:
-        async for ended in ends:
-            if gate is not None and ended.work.request.agent == VERIFY:
-                before = await gate.read("before", ended.result)
-            else:
-                endings[ended.work.key] = ended
-    return endings, before
 
 
 async def _conclude(

@@ -10,11 +10,13 @@ from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
 from ..submit import params_of
+from .chosen import found_in
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
-from .shards import refuse_unknown_files, shards_of
+from .shards import refuse_empty
 from .spec import BatchSpec
+from .survey import survey
 
 
 async def drive_batch(driver: Driver) -> TaskResult:
@@ -42,17 +44,20 @@ async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
     left = spec.limits.max_shards
     for given in params.repositories:
         mirror = await driver.mirror(given.bundle, given.base)
-        shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
+        found = await found_in(driver, params, given, mirror)
+        shards = await survey(
+            spec, name=given.name, git_dir=mirror.git_dir, base=given.base, max_shards=left, found=found
+        )
         left -= len(shards)
         runs.append(RepositoryRun(given, mirror, shards))
-    refuse_unknown_files(spec.shards, (shard for run in runs for shard in run.shards))
-    return runs
+    refuse_empty(spec.shards, [shard for run in runs for shard in run.shards])
+    return [run for run in runs if run.shards]  # a query may find nothing in some of many
 
 
 def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
     """Equal parts, so that all together cannot spend more than the batch may. Recipes call no model."""
     cap = driver.request.budget.max_cost_microusd
-    if cap is None or spec.steps[0].agent is None:
+    if cap is None or all(step.agent is None for step in spec.steps):
         return Budget()
     return Budget(max_cost_microusd=cap // max(1, count), waits_at_cap=driver.request.budget.waits_at_cap)
 

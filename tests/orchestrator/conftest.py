@@ -93,6 +93,7 @@ class Builders:
     broken_base: str = ""  # a commit on which nothing can be set up
     started: list[TaskRequest] = field(default_factory=list)
     modernise: Callable[[TaskRequest, Files], None] = modernise
+    code: Callable[[Exception], ErrorCode] = lambda _: ErrorCode.RECIPE_FAILED  # of a shard that fails
     fails: type[Exception] = ShardFails  # raised by a test's `edit`: the scripted recipe ends badly
 
     def shards_started(self) -> list[TaskRequest]:
@@ -108,7 +109,7 @@ class Builders:
                 raise ShardFails("pip said no")
             fields = await (self._verify if task.agent == VERIFY else self._change)(task)
         except ShardFails as e:
-            code = ErrorCode.SETUP_FAILED if self.broken_base else ErrorCode.RECIPE_FAILED
+            code = ErrorCode.SETUP_FAILED if self.broken_base else self.code(e)
             fields = {"status": State.ERROR, "errors": (ErrorInfo.of(code, str(e)),)}
         return TaskResult(
             **{

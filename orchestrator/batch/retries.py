@@ -1,0 +1,64 @@
+"""What kinds of failure there are, and which of them another try may mend. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from envelope.errors import ErrorCode
+
+from ..driver import Ended, completed
+
+
+class FailureClass(StrEnum):
+    """`task`: the work itself. `infrastructure`: machines, models, Muster. `policy`: a rule or a person said no.
+    `budget`: money, time or turns were used up. `poison`: it takes its workers with it."""
+
+    TASK = "task"
+    INFRASTRUCTURE = "infrastructure"
+    POLICY = "policy"
+    BUDGET = "budget"
+    POISON = "poison"
+
+
+_CODES: Mapping[FailureClass, tuple[ErrorCode, ...]] = {
+    FailureClass.INFRASTRUCTURE: (
+        *(ErrorCode.SANDBOX, ErrorCode.MODEL_FAILED, ErrorCode.MODEL_AUTH, ErrorCode.MODEL_UNKNOWN),
+        *(ErrorCode.INTERNAL, ErrorCode.UNKNOWN),
+    ),
+    FailureClass.POLICY: (ErrorCode.REFUSED, ErrorCode.OUT_OF_SCOPE, ErrorCode.CANCELLED),
+    FailureClass.BUDGET: (ErrorCode.BUDGET, ErrorCode.DEADLINE, ErrorCode.TURN_LIMIT),
+    FailureClass.POISON: (ErrorCode.POISON,),
+}
+CLASS_OF: Mapping[str, FailureClass] = {code: kind for kind, codes in _CODES.items() for code in codes}
+
+# Workers have tried again what a moment later may work; a batch tries once more, later, perhaps elsewhere. The same
+# commands on the same files end as they did, a rule stays as it is, and what kills workers is for a person to look at.
+TRIES: Mapping[FailureClass, int] = {
+    FailureClass.TASK: 1,
+    FailureClass.INFRASTRUCTURE: 2,
+    FailureClass.POLICY: 1,
+    FailureClass.BUDGET: 1,
+    FailureClass.POISON: 1,
+}
+NEXT: Mapping[FailureClass, str] = {
+    FailureClass.TASK: "mend the step or the code, then: muster batch retry",
+    FailureClass.INFRASTRUCTURE: "see the fleet's state (muster doctor), then: muster batch retry",
+    FailureClass.POLICY: "allow it in the batch file, or leave these shards out",
+    FailureClass.BUDGET: "raise limits.budget_usd or limits.shard_deadline_s, then: muster batch retry",
+    FailureClass.POISON: "look at the dead letter first: muster dlq list",
+}
+
+
+def class_of(code: str) -> FailureClass:
+    """Of an error's code; what no other class claims lies in the task."""
+    return CLASS_OF.get(code, FailureClass.TASK)
+
+
+def is_worth_another_try(ended: Ended) -> bool:
+    """By its first error; a second try is known by the task that it repeats, also to a driver that was restarted."""
+    error = next(iter(ended.result.errors), None)
+    if completed(ended.result) or error is None:
+        return False
+    tries = 1 if ended.work.request.retry_of is None else 2
+    return error.retryable and tries < TRIES[class_of(error.code)]
