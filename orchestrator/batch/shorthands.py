@@ -9,6 +9,7 @@ from typing import Any
 
 from .part import Part, Text
 
+LIBCST = ("python3", "-m", "libcst.tool", "codemod")
 PLACE = "{path}"  # filled in, quoted, for each shard
 
 
@@ -42,7 +43,7 @@ SHORTHANDS: Mapping[str, Shorthand] = {
     ),
     # One process: shards run side by side already. Unformatted: a formatter would change lines that nobody asked for.
     "libcst": Shorthand(
-        lambda codemod: ("python3", "-m", "libcst.tool", "codemod", "--no-format", "-j", "1", *shlex.split(codemod)),
+        lambda codemod: (*LIBCST, "--no-format", "--hide-progress", "--jobs=1", *shlex.split(codemod)),
     ),
     "ast_grep": Shorthand(
         lambda one: ("ast-grep", "run", "-p", one.pattern, "-r", one.rewrite, "-l", one.lang, "--update-all"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -25,11 +26,35 @@ def _branch(name: str) -> str:
     return name
 
 
-class Repository(_Part):
-    """`path` is relative to the batch file. `name` (default: the folder's) stands in reports."""
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    # `git` in ssh://git@… is an account; over HTTP the name alone may be a token
+    if parts.password is not None or (parts.username is not None and parts.scheme in ("http", "https")):
+        raise ValueError("the address carries a password or a token; leave it out")
+    if not url or url.startswith("-"):
+        raise ValueError("write an address such as https://git.example.com/team/project.git")
+    return url
 
-    path: Text
+
+class Repository(_Part):
+    """`path` (relative to the batch file) or `url` (https or ssh), or `list`: a file beside the batch file with one of
+    these on each line. `name` (default: the folder's) stands in reports. `base`: a branch, tag or commit to start from,
+    by default what is checked out, or the remote's first branch.
+    """
+
+    path: Text | None = None
+    url: Annotated[str, AfterValidator(_address)] | None = None
+    list: Text | None = None
     name: FileName | None = None
+    base: str = ""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if sum(way is not None for way in (self.path, self.url, self.list)) != 1:
+            raise ValueError("say one of `path`, `url` and `list`")
+        if self.list is not None and self.name is not None:
+            raise ValueError("a `list` is of many, and has no `name`")
+        return self
 
 
 # Files at a repository's root by which its tools and agents go: what they say is a part of any shard's work.
@@ -111,7 +136,7 @@ class Limits(_Part):
     budget_usd: Annotated[float, Field(ge=0)] | None = None
     deadline_s: Seconds | None = None
     shard_deadline_s: Seconds | None = None
-    max_shards: Annotated[int, Field(gt=0)] = 1000
+    max_shards: Annotated[int, Field(gt=0)] = 1000  # `muster batch run` asks above that, where the file is silent
 
     def budget_microusd(self, default: int) -> int:
         return default if self.budget_usd is None else round(self.budget_usd * MICROUSD_PER_USD)

@@ -65,12 +65,8 @@ def stage_request(
 
     `changes`: what the stages before this one have made of the base.
     """
-    values = {**shard.values, "repository": repository.name}
-    prompt = prompt_for(stage.steps[0].prompt or "", values)
-    recipe = None if stage.agent else _recipe(stage, {name: shlex.quote(value) for name, value in values.items()})
+    prompt, recipe = _filled(stage, shard, repository.name)
     params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
-    work = [stage.agent, prompt, params, spec.setup.commands, spec.shards.also_edit, driver.model]
-    place = (repository.name, shard.content or repository.base, shard.key)
     return task_request(
         agent=stage.agent or RECIPE,
         pool=BUILD,
@@ -81,8 +77,7 @@ def stage_request(
         budget=budget,
         deadline_ms=deadline_ms,
         intent=f"shard {repository.name}:{shard.key}"[:200],
-        # made of what the work is: the same steps on the same content are done once
-        idempotency_key=content_key("shard", json.dumps(work), *place, changes or ""),
+        idempotency_key=content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or ""),
         model=driver.model,
         priority=driver.priority,
         tenant=driver.tenant,
@@ -90,6 +85,28 @@ def stage_request(
         sender="batch",
         asks=driver.asks,
     )
+
+
+def work_key(shard: Shard, spec: BatchSpec, *, name: str) -> str:
+    """All that a shard's steps are made of, as one word: when it is the same, there is nothing to do again."""
+    repository = RepositoryInput(name=name, bundle="", base="")
+    return content_key(*(_work(stage, shard, spec, repository, "") for stage in stages_of(spec.steps)))
+
+
+def _work(stage: Stage, shard: Shard, spec: BatchSpec, repository: RepositoryInput, model: str) -> str:
+    """The same steps on the same content are done once, whichever commit it is in."""
+    prompt, recipe = _filled(stage, shard, repository.name)
+    params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
+    work = [stage.agent, prompt, params, spec.setup.commands, spec.shards.also_edit, model]
+    return json.dumps([work, repository.name, shard.content or repository.base, shard.key])
+
+
+def _filled(stage: Stage, shard: Shard, name: str) -> tuple[str, RecipeParams | None]:
+    """The prompt or the commands, with the shard's values in their places; for a shell each is one word."""
+    values = {**shard.values, "repository": name}
+    if stage.agent:
+        return prompt_for(stage.steps[0].prompt or "", values), None
+    return "", _recipe(stage, {key: shlex.quote(value) for key, value in values.items()})
 
 
 def _recipe(stage: Stage, quoted: dict[str, str]) -> RecipeParams:
