@@ -19,8 +19,9 @@ from ..errors import TaskFailed
 from ..gate import Gate
 from ..judgement import Run, judge, read_run
 from ..repositories import reference
-from ..submit import VERIFY, RepositoryInput
-from .retries import is_worth_another_try
+from ..submit import RECIPE, VERIFY, RepositoryInput
+from .fund import Fund
+from .retries import is_short_of_money, is_worth_another_try
 from .shards import Shard
 from .spec import BatchSpec
 from .stages import Stage, stage_request, stages_of
@@ -62,31 +63,46 @@ class Chains:
     spec: BatchSpec
     given: RepositoryInput
     mirror: Mirror
-    share: Budget
+    fund: Fund
     gate: Gate | None
     before: Run | None = None
 
     async def run(self, shards: Sequence[Shard]) -> dict[str, Ended]:
         """How each shard ended, by its key. The gate on the base runs beside the first step."""
-        lines = {shard.key: Line(shard) for shard in shards}
+        lines = {seat_of(self.given, shard): Line(shard) for shard in shards}
         first, *later = stages_of(self.spec.steps)
-        await self._do(first, lines, list(lines), [self.gate.before()] if self.gate else [])
-        for stage in later:
-            wanted = [key for key, line in lines.items() if HOLDS[stage.when](line)]
+        await self._do(first, later, lines, list(lines), [self.gate.before()] if self.gate else [])
+        while later:
+            stage, *later = later
+            wanted = [seat for seat, line in lines.items() if HOLDS[stage.when](line)]
             if stage.when is When.GATE_FAILED:
                 wanted = await self._failing(lines, wanted)
-            await self._do(stage, lines, wanted)
-        return {key: line.ended for key, line in lines.items() if line.ended is not None}
+            for seat in lines.keys() - set(wanted):
+                await self._close_if_done(seat, lines[seat], later)
+            await self._do(stage, later, lines, wanted)
+        return {line.shard.key: line.ended for line in lines.values() if line.ended is not None}
 
-    async def _do(self, stage: Stage, lines: dict[str, Line], keys: Sequence[str], beside: Sequence[Work] = ()) -> None:
-        works = [self._work(stage, lines[key]) for key in keys]
+    async def _do(
+        self,
+        stage: Stage,
+        later: Sequence[Stage],
+        lines: dict[str, Line],
+        seats: Sequence[str],
+        beside: Sequence[Work] = (),
+    ) -> None:
+        works = [self._work(stage, seat, lines[seat]) for seat in seats]
         async with aclosing(self._settled([*works, *beside], lines)) as endings:
             async for ended in endings:
-                line = lines[ended.work.key]
+                seat, line = ended.work.key, lines[ended.work.key]
                 patch = ended.result.patch if completed(ended.result) else line.patch
-                lines[ended.work.key] = replace(line, ended=ended, patch=patch)
+                lines[seat] = replace(line, ended=ended, patch=patch)
+                await self._close_if_done(seat, lines[seat], later)
 
-    def _work(self, stage: Stage, line: Line) -> Work:
+    async def _close_if_done(self, seat: str, line: Line, later: Sequence[Stage]) -> None:
+        if not any(HOLDS[stage.when](line) for stage in later):
+            await self.fund.close(seat)
+
+    def _work(self, stage: Stage, seat: str, line: Line) -> Work:
         driver, patch = self.driver, line.patch
         request = stage_request(
             stage,
@@ -94,48 +110,60 @@ class Chains:
             self.spec,
             self.given,
             driver=driver.request,
-            budget=self.share if stage.agent else Budget(),
+            budget=self.fund.budget(seat) if stage.agent else Budget(),
             deadline_ms=min(driver.remaining_ms, self.spec.limits.shard_deadline_ms(driver.remaining_ms)),
             changes=patch.diff if patch else None,
         )
-        return Work(line.shard.key, request, line.shard.key)
+        return Work(seat, request, line.shard.key)
 
     async def _settled(self, works: Sequence[Work], lines: Mapping[str, Line]) -> AsyncGenerator[Ended]:
         """Each shard's work once, when its result can be built upon: what cannot is done again, as its class allows."""
         while works:
-            again: list[Work] = []
+            again: list[Ended] = []
+            short: list[Ended] = []
             async with aclosing(self.driver.run(works)) as endings:
                 async for ended in endings:
                     if ended.work.request.agent == VERIFY:
                         assert self.gate is not None
                         self.before = await self.gate.read("before", ended.result)
                         continue
+                    self.fund.spend(ended.work.key, ended.cost_microusd)
                     if is_worth_another_try(ended):
-                        again.append(ended.work.after(ended.result.task_id))
+                        (short if is_short_of_money(ended) else again).append(ended)
                         continue
                     try:
                         yield await self._onto(lines[ended.work.key], ended)
                     except PatchRefused as e:
                         if ended.reused:  # made for another commit, and no longer fitting this one
-                            again.append(ended.work.after(ended.result.task_id))
+                            again.append(ended)
                         else:
                             yield replace(ended, result=_refused(ended.result, e))
-            works = again
+            if short and await self.fund.grant([ended.work.key for ended in short]):
+                again += short
+            else:
+                for ended in short:
+                    yield await self._onto(lines[ended.work.key], ended)
+            works = [self._once_more(ended) for ended in again]
+
+    def _once_more(self, ended: Ended) -> Work:
+        work = ended.work.after(ended.result.task_id)
+        if work.request.agent == RECIPE:
+            return work
+        return replace(work, request=work.request.model_copy(update={"budget": self.fund.budget(work.key)}))
 
     async def _onto(self, line: Line, ended: Ended) -> Ended:
         """With what the steps before have changed, as one patch on our base. `PatchRefused` when it does not fit."""
         before, result = line.ended, ended.result
-        if before is not None:
-            cost_microusd = before.cost_microusd + ended.cost_microusd
-            ended = replace(ended, reused=before.reused and ended.reused, cost_microusd=cost_microusd)
+        reused = ended.reused and (before is None or before.reused)
+        ended = replace(ended, cost_microusd=self.fund.spent[ended.work.key])
         if not completed(result):
-            return ended
+            return replace(ended, reused=reused)
         patch = result.patch if result.patch is not None and result.patch.files else None
         if patch is None:
             patch = line.patch
         elif before is not None or (ended.reused and patch.base != self.given.base):
             patch = await self._joined(line.patch, patch)
-        return replace(ended, result=result.model_copy(update={"patch": patch}))
+        return replace(ended, reused=reused, result=result.model_copy(update={"patch": patch}))
 
     async def _joined(self, first: PatchRef | None, second: PatchRef) -> PatchRef:
         blobs, tree = self.driver.transport.blobs, self.given.base
@@ -172,6 +200,11 @@ class Chains:
     def _accepts(self, after: Run, tree: str) -> bool:
         assert self.gate is not None and self.before is not None
         return judge(self.before, after, tree=tree, min_tests=self.gate.min_tests).verified
+
+
+def seat_of(given: RepositoryInput, shard: Shard) -> str:
+    """What a shard is called among those of all repositories."""
+    return f"{given.name}:{shard.key}"
 
 
 def _refused(result: TaskResult, refusal: PatchRefused) -> TaskResult:

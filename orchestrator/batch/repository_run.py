@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
 from repo.errors import RepoError
@@ -18,6 +17,7 @@ from ..judgement import Run
 from ..repositories import attach_bundle, reference
 from ..submit import RepositoryInput
 from .chain import Chains
+from .fund import Fund
 from .merge import MergeOutcome, merge_shards
 from .report import RepositoryReport
 from .shards import Shard
@@ -40,11 +40,11 @@ class RepositoryOutcome:
     errors: tuple[ErrorInfo, ...] = ()
 
 
-async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget) -> RepositoryOutcome:
+async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fund: Fund) -> RepositoryOutcome:
     """Shards and the gate on the base side by side, then the merge, then the gate on what it made."""
     gate = _gate(driver, spec, run)
     try:
-        chains = Chains(driver, spec, run.given, run.mirror, share, gate)
+        chains = Chains(driver, spec, run.given, run.mirror, fund, gate)
         endings = await chains.run(run.shards)
         return await _conclude(driver, spec, run, gate, endings, chains.before)
     except TaskFailed as e:

@@ -32,15 +32,18 @@ _CODES: Mapping[FailureClass, tuple[ErrorCode, ...]] = {
 }
 CLASS_OF: Mapping[str, FailureClass] = {code: kind for kind, codes in _CODES.items() for code in codes}
 
-# Workers have tried again what a moment later may work; a batch tries once more, later, perhaps elsewhere. The same
-# commands on the same files end as they did, a rule stays as it is, and what kills workers is for a person to look at.
+# Workers have tried again what a moment later may work; a batch tries once more, later, perhaps elsewhere. Who ran out
+# of money tries once more if others have left enough. The same commands on the same files end as they did, a rule stays
+# as it is, and what kills workers is for a person to look at.
 TRIES: Mapping[FailureClass, int] = {
     FailureClass.TASK: 1,
     FailureClass.INFRASTRUCTURE: 2,
     FailureClass.POLICY: 1,
-    FailureClass.BUDGET: 1,
+    FailureClass.BUDGET: 2,
     FailureClass.POISON: 1,
 }
+# Of its budgets these two are as they were, also at a second try.
+NO_MORE_TIME = (ErrorCode.DEADLINE, ErrorCode.TURN_LIMIT)
 NEXT: Mapping[FailureClass, str] = {
     FailureClass.TASK: "mend the step or the code, then: muster batch retry",
     FailureClass.INFRASTRUCTURE: "see the fleet's state (muster doctor), then: muster batch retry",
@@ -60,5 +63,11 @@ def is_worth_another_try(ended: Ended) -> bool:
     error = next(iter(ended.result.errors), None)
     if completed(ended.result) or error is None:
         return False
+    if error.code in NO_MORE_TIME:
+        return False
     tries = 1 if ended.work.request.retry_of is None else 2
     return error.retryable and tries < TRIES[class_of(error.code)]
+
+
+def is_short_of_money(ended: Ended) -> bool:
+    return ended.result.errors[0].code is ErrorCode.BUDGET

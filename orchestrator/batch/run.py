@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from envelope.budget import Budget
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
 from ..submit import params_of
+from .chain import seat_of
 from .chosen import found_in
+from .fund import Fund
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
@@ -24,8 +25,8 @@ async def drive_batch(driver: Driver) -> TaskResult:
     params = params_of(BatchParams, driver.request)
     spec = params.spec
     runs = await _survey(driver, params)
-    share = _share(driver, spec, sum(len(run.shards) for run in runs))
-    outcomes = await _run_all(driver, spec, runs, share)
+    fund = Fund.of(driver, [seat_of(run.given, shard) for run in runs for shard in run.shards])
+    outcomes = await _run_all(driver, spec, runs, fund)
     branch = spec.publish.branch if spec.publish else ""
     reports = tuple(one.report for one in outcomes)
     report = BatchReport(name=spec.name, branch=branch, repositories=reports)
@@ -54,20 +55,12 @@ async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
     return [run for run in runs if run.shards]  # a query may find nothing in some of many
 
 
-def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
-    """Equal parts, so that all together cannot spend more than the batch may. Recipes call no model."""
-    cap = driver.request.budget.max_cost_microusd
-    if cap is None or all(step.agent is None for step in spec.steps):
-        return Budget()
-    return Budget(max_cost_microusd=cap // max(1, count), waits_at_cap=driver.request.budget.waits_at_cap)
-
-
 async def _run_all(
-    driver: Driver, spec: BatchSpec, runs: Sequence[RepositoryRun], share: Budget
+    driver: Driver, spec: BatchSpec, runs: Sequence[RepositoryRun], fund: Fund
 ) -> list[RepositoryOutcome]:
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run_repository(driver, spec, run, share)) for run in runs]
+            tasks = [group.create_task(run_repository(driver, spec, run, fund)) for run in runs]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     return [task.result() for task in tasks]

@@ -112,8 +112,8 @@ def _filled(stage: Stage, shard: Shard, name: str) -> tuple[str, RecipeParams | 
 def _recipe(stage: Stage, quoted: dict[str, str]) -> RecipeParams:
     first = stage.steps[0]
     commands = tuple(prompt_for(command, quoted) for step in stage.steps for command in step.commands)
-    timeout_s = {} if first.timeout_s is None else {"timeout_s": first.timeout_s}
-    return RecipeParams(commands=commands, ok_exit_codes=first.accepted, **timeout_s)
+    params = RecipeParams(commands=commands, ok_exit_codes=first.accepted)
+    return params if first.timeout_s is None else params.model_copy(update={"timeout_s": first.timeout_s})
 
 
 def _scope_of(stage: Stage, shards: Shards, shard: Shard) -> Scope:
