@@ -138,10 +138,11 @@ class Chains:
                             again.append(ended)
                         else:
                             yield replace(ended, result=_refused(ended.result, e))
-            if short and await self.fund.grant([ended.work.key for ended in short]):
-                again += short
-            else:
-                for ended in short:
+            funded = await self.fund.grant([ended.work.key for ended in short]) if short else frozenset[str]()
+            for ended in short:
+                if ended.work.key in funded:
+                    again.append(ended)
+                else:
                     yield await self._onto(lines[ended.work.key], ended)
             works = [self._once_more(ended) for ended in again]
 

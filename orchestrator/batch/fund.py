@@ -24,9 +24,10 @@ AT_ONCE = 100  # ledgers that are read or raised at once
 
 @dataclass(slots=True)
 class Fund:
-    """`seats` are the shards that are not done, each with what it may spend in all its steps."""
+    """`seats` are the shards that are not done, each with what it may spend in all its steps; at first a `part`."""
 
     driver: Driver
+    part: int
     seats: dict[str, int] = field(default_factory=dict[str, int])
     spent: dict[str, int] = field(default_factory=dict[str, int])  # by tasks that have ended
     _shares_at: int = 0
@@ -34,14 +35,14 @@ class Fund:
     @classmethod
     def of(cls, driver: Driver, seats: Sequence[str]) -> Fund:
         part = (driver.request.budget.max_cost_microusd or 0) // max(1, len(seats))
-        return cls(driver, dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2)
+        return cls(driver, part, dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2)
 
     def budget(self, seat: str) -> Budget:
         """Of the seat's next task."""
         if self.driver.request.budget.max_cost_microusd is None:
             return Budget()
-        left = max(0, self.seats.get(seat, 0) - self.spent[seat])
-        return Budget(max_cost_microusd=left, waits_at_cap=self.driver.request.budget.waits_at_cap)
+        waits = self.driver.request.budget.waits_at_cap
+        return Budget(max_cost_microusd=self._left(seat), waits_at_cap=waits)
 
     def spend(self, seat: str, cost_microusd: int) -> None:
         self.spent[seat] += cost_microusd
@@ -53,14 +54,15 @@ class Fund:
             self._shares_at = len(self.seats) // 2
             await self._share(list(self.seats))
 
-    async def grant(self, seats: Sequence[str]) -> bool:
-        """Give these, which have nothing left, as much as there is; False when that is less than they had at first."""
+    async def grant(self, seats: Sequence[str]) -> frozenset[str]:
+        """Share what is left among these, whose money is spent; those that have as much as at first may go on."""
         each = await self._spare() // max(1, len(seats))
-        if not seats or each < max(1, min(self.seats.get(seat, 0) for seat in seats)):
-            return False
         for seat in seats:
             self.seats[seat] += each
-        return True
+        return frozenset(seat for seat in seats if self._left(seat) >= max(1, self.part))
+
+    def _left(self, seat: str) -> int:
+        return max(0, self.seats.get(seat, 0) - self.spent[seat])
 
     async def _share(self, seats: Sequence[str]) -> None:
         each = await self._spare() // len(seats)
@@ -70,9 +72,7 @@ class Fund:
             self.seats[seat] += each
         live = self.driver.live_traces()
         for some in _in_groups([(seat, live[seat]) for seat in seats if seat in live]):
-            await asyncio.gather(
-                *(self._raise(trace_id, self.seats[seat] - self.spent[seat]) for seat, trace_id in some)
-            )
+            await asyncio.gather(*(self._raise(trace_id, self._left(seat)) for seat, trace_id in some))
 
     async def _raise(self, trace_id: str, cap_microusd: int) -> None:
         with suppress(NotFound):  # forgotten in a failover, and about to be submitted again
@@ -87,7 +87,7 @@ class Fund:
         allowed = 0
         for some in _in_groups(list(live.values())):
             allowed += sum(await asyncio.gather(*map(self._allowed, some)))
-        kept = sum(max(0, part - self.spent[seat]) for seat, part in self.seats.items() if seat not in live)
+        kept = sum(self._left(seat) for seat in self.seats if seat not in live)
         return max(0, cap - sum(self.spent.values()) - allowed - kept)
 
     async def _allowed(self, trace_id: str) -> int:

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from envelope.agents import AgentCard
+from envelope.budget import Metrics
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
@@ -90,6 +91,7 @@ class Builders:
     tests: Callable[[Files], Tests | None] = count_asserts
     before_start: Callable[[TaskRequest], Awaitable[None]] | None = None
     honest: bool = True  # else patches hold what they must not
+    cost: Callable[[TaskRequest], int] = lambda _: 0  # of a shard, in millionths of a dollar
     broken_base: str = ""  # a commit on which nothing can be set up
     started: list[TaskRequest] = field(default_factory=list)
     modernise: Callable[[TaskRequest, Files], None] = modernise
@@ -117,6 +119,7 @@ class Builders:
                 "task_id": task.task_id,
                 "attempt": delivery.claim.lease.attempt,
                 "status": State.COMPLETED,
+                "metrics": Metrics(cost_microusd=self.cost(task)),
                 **fields,
             }
         )
