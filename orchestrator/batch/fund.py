@@ -24,22 +24,28 @@ AT_ONCE = 100  # ledgers that are read or raised at once
 
 @dataclass(slots=True)
 class Fund:
-    """`seats` are the shards that are not done, each with what it may spend in all its steps; at first a `part`."""
+    """`seats` are the shards that are not done, each with what it may spend in all its steps; at first a `part`.
+
+    `cap_microusd`: None where no money is spent, or as much as anybody likes.
+    """
 
     driver: Driver
+    cap_microusd: int | None
     part: int
     seats: dict[str, int] = field(default_factory=dict[str, int])
     spent: dict[str, int] = field(default_factory=dict[str, int])  # by tasks that have ended
     _shares_at: int = 0
+    _sharing: asyncio.Lock = field(default_factory=asyncio.Lock)  # what is left must not be given away twice
 
     @classmethod
-    def of(cls, driver: Driver, seats: Sequence[str]) -> Fund:
-        part = (driver.request.budget.max_cost_microusd or 0) // max(1, len(seats))
-        return cls(driver, part, dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2)
+    def of(cls, driver: Driver, seats: Sequence[str], *, asks_a_model: bool) -> Fund:
+        cap = driver.request.budget.max_cost_microusd if asks_a_model else None
+        part = (cap or 0) // max(1, len(seats))
+        return cls(driver, cap, part, dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2)
 
     def budget(self, seat: str) -> Budget:
         """Of the seat's next task."""
-        if self.driver.request.budget.max_cost_microusd is None:
+        if self.cap_microusd is None:
             return Budget()
         waits = self.driver.request.budget.waits_at_cap
         return Budget(max_cost_microusd=self._left(seat), waits_at_cap=waits)
@@ -52,27 +58,32 @@ class Fund:
         self.seats.pop(seat, None)
         if self.seats and len(self.seats) <= self._shares_at:
             self._shares_at = len(self.seats) // 2
-            await self._share(list(self.seats))
+            await self._share()
 
     async def grant(self, seats: Sequence[str]) -> frozenset[str]:
         """Share what is left among these, whose money is spent; those that have as much as at first may go on."""
-        each = await self._spare() // max(1, len(seats))
+        async with self._sharing:
+            self._give(seats, await self._spare())
+        return frozenset(seat for seat in seats if self._left(seat) >= max(1, self.part))
+
+    async def _share(self) -> None:
+        async with self._sharing:
+            spare = await self._spare()
+            seats = list(self.seats)  # of which some may have been closed meanwhile
+            if not self._give(seats, spare):
+                return
+            live = self.driver.live_traces()
+            for some in _in_groups([(seat, live[seat]) for seat in seats if seat in live]):
+                await asyncio.gather(*(self._raise(trace_id, self._left(seat)) for seat, trace_id in some))
+
+    def _give(self, seats: Sequence[str], spare: int) -> int:
+        each = spare // max(1, len(seats))
         for seat in seats:
             self.seats[seat] += each
-        return frozenset(seat for seat in seats if self._left(seat) >= max(1, self.part))
+        return each
 
     def _left(self, seat: str) -> int:
         return max(0, self.seats.get(seat, 0) - self.spent[seat])
-
-    async def _share(self, seats: Sequence[str]) -> None:
-        each = await self._spare() // len(seats)
-        if each <= 0:
-            return
-        for seat in seats:
-            self.seats[seat] += each
-        live = self.driver.live_traces()
-        for some in _in_groups([(seat, live[seat]) for seat in seats if seat in live]):
-            await asyncio.gather(*(self._raise(trace_id, self._left(seat)) for seat, trace_id in some))
 
     async def _raise(self, trace_id: str, cap_microusd: int) -> None:
         with suppress(NotFound):  # forgotten in a failover, and about to be submitted again
@@ -80,21 +91,21 @@ class Fund:
 
     async def _spare(self) -> int:
         """What nobody has spent, nor may spend as things are."""
-        cap = self.driver.request.budget.max_cost_microusd
-        if cap is None:
+        if self.cap_microusd is None:
             return 0
         live = self.driver.live_traces()
         allowed = 0
-        for some in _in_groups(list(live.values())):
-            allowed += sum(await asyncio.gather(*map(self._allowed, some)))
+        for some in _in_groups(list(live.items())):
+            allowed += sum(await asyncio.gather(*(self._allowed(seat, trace_id) for seat, trace_id in some)))
         kept = sum(self._left(seat) for seat in self.seats if seat not in live)
-        return max(0, cap - sum(self.spent.values()) - allowed - kept)
+        return max(0, self.cap_microusd - sum(self.spent.values()) - allowed - kept)
 
-    async def _allowed(self, trace_id: str) -> int:
-        try:
-            return (await self.driver.transport.ledger(trace_id)).cap_microusd or 0
-        except NotFound:
-            return 0
+    async def _allowed(self, seat: str, trace_id: str) -> int:
+        """A recipe's trace has no cap: what its shard is to have for its agent's step is kept."""
+        cap = None
+        with suppress(NotFound):
+            cap = (await self.driver.transport.ledger(trace_id)).cap_microusd
+        return self._left(seat) if cap is None else cap
 
 
 def _in_groups(things: Sequence[T]) -> Iterable[Sequence[T]]:

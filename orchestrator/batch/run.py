@@ -25,7 +25,8 @@ async def drive_batch(driver: Driver) -> TaskResult:
     params = params_of(BatchParams, driver.request)
     spec = params.spec
     runs = await _survey(driver, params)
-    fund = Fund.of(driver, [seat_of(run.given, shard) for run in runs for shard in run.shards])
+    seats = [seat_of(run.given, shard) for run in runs for shard in run.shards]
+    fund = Fund.of(driver, seats, asks_a_model=any(step.agent is not None for step in spec.steps))
     outcomes = await _run_all(driver, spec, runs, fund)
     branch = spec.publish.branch if spec.publish else ""
     reports = tuple(one.report for one in outcomes)

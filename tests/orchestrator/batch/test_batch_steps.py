@@ -6,8 +6,8 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.failures import CLASS_OF, FailureClass
 from orchestrator.batch.file import parse_batch
-from orchestrator.batch.retries import CLASS_OF, FailureClass
 from orchestrator.batch.stages import stages_of
 from orchestrator.errors import BadBatchFile
 
