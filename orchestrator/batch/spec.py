@@ -12,6 +12,8 @@ from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
 from envelope.pattern import MAX_PATTERN_CHARS
 
+from ..publication.terms import Terms
+
 MAX_DEADLINE_S = MAX_DEADLINE_MS // 1000
 
 # The rules of `git check-ref-format --branch`, as what a branch name must not hold.
@@ -99,7 +101,7 @@ class Setup(_Part):
     commands: tuple[Text, ...] = ()
 
 
-class Publish(_Part):
+class Publish(Terms):
     branch: Annotated[str, AfterValidator(_branch)]
 
 
