@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from envelope.errors import MusterError
+from repo.errors import RepoError
+
 from ..errors import BadInput
 from ..publication.book import UNFINISHED, WAITS_FOR_PEOPLE, Publication, Stage
 from ..publication.changes import Change, changes_of, mirror_with
@@ -188,8 +191,11 @@ async def _sync(words: list[str], as_json: bool) -> None:
 
 async def _went_on(muster: Muster, publisher: Publisher, publication: Publication) -> Publication:
     task_id, bundle, commit = publication.task_id, publication.bundle, publication.commit
-    async with mirror_with(muster, task_id, bundle=bundle, commit=commit) as mirror:
-        return await publisher.publish(publication, mirror)
+    try:
+        async with mirror_with(muster, task_id, bundle=bundle, commit=commit) as mirror:
+            return await publisher.publish(publication, mirror)
+    except (MusterError, RepoError) as e:  # its result is no longer kept, say: the others go on
+        return await publisher.refuse(publication, e)
 
 
 async def _comment(text: str, words: list[str]) -> None:

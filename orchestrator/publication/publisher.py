@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from envelope.errors import ErrorCode
+from envelope.errors import ErrorCode, MusterError
 from repo.errors import RepoError
 from repo.mirror import Mirror
 from repo.remotes import push_branch
@@ -23,6 +23,7 @@ from .errors import ForgeDown, ForgeLimits, ForgeRefused, ForgeUnsure
 from .forges.base import ALIVE, Forge, Found, RequestState, Wanted
 from .forges.http import Pace
 from .forges.table import open_forge
+from .limits import Limits
 from .patience import pause_s
 from .place import Place, remote_of
 from .rollout import cap_reason, window_reason
@@ -57,10 +58,19 @@ class Publisher:
         if publication.stage not in LOOKED_AT or not publication.number:
             return publication
         async with self.forge(publication) as forge:
-            return self.note_state(publication, await forge.get(publication.number))
+            found = await forge.get(publication.number)
+        async with self.book.at_work():
+            return self.note_state(publication, found)
 
     def note_state(self, publication: Publication, found: Found) -> Publication:
-        return self._note(_seen(publication, found))
+        """For who is at work. What was written since somebody read the publication stays."""
+        current = self.book.get(publication.key) or publication
+        is_same = current.stage in LOOKED_AT and current.number == found.number
+        return self._note(_seen(current, found)) if is_same else current
+
+    async def refuse(self, publication: Publication, error: MusterError | RepoError) -> Publication:
+        async with self.book.at_work():
+            return self._note(_stopped(publication, error))
 
     def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
         settings = self.forges.get(publication.forge)
@@ -74,8 +84,12 @@ class Publisher:
         self.book.put(noted)
         return noted
 
+    def _limits(self, publication: Publication) -> list[Limits]:
+        forge = self.forges.get(publication.forge)
+        return [publication.terms, *([forge] if forge else [])]
+
     async def _do(self, doing: Publication, mirror: Mirror) -> Publication:
-        if why := window_reason(doing.terms, self.pace.now_s()):
+        if why := window_reason(self._limits(doing), self.pace.now_s()):
             return _held(doing, why)
         if doing.terms.to is Form.PUSH:
             await self._push(doing, mirror, ())
@@ -92,7 +106,7 @@ class Publisher:
             message = f"the request {found.url} was closed by somebody"
             raise ForgeRefused(message, hint="publish to another branch, or open it again there")
         is_new = found is None or found.state not in ALIVE
-        if is_new and (why := await cap_reason(doing, forge, self.book.all())):
+        if is_new and (why := await cap_reason(self._limits(doing), doing, forge, self.book.all())):
             return _held(doing, why)
         if is_new or theirs != doing.commit:  # else it is there, and what people did with it since is theirs
             await self._push(doing, mirror, () if theirs is None else (theirs,))
@@ -163,7 +177,7 @@ def _held(publication: Publication, why: str) -> Publication:
     )
 
 
-def _stopped(publication: Publication, error: OrchestratorError | RepoError) -> Publication:
+def _stopped(publication: Publication, error: MusterError | RepoError) -> Publication:
     """What passes by itself is held; for the rest somebody has to do something."""
     stage = Stage.HELD if isinstance(error, ForgeDown | ForgeLimits) else Stage.REFUSED
     code = code_of(error) or ErrorCode.INTERNAL

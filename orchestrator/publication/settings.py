@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from envelope.redaction import register_secret
 
 from ..errors import BadInput
+from .limits import Limits
 
 ForgeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 
@@ -42,11 +43,10 @@ _USERS = {Kind.GITHUB: "x-access-token", Kind.GITLAB: "oauth2", Kind.GITEA: "mus
 _SCHEMES = {Kind.GITHUB: "Bearer", Kind.GITLAB: "Bearer", Kind.GITEA: "token", Kind.GIT: "Bearer"}
 
 
-class ForgeSettings(BaseModel):
+class ForgeSettings(Limits):
     """`url` is its API's (of kind `git`: the server's). The token goes to that host and to the repositories' `host`
-    alone; it is read anew each time from `token_file`, or else from the variable `token_env`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    alone; it is read anew each time from `token_file`, or else from the variable `token_env`. The limits are for all
+    that goes there."""
 
     kind: Kind
     url: Annotated[str, Field(max_length=500)] = ""

@@ -54,6 +54,7 @@ Commands:
   serve     Serve the HTTP API.
   token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
+  publish   Bring what was made to where people review it.
   webhook   See who outside hears what happens, and try again.
   audit     See who decided what, and check that the log of it is whole.
   keys      See and change the keys that sign messages.

@@ -236,6 +236,7 @@ class Desk:
     user: Path
     hub: Hub
     slept: Slept
+    base: str = ""
 
     @property
     def book(self) -> Book:

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from envelope.agents import WorkerCard
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.request import batch_request
+from orchestrator.publication.book import Book, Stage
 from orchestrator.submit import RepositoryInput
 
 pytestmark = pytest.mark.redis
@@ -66,6 +68,8 @@ async def made(served_stage, make_desk, batch_text, tmp_path):
     settings = served_stage.muster.settings
     request = batch_request(parse_batch(text, name="batch.toml"), [given], settings=settings)
     result = await served_stage.run(request)
+    (served_stage.folder / "batch.toml").write_text(text)
+    desk.base = where.base
     forge = {"kind": "github", "url": f"{desk.hub.url}/api/v3", "token_env": "HUB_TOKEN"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     environment = kept | {
@@ -106,6 +110,53 @@ async def test_from_a_verified_batch_to_a_closed_request(made):
     assert [(each["action"], each["subject"]) for each in noted] == [("publish", result.task_id)] * 2
     for done in (published, again, said, status, synced, closed):
         assert TOKEN not in done.stdout + done.stderr
+
+
+async def test_a_batchs_end_is_its_publication(made):
+    """As `batch run` does it, for one that was detached."""
+    desk, result, muster, stage = made
+    text = (stage.folder / "batch.toml").read_text()
+    (muster.home / "file").mkdir()
+    (muster.home / "file" / "batch.toml").write_text(text)
+    for pool in ("orchestrator", "build"):
+        await stage.transport.announce(WorkerCard(worker=f"{pool}-1", pool=pool, slots=4), ttl_s=600)
+    there = replace(muster, environment={**muster.environment, "MUSTER_POOLS": '{"build": 1}'})
+    protected = desk.hub.bare / "hooks" / "pre-receive"
+    protected.parent.mkdir(exist_ok=True)
+    protected.write_text("#!/bin/sh\necho 'protected branch' >&2\nexit 1\n")
+    protected.chmod(0o755)
+    refused = await there("batch", "attach", result.task_id, "--file", "file/batch.toml")
+    protected.unlink()
+    attached = await there("batch", "attach", result.task_id, "--file", "file/batch.toml")
+
+    assert (refused.exit_code, "app: The branch muster/modernise is protected" in refused.stderr) == (2, True)
+    assert "✔ done and verified" in refused.stderr and "hint: publish to a branch" in refused.stderr
+    assert attached.exit_code == 0, attached.stderr
+    assert "draft: http" in attached.stderr and len(desk.hub.reviews) == 1
+    assert git(desk.user, "branch", "--list", BRANCH) == "", "the local repository keeps its branches"
+
+
+async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is_gone(made):
+    desk, result, muster, stage = made
+    spec = batch_request(
+        parse_batch(
+            (stage.folder / "batch.toml").read_text().replace('[gate]\ncommands = ["run-tests"]', ""), name="b.toml"
+        ),
+        [RepositoryInput(name="app", bundle=(await stage.muster.pack(desk.user)).bundle, base=desk.base)],
+        settings=stage.muster.settings,
+    )
+    unproved = await stage.run(spec)
+    kept = await muster("publish", unproved.task_id)
+    told = await muster("publish", unproved.task_id, "--unverified")
+    book = Book(stage.muster.settings.state_dir / "publications")
+    [one] = book.all()
+    book.put(one.model_copy(update={"task_id": result.task_id[:-12] + "0" * 12, "stage": Stage.HELD}))
+    gone = await muster("publish", "sync")
+
+    assert (kept.exit_code, "not verified: no gate is configured" in kept.stderr) == (1, True), kept.stderr
+    assert (told.exit_code, "Done, not verified" in desk.hub.reviews[0].body) == (0, True)
+    assert gone.exit_code == 2 and "hint: " in gone.stderr
+    assert [each.stage for each in book.all()] == [Stage.REFUSED]
 
 
 async def test_files_and_branches_need_no_forge(made):

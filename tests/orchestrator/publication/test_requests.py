@@ -135,7 +135,7 @@ async def test_caps_hold_a_request_back_until_another_is_over(github):
     gone = await github.publisher.publish(held, await github.mirror(held.commit))
 
     assert (held.stage, held.code) == (Stage.HELD, "")
-    assert "1 requests of ours are open in team/app" in held.reason and "publish sync" in held.hint
+    assert "1 of our requests are open in team/app, and its cap is 1" in held.reason and "publish sync" in held.hint
     assert before == first.commit, "nothing was pushed for what is held"
     assert (gone.stage, github.hub.tip()) == (Stage.DRAFT, held.commit)
 
@@ -149,7 +149,7 @@ async def test_a_cap_of_the_owner_counts_what_we_have_open_elsewhere(github):
     other = await github.publish(github.commit("second\n"), max_open_per_owner=2)
 
     assert (held.stage, other.stage) == (Stage.HELD, Stage.DRAFT)
-    assert "repositories of team" in held.reason
+    assert "repositories of team, and its cap is 1" in held.reason
 
 
 async def test_a_window_holds_everything_back_and_says_when_it_opens(github):
