@@ -42,7 +42,9 @@ class _TaskFirst(TyperGroup):
         return super().parse_args(ctx, args if first in (*self.commands, "-h", "--help") else ["task", *args])
 
 
-app = typer.Typer(cls=_TaskFirst, no_args_is_help=True)
+FIRST = "muster publish TASK --to request: what most want. All that it takes: muster publish task --help"
+
+app = typer.Typer(cls=_TaskFirst, epilog=FIRST)
 
 Tasks = Annotated[
     list[str] | None, typer.Argument(metavar="[TASK]…", help="Of these tasks, by their ids or the ends of them.")

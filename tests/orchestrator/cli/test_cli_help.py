@@ -129,6 +129,7 @@ def test_without_words_the_help_is_shown(desk):
         (("dlq", "purge"), ("--all", "--yes")),
         (("pool",), ("list", "tenants", "allot")),
         (("pool", "allot"), ("--weight", "--max-running")),
+        (("publish",), ("task", "status", "sync", "comment", "close", "muster publish TASK --to request")),
         (("webhook",), ("list", "test", "retry")),
         (("audit",), ("list", "verify", "export")),
         (("up",), ("--detach",)),
