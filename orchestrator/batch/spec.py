@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from envelope.budget import MICROUSD_PER_USD
 from envelope.pattern import MAX_PATTERN_CHARS
 
+from ..publication.terms import Terms
 from .part import FileName, Seconds, Text
 from .part import Part as _Part
 from .step import Step, When
@@ -126,7 +127,7 @@ class Setup(_Part):
     commands: tuple[Text, ...] = ()
 
 
-class Publish(_Part):
+class Publish(Terms):
     branch: Annotated[str, AfterValidator(_branch)]
 
 

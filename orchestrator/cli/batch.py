@@ -24,6 +24,7 @@ from ..batch.spec import BatchSpec
 from ..batch.starts import Start
 from ..client import Muster
 from ..errors import BadInput, near_miss
+from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
@@ -193,8 +194,13 @@ async def _conclude(
     if report is None:
         summary_of_run(view, result, cap_microusd=cap).print()
         return
-    published = await _publish(muster, result, report, spec, folders)
+    elsewhere = spec.publish if spec.publish and spec.publish.to is not Form.BRANCH else None
+    published = frozenset[str]() if elsewhere else await _publish(muster, result, report, spec, folders)
     summary_of_batch(view, result, report, cap_microusd=cap, published=published).print()
+    if elsewhere:
+        from .publish_batch import publish_batch  # only now: few batches need what it imports
+
+        await publish_batch(muster, result.task_id, elsewhere, folders)
 
 
 async def _publish(
