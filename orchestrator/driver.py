@@ -90,7 +90,7 @@ class Driver:
     outbox: Outbox
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _live: set[str] = field(default_factory=set[str])  # what this driver submitted and has not seen the end of
+    _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
     _stopped: bool = False
 
     @property
@@ -158,6 +158,11 @@ class Driver:
             return False
         return (record.accepted_at_ms, record.attempt) == (claim.accepted_at_ms, claim.lease.attempt)
 
+    def live_traces(self) -> dict[str, str]:
+        """Of what this driver submitted and has not seen the end of, in traces of their own; by the works' keys."""
+        own = self.request.trace_id
+        return {one.work.key: one.handle.trace_id for one in self._live.values() if one.handle.trace_id != own}
+
     async def stop_all(self, reason: str) -> None:
         """Cancel what still lives, and wait for its end: who waits for this driver must find no sandbox of its tasks.
 
@@ -222,8 +227,8 @@ class Driver:
             [handle] = await self._accepted([work.request])
         if not handle.existing:
             self.context.metrics.count_submitted(work.request.recipient)
-        self._live.add(handle.task_id)
-        return _Placed(work, handle, foreign=False)
+        placed = self._live[handle.task_id] = _Placed(work, handle, foreign=False)
+        return placed
 
     async def _is_foreign(self, handle: Handle) -> bool:
         """An existing task may be our own: this driver was killed and runs again."""
@@ -232,7 +237,6 @@ class Driver:
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
     async def _report_ended(self, result: TaskResult, place: _Placed) -> int:
-        self._live.discard(result.task_id)
         cost_microusd = 0 if place.foreign else await self._cost_of(result)
         ended = ChildEnded(
             child_task_id=result.task_id,
@@ -242,6 +246,7 @@ class Driver:
             error=result.errors[0].message if result.errors else "",
         )
         await self.report(ended)
+        self._live.pop(result.task_id, None)  # last: what it has cost is known from here on
         return cost_microusd
 
     async def _cost_of(self, result: TaskResult) -> int:

@@ -15,6 +15,7 @@ from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
 from .errors import BadSettings, near_miss
+from .publication.settings import ForgeName, ForgeSettings
 from .webhooks.config import Webhook, WebhookName
 
 HOUR_MS = 3600 * 1000
@@ -44,6 +45,7 @@ class Settings(FleetSettings):
     repositories_max_gib: Annotated[float, Field(ge=0)] = 20
     webhooks: dict[WebhookName, Webhook] = Field(default_factory=dict[str, Webhook])  # docs/webhooks.md
     webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # for one try to deliver
+    forges: dict[ForgeName, ForgeSettings] = Field(default_factory=dict[str, ForgeSettings])  # docs/publishing.md
     public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 

@@ -17,11 +17,19 @@ async def files_of(git_dir: Path, commit: str) -> list[str]:
 
     `OutputTooLarge` for a commit that names billions: no machine could hold their list.
     """
+    return list(await blobs_of(git_dir, commit))
+
+
+async def blobs_of(git_dir: Path, commit: str) -> dict[str, str]:
+    """As `files_of`, each with its mode and the id of its content: what is equal there is equal in the file."""
     ask = ("ls-tree", "-r", "-z", "--full-tree", commit)
     listed = await git(*ask, git_dir=git_dir, max_stdout_bytes=MAX_LISTING_BYTES)
     entries = [entry.split(b"\t", 1) for entry in listed.fields]
-    paths = [path for attributes, path in entries if attributes.split(b" ", 1)[0] in REGULAR_FILES]
-    return [path.decode() for path in paths if is_utf8(path)]
+    return {
+        path.decode(): attributes.decode()
+        for attributes, path in entries
+        if attributes.split(b" ", 1)[0] in REGULAR_FILES and is_utf8(path)
+    }
 
 
 async def file_at(git_dir: Path, tree: str, path: str, *, max_bytes: int) -> bytes | None:

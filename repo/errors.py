@@ -12,6 +12,7 @@ RepoError
 ├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
 ├── TreePartial         a patch that needs more of its work tree than there is
+├── PatternRefused      what is to be searched for is no expression
 ├── PatchRefused        a patch that does not apply, or is not what it says
 └── BranchRefused       a branch that must not be moved
 
@@ -80,6 +81,10 @@ class SourceRefused(RepoError):
 
 
 class TreePartial(RepoError):
+    pass
+
+
+class PatternRefused(RepoError):
     pass
 
 

@@ -35,6 +35,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/web/",
         "workers/mcp/http.py",
         "orchestrator/webhooks/sending.py",
+        "orchestrator/publication/forges/http.py",
     ),
     "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .failures import NEXT, FailureClass, class_of
 from .report import BatchReport, ShardReport
 
 UNDONE = ("failed", "set_aside", "collision")
@@ -20,6 +21,15 @@ class Cause:
     code: str
     detail: str
     shards: tuple[tuple[str, ShardReport], ...]
+
+    @property
+    def kind(self) -> FailureClass | None:
+        """None of patches that met in one place: nothing has failed there, and the merge says how to go on."""
+        return None if self.shards[0][1].outcome == "collision" else class_of(self.code)
+
+    @property
+    def next(self) -> str:
+        return NEXT[self.kind] if self.kind else "run the batch again on top of what landed"
 
 
 def causes(report: BatchReport) -> list[Cause]:

@@ -11,26 +11,53 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ..errors import BadBatchFile, near_miss
-from .spec import BatchSpec
+from .spec import BatchSpec, Repository
 
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
+ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:")  # as ssh writes it
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
 
 def load_batch(path: Path) -> BatchSpec:
-    """The batch in a file, with the list of files beside it; `BadBatchFile` says what is wrong with it, and where."""
+    """The batch in a file, with the lists beside it; `BadBatchFile` says what is wrong with it, and where.
+
+    The lists become a part of the batch: what they say later is another batch.
+    """
     spec = parse_batch(_text(path, hint="give the path of a batch file (.toml, .yaml)"), name=str(path))
-    return spec if spec.shards.files_from is None else _with_list(spec, path.parent / spec.shards.files_from)
+    if spec.shards.files_from is not None:
+        files = _lines(path.parent / spec.shards.files_from, "shards.files_from")
+        shards = spec.shards.model_copy(update={"files": files, "files_from": None})
+        spec = spec.model_copy(update={"shards": shards})
+    repositories = (one for repository in spec.repositories for one in _listed(repository, path))
+    return spec.model_copy(update={"repositories": tuple(repositories)})
 
 
-def _with_list(spec: BatchSpec, source: Path) -> BatchSpec:
-    """The list becomes a part of the batch: what it says later is another batch."""
-    lines = _text(source, hint="shards.files_from names a list of paths, one a line").splitlines()
-    files = tuple(dict.fromkeys(line for line in map(str.strip, lines) if line))
-    if not files:
-        raise BadBatchFile(f"{source} lists no file", hint="write one path a line")
-    shards = spec.shards.model_copy(update={"files": files, "files_from": None})
-    return spec.model_copy(update={"shards": shards})
+def _listed(repository: Repository, file: Path) -> list[Repository]:
+    if repository.list is None:
+        return [repository]
+    source = Path(repository.list)
+    lines = _lines(file.parent / source, "repositories.list")
+    try:
+        return [_repository(line, source.parent, repository) for line in lines]
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_context=False)[0]
+        raise BadBatchFile(f"{source}: {fault['msg'].removeprefix('Value error, ')}") from e
+
+
+def _repository(line: str, folder: Path, listed: Repository) -> Repository:
+    """What looks like an address is one: `https://…`, `ssh://…`, `git@host:path`."""
+    if "://" in line or ADDRESS.match(line):
+        return Repository(url=line, base=listed.base)
+    return Repository(path=str(folder / line), base=listed.base)
+
+
+def _lines(source: Path, key: str) -> tuple[str, ...]:
+    text = _text(source, hint=f"{key} names a list beside the batch file, one a line")
+    lines = tuple(dict.fromkeys(line for line in map(str.strip, text.splitlines()) if line))
+    if not lines:
+        what = "repository" if key == "repositories.list" else "file"
+        raise BadBatchFile(f"{source} lists no {what}", hint="write one a line")
+    return lines
 
 
 def _text(path: Path, *, hint: str) -> str:

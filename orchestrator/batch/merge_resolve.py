@@ -51,6 +51,10 @@ class Resolver:
     resolutions: dict[str, Resolution] = field(default_factory=dict[str, Resolution])
     _costs: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])  # task: its key and cost
 
+    @property
+    def spent_microusd(self) -> int:
+        return sum(cost for _, cost in self._costs.values())
+
     async def merge(self, without: Collection[str]) -> Merged:
         merged = await self.material.merge(without=without)
         if self.spec.merge.resolve == "agent":
@@ -89,8 +93,8 @@ class Resolver:
         own = self.driver.request.budget
         if self.left_microusd is None:
             return own
-        spent = sum(cost for _, cost in self._costs.values())
-        return own.model_copy(update={"max_cost_microusd": max(0, self.left_microusd - spent)})
+        left_microusd = max(0, self.left_microusd - self.spent_microusd)
+        return own.model_copy(update={"max_cost_microusd": left_microusd})
 
     async def _ask(self, collision: Collision, conflict: Conflict, budget: Budget) -> Ended:
         given, request, rules = self.given, self.driver.request, self.spec.merge

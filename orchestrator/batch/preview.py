@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envelope.wire import Wire
-from repo.content import files_of
-from repo.local import LocalRepository
 
-from .shards import Shard, refuse_unknown_files, shards_of
+from .shards import Found, Shard, refuse_empty
 from .spec import BatchSpec
+from .starts import Start
+from .survey import survey
 
 
 class RepositoryPreview(Wire):
@@ -21,7 +21,8 @@ class RepositoryPreview(Wire):
 
 
 class BatchPreview(Wire):
-    """`max_cost_microusd` is for all shards together, and 0 where no model is asked."""
+    """`max_cost_microusd` is for all shards together, and 0 where no model is asked. `known` is false where only a run
+    tells the shards, by a command in a sandbox."""
 
     name: str
     repositories: tuple[RepositoryPreview, ...]
@@ -29,6 +30,7 @@ class BatchPreview(Wire):
     gate: tuple[str, ...]
     branch: str
     max_cost_microusd: int
+    known: bool = True
 
     @property
     def count(self) -> int:
@@ -36,28 +38,45 @@ class BatchPreview(Wire):
 
     @property
     def share_microusd(self) -> int:
-        """What one shard may cost at most."""
+        """What each shard may spend before others leave it more."""
         return self.max_cost_microusd // max(1, self.count)
 
 
 async def preview(
-    spec: BatchSpec, repositories: Mapping[str, LocalRepository], *, default_budget_microusd: int
+    spec: BatchSpec,
+    starts: Mapping[str, Start],
+    *,
+    found: Mapping[str, Found] | None = None,
+    default_budget_microusd: int,
 ) -> BatchPreview:
     """`BadInput` for what `batch run` would refuse: a glob that matches nothing, too many shards."""
-    found: list[RepositoryPreview] = []
-    every: list[Shard] = []
-    for name, local in repositories.items():
-        files = await files_of(local.git_dir, local.head)
-        shards = shards_of(files, spec.shards, max_shards=spec.limits.max_shards - len(every), name=name)
-        every += shards
-        found.append(RepositoryPreview(name=name, base=local.head, shards=tuple(shard.key for shard in shards)))
-    refuse_unknown_files(spec.shards, every)
-    asks_a_model = any(step.agent is not None for step in spec.steps)
+    known = spec.shards.command is None
+    shards = await all_shards(spec, starts, found=found) if known else {}
     return BatchPreview(
         name=spec.name,
-        repositories=tuple(found),
-        steps=tuple(text for step in spec.steps for text in (step.recipe or (f"{step.agent}: {step.prompt}",))),
+        repositories=tuple(
+            RepositoryPreview(name=name, base=start.base, shards=tuple(each.key for each in shards.get(name, ())))
+            for name, start in starts.items()
+        ),
+        steps=tuple(step.title for step in spec.steps),
         gate=spec.gate.commands if spec.gate else (),
         branch=spec.publish.branch if spec.publish else "",
-        max_cost_microusd=spec.limits.budget_microusd(default_budget_microusd) if asks_a_model else 0,
+        max_cost_microusd=spec.limits.budget_microusd(default_budget_microusd) if spec.asks_a_model else 0,
+        known=known,
     )
+
+
+async def all_shards(
+    spec: BatchSpec, starts: Mapping[str, Start], *, found: Mapping[str, Found] | None = None
+) -> dict[str, list[Shard]]:
+    """By repository, in the order of the file."""
+    shards: dict[str, list[Shard]] = {}
+    left = spec.limits.max_shards
+    for name, start in starts.items():
+        chosen = None if found is None else found.get(name, {})
+        shards[name] = await survey(
+            spec, name=name, git_dir=start.git_dir, base=start.base, max_shards=left, found=chosen
+        )
+        left -= len(shards[name])
+    refuse_empty(spec.shards, [shard for some in shards.values() for shard in some])
+    return shards

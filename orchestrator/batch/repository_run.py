@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 
-from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
 from repo.errors import RepoError
 from repo.mirror import Mirror
 
-from ..driver import Driver, Ended, Work
+from ..driver import Driver, Ended
 from ..errors import TaskFailed
 from ..gate import Gate, Proof
 from ..judgement import Run
 from ..repositories import attach_bundle
-from ..submit import VERIFY, RepositoryInput
+from ..submit import RepositoryInput
+from .chain import Chains
+from .fund import Fund
 from .merge import MergeOutcome, material_of
 from .merge_proof import Trials, prove_merge
 from .merge_resolve import Resolver
 from .report import RepositoryReport
-from .shards import Shard, shard_request
+from .shards import Shard
 from .spec import BatchSpec
 
 
@@ -43,12 +43,13 @@ class RepositoryOutcome:
     kept: tuple[Attachment, ...] = ()  # patches that did not land
 
 
-async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget) -> RepositoryOutcome:
+async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fund: Fund) -> RepositoryOutcome:
     """Shards and the gate on the base side by side, then the merge, then the gate on what it made."""
     gate = _gate(driver, spec, run)
     try:
-        endings, before = await _do_shards(driver, spec, run, share, gate)
-        return await _conclude(driver, spec, run, gate, endings, before, share)
+        chains = Chains(driver, spec, run.given, run.mirror, fund, gate)
+        endings = await chains.run(run.shards)
+        return await _conclude(driver, spec, run, gate, endings, chains.before, fund)
     except TaskFailed as e:
         return _stuck(run, e.error)
     except RepoError as e:
@@ -72,27 +73,6 @@ def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
     return RepositoryOutcome(report, errors=(error,))
 
 
-async def _do_shards(
-    driver: Driver, spec: BatchSpec, run: RepositoryRun, share: Budget, gate: Gate | None
-) -> tuple[dict[str, Ended], Run | None]:
-    deadline_ms = min(driver.remaining_ms, spec.limits.shard_deadline_ms(driver.remaining_ms))
-    works: list[Work] = []
-    for shard in run.shards:
-        request = shard_request(shard, spec, run.given, driver=driver.request, budget=share, deadline_ms=deadline_ms)
-        works.append(Work(shard.key, request, shard.key))
-    if gate is not None:
-        works.append(gate.before())
-    endings: dict[str, Ended] = {}
-    before: Run | None = None
-    async with aclosing(driver.run(works)) as ends:
-        async for ended in ends:
-            if gate is not None and ended.work.request.agent == VERIFY:
-                before = await gate.read("before", ended.result)
-            else:
-                endings[ended.work.key] = ended
-    return endings, before
-
-
 async def _conclude(
     driver: Driver,
     spec: BatchSpec,
@@ -100,13 +80,15 @@ async def _conclude(
     gate: Gate | None,
     endings: Mapping[str, Ended],
     before: Run | None,
-    share: Budget,
+    fund: Fund,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
     material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
     trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
-    resolver = Resolver(driver, spec, given, material, _left_microusd(share, endings))
+    left_microusd = await fund.take_spare(f"merge {given.name}") if spec.merge.resolve == "agent" else 0
+    resolver = Resolver(driver, spec, given, material, left_microusd)
     proved = await prove_merge(trials, resolver.merge)
+    await fund.close(f"merge {given.name}", spent_microusd=resolver.spent_microusd)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
@@ -117,13 +99,6 @@ async def _conclude(
     gate_failed = gate is not None and patch is not None and not report.verified
     errors = (*_gate_errors(report, gate_failed), *_shard_errors(report))
     return RepositoryOutcome(report, bundle, errors, merged.kept)
-
-
-def _left_microusd(share: Budget, endings: Mapping[str, Ended]) -> int | None:
-    """What a repository's shards have left of their equal parts."""
-    if share.max_cost_microusd is None:
-        return None
-    return share.max_cost_microusd * len(endings) - sum(ended.cost_microusd for ended in endings.values())
 
 
 def _report(

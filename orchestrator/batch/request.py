@@ -17,10 +17,11 @@ from .spec import BatchSpec
 
 
 class BatchParams(Wire):
-    """`input.params` of a batch's driver."""
+    """`input.params` of a batch's driver. `found`: shards by repository and key, where an earlier batch chose them."""
 
     spec: BatchSpec
     repositories: tuple[RepositoryInput, ...]
+    found: dict[str, dict[str, dict[str, str]]] | None = None
 
 
 def batch_request(
@@ -28,13 +29,14 @@ def batch_request(
     repositories: Sequence[RepositoryInput],
     *,
     settings: Settings,
+    found: dict[str, dict[str, dict[str, str]]] | None = None,
     sender: str = "cli",
     asks: AskTerms | None = AskTerms(),
 ) -> TaskRequest:
     """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
     content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     places = [f"{repository.name}\n{repository.base}" for repository in repositories]
-    params = BatchParams(spec=spec, repositories=tuple(repositories))
+    params = BatchParams(spec=spec, repositories=tuple(repositories), found=found)
     limits = spec.limits
     return task_request(
         agent=BATCH,
@@ -46,7 +48,7 @@ def batch_request(
             max_cost_microusd=limits.budget_microusd(settings.budget_microusd), waits_at_cap=asks is not None
         ),
         deadline_ms=limits.deadline_ms(settings.deadline_ms),
-        idempotency_key=content_key("batch", content, *places),
+        idempotency_key=content_key("batch", content, json.dumps(found, sort_keys=True), *places),
         tenant=settings.tenant,
         sender=sender,
         asks=asks,

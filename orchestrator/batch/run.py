@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from envelope.budget import Budget
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
 from ..submit import params_of
+from .chain import seat_of
+from .chosen import found_in
+from .fund import Fund
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
-from .shards import refuse_unknown_files, shards_of
+from .shards import refuse_empty
 from .spec import BatchSpec
+from .survey import survey
 
 
 async def drive_batch(driver: Driver) -> TaskResult:
@@ -22,8 +25,9 @@ async def drive_batch(driver: Driver) -> TaskResult:
     params = params_of(BatchParams, driver.request)
     spec = params.spec
     runs = await _survey(driver, params)
-    share = _share(driver, spec, sum(len(run.shards) for run in runs))
-    outcomes = await _run_all(driver, spec, runs, share)
+    seats = [seat_of(run.given, shard) for run in runs for shard in run.shards]
+    fund = Fund.of(driver, seats, asks_a_model=spec.asks_a_model)
+    outcomes = await _run_all(driver, spec, runs, fund)
     branch = spec.publish.branch if spec.publish else ""
     kept = (patch for one in outcomes for patch in one.kept)
     reports = tuple(one.report for one in outcomes)
@@ -43,27 +47,22 @@ async def _survey(driver: Driver, params: BatchParams) -> list[RepositoryRun]:
     left = spec.limits.max_shards
     for given in params.repositories:
         mirror = await driver.mirror(given.bundle, given.base)
-        shards = shards_of(await mirror.files(given.base), spec.shards, max_shards=left, name=given.name)
+        found = await found_in(driver, params, given, mirror)
+        shards = await survey(
+            spec, name=given.name, git_dir=mirror.git_dir, base=given.base, max_shards=left, found=found
+        )
         left -= len(shards)
         runs.append(RepositoryRun(given, mirror, shards))
-    refuse_unknown_files(spec.shards, (shard for run in runs for shard in run.shards))
-    return runs
-
-
-def _share(driver: Driver, spec: BatchSpec, count: int) -> Budget:
-    """Equal parts, so that all together cannot spend more than the batch may. Recipes call no model."""
-    cap = driver.request.budget.max_cost_microusd
-    if cap is None or spec.steps[0].agent is None:
-        return Budget()
-    return Budget(max_cost_microusd=cap // max(1, count), waits_at_cap=driver.request.budget.waits_at_cap)
+    refuse_empty(spec.shards, [shard for run in runs for shard in run.shards])
+    return [run for run in runs if run.shards]  # a query may find nothing in some of many
 
 
 async def _run_all(
-    driver: Driver, spec: BatchSpec, runs: Sequence[RepositoryRun], share: Budget
+    driver: Driver, spec: BatchSpec, runs: Sequence[RepositoryRun], fund: Fund
 ) -> list[RepositoryOutcome]:
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run_repository(driver, spec, run, share)) for run in runs]
+            tasks = [group.create_task(run_repository(driver, spec, run, fund)) for run in runs]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     return [task.result() for task in tasks]

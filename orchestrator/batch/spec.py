@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from envelope.budget import MICROUSD_PER_USD
 from envelope.gate import GateRules
-from envelope.messages import MAX_DEADLINE_MS
 from envelope.pattern import MAX_PATTERN_CHARS
 
+from ..publication.terms import Terms
 from .merge_rules import MergeRules
-
-MAX_DEADLINE_S = MAX_DEADLINE_MS // 1000
+from .part import FileName, Seconds, Text
+from .part import Part as _Part
+from .step import Step, When
 
 # The rules of `git check-ref-format --branch`, as what a branch name must not hold.
 _BAD_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/]|[/.]$|\.lock(/|$)|(^|/)\.|^@$|^HEAD$")
@@ -27,68 +29,93 @@ def _branch(name: str) -> str:
     return name
 
 
-def _file_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", name):
-        raise ValueError("use letters, digits, `_`, `-` and `.`, at most 80 of them")
-    return name
-
-
-Text = Annotated[str, Field(min_length=1)]
-FileName = Annotated[str, AfterValidator(_file_name)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    # `git` in ssh://git@… is an account; over HTTP the name alone may be a token
+    if parts.password is not None or (parts.username is not None and parts.scheme in ("http", "https")):
+        raise ValueError("the address carries a password or a token; leave it out")
+    if not url or url.startswith("-"):
+        raise ValueError("write an address such as https://git.example.com/team/project.git")
+    return url
 
 
 class Repository(_Part):
-    """`path` is relative to the batch file. `name` (default: the folder's) stands in reports."""
+    """`path` (relative to the batch file) or `url` (https or ssh), or `list`: a file beside the batch file with one of
+    these on each line. `name` (default: the folder's) stands in reports. `base`: a branch, tag or commit to start from,
+    by default what is checked out, or the remote's first branch.
+    """
 
-    path: Text
+    path: Text | None = None
+    url: Annotated[str, AfterValidator(_address)] | None = None
+    list: Text | None = None
     name: FileName | None = None
+    base: str = ""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if sum(way is not None for way in (self.path, self.url, self.list)) != 1:
+            raise ValueError("say one of `path`, `url` and `list`")
+        if self.list is not None and self.name is not None:
+            raise ValueError("a `list` is of many, and has no `name`")
+        return self
+
+
+# Files at a repository's root by which its tools and agents go: what they say is a part of any shard's work.
+AROUND = (
+    *("pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "requirements*.txt", "*.lock"),
+    *("package.json", "go.mod", "Cargo.toml", "AGENTS.md", "CLAUDE.md", ".muster/**"),
+)
+WAYS = ("glob", "directories", "files", "files_from", "match", "symbol", "command", "failures_of", "whole")
+# The places of a step that one source alone fills.
+PLACES = {
+    "match": ("match", "symbol"),
+    "lines": ("match", "symbol"),
+    "symbol": ("symbol",),
+    "failure": ("failures_of",),
+}
 
 
 class Shards(_Part):
     """One shard for each file that `glob` matches, for each folder that `directories` matches (with all below it), for
     each of `files` or of the lines of `files_from` (a list beside the batch file), or one for the `whole` repository.
-    What an `exclude` matches is none.
+    Or for what is found: files in which `match` (an expression) or the word `symbol` stands (of those that `glob`
+    matches, if that is given); each line that `command` prints, in a sandbox, at the base; each shard that an earlier
+    batch did not do (`failures_of`, its task's id). What an `exclude` matches is none.
 
     A shard may edit its own file or folder, and what `also_edit` (grant patterns, such as `tests/**`) names: where two
-    shards change the same place of such a file differently, one lands and the other is reported.
+    shards change the same place of such a file differently, one lands and the other is reported. It is done again when
+    its own files changed, or what `depends_on` (globs) names.
     """
 
     glob: Text | None = None
     directories: Text | None = None
     files: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     files_from: Text | None = None
+    match: Text | None = None
+    symbol: Text | None = None
+    command: Text | None = None
+    failures_of: Text | None = None
     whole: bool = False
     exclude: tuple[Text, ...] = ()
     also_edit: tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS - len("edit:"))], ...] = ()
+    depends_on: tuple[Text, ...] = AROUND
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        ways = (self.glob, self.directories, self.files, self.files_from, self.whole or None)
-        if sum(way is not None for way in ways) != 1:
-            raise ValueError("say one of `glob`, `directories`, `files`, `files_from` and `whole = true`")
+        said = [way for way in WAYS if getattr(self, way)]
+        if len(said) != 1 and not (self.query is not None and len(said) == 2 and self.glob):
+            ways = ", ".join(f"`{way}`" for way in WAYS[:-1])
+            raise ValueError(f"say one of {ways} and `whole = true` (with `match` or `symbol` also `glob`)")
         return self
 
+    @property
+    def query(self) -> str | None:
+        """What is searched for in the files."""
+        return self.match if self.match is not None else self.symbol
 
-class Step(_Part):
-    """Either commands, run without a model, or a prompt for an agent. `{path}` is the shard's file or folder."""
-
-    recipe: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
-    ok_exit_codes: tuple[int, ...] = (0,)
-    timeout_s: Annotated[int, Field(gt=0, le=MAX_DEADLINE_S)] | None = None
-    agent: Text | None = None
-    prompt: Text | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.recipe is None) == (self.agent is None):
-            raise ValueError("say either `recipe` or `agent`")
-        if (self.agent is None) != (self.prompt is None):
-            raise ValueError("`agent` and `prompt` come together")
-        return self
+    @property
+    def source(self) -> str:
+        return next(way for way in reversed(WAYS) if getattr(self, way))
 
 
 class Gate(GateRules):
@@ -105,7 +132,7 @@ class Setup(_Part):
     commands: tuple[Text, ...] = ()
 
 
-class Publish(_Part):
+class Publish(Terms):
     branch: Annotated[str, AfterValidator(_branch)]
 
 
@@ -113,9 +140,9 @@ class Limits(_Part):
     """`budget_usd` is for the whole batch: each shard gets an equal part, so that the sum is never more."""
 
     budget_usd: Annotated[float, Field(ge=0)] | None = None
-    deadline_s: Annotated[int, Field(gt=0, le=MAX_DEADLINE_S)] | None = None
-    shard_deadline_s: Annotated[int, Field(gt=0, le=MAX_DEADLINE_S)] | None = None
-    max_shards: Annotated[int, Field(gt=0)] = 1000
+    deadline_s: Seconds | None = None
+    shard_deadline_s: Seconds | None = None
+    max_shards: Annotated[int, Field(gt=0)] = 1000  # `muster batch run` asks above that, where the file is silent
 
     def budget_microusd(self, default: int) -> int:
         return default if self.budget_usd is None else round(self.budget_usd * MICROUSD_PER_USD)
@@ -138,13 +165,24 @@ class BatchSpec(_Part):
     publish: Publish | None = None
     limits: Limits = Limits()
 
+    @property
+    def asks_a_model(self) -> bool:
+        return self.merge.resolve == "agent" or any(step.agent is not None for step in self.steps)
+
     @model_validator(mode="after")
-    def _steps_fit_one_task(self) -> Self:
-        # A shard is one task: an agent's steps after a recipe's would need the first patch to become the next base.
-        if len(self.steps) > 1 and any(step.agent is not None for step in self.steps):
-            raise ValueError("several steps can only be recipes; give an agent one step with the whole prompt")
-        if len({(step.ok_exit_codes, step.timeout_s) for step in self.steps}) > 1:
-            raise ValueError("all steps need the same `ok_exit_codes` and `timeout_s`")
+    def _conditions(self) -> Self:
+        if self.steps[0].when is not When.ALWAYS:
+            raise ValueError("nothing comes before the first step, so that it cannot say `when`")
+        if self.gate is None and any(step.when is When.GATE_FAILED for step in self.steps):
+            raise ValueError('a step says `when = "gate failed"`, and there is no [gate]')
+        return self
+
+    @model_validator(mode="after")
+    def _filled_places(self) -> Self:
+        text = "\n".join(part for step in self.steps for part in (*step.commands, step.prompt or ""))
+        for place, sources in PLACES.items():
+            if f"{{{place}}}" in text and not any(getattr(self.shards, source) for source in sources):
+                raise ValueError(f"a step says {{{place}}}, which only shards by {' or '.join(sources)} have")
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from envelope.errors import ExitCode
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
+from repo.local import locate
 from transport.base import Handle
 
 from ..batch.file import load_batch
@@ -19,29 +21,37 @@ from ..batch.formats import FORMATS
 from ..batch.report import REPORT_NAME, BatchReport
 from ..batch.request import batch_request
 from ..batch.spec import BatchSpec
+from ..batch.starts import Start
 from ..client import Muster
 from ..errors import BadInput, near_miss
+from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH, RepositoryInput
+from .batch_asking import Yes, agreed_on, tell_difference
 from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview
+from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
+from .batch_plan import planned, undone_by
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, ask_terms
 from .outcome import exit_code_after
 from .places import recall, remember, repositories_of
 from .publish import publish_bundle
-from .repository import starting_point
 from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
-for name, command in {"init": init, "check": check, "preview": show_preview, "overlaps": overlaps}.items():
+COMMANDS = {
+    "init": init, "check": check, "preview": show_preview, "diff": diff, "overlaps": overlaps, "status": status,
+    "cancel": cancel,
+}  # fmt: skip
+for name, command in COMMANDS.items():
     app.command(name)(command)
 
 LATEST = 1000  # how many of the latest roots are searched for batches
@@ -74,6 +84,7 @@ def attach(
     raise typer.Exit(asyncio.run(_attach(task, file, as_json)))
 
 
+@app.command("resume")
 @app.command("retry")
 def retry(
     task: TaskId,
@@ -83,7 +94,7 @@ def retry(
     allow_dirty: AllowDirty = False,
     yes: Yes = False,
 ) -> None:
-    """Do again what failed in a batch that was started here. On the same commits, what was done is not done again."""
+    """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
     told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
     raise typer.Exit(asyncio.run(_retry(task, detach, as_json, **told)))
 
@@ -112,14 +123,19 @@ def print_report(
 async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     spec = load_batch(file)
-    folders = repositories_of(spec, file)
-    bases = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
+    plan = await planned(spec, file, settings, allow_dirty=allow_dirty)
+    if spec.shards.failures_of is None:
+        plan = await agreed_on(plan, settings, may_ask=may_ask, yes=yes)
     async with open_fleet(settings) as muster:
-        if not await agreed_to_batch(muster, spec, bases, may_ask=may_ask and not (yes or detach or as_json)):
+        if spec.shards.failures_of is not None:
+            plan = replace(plan, found=await undone_by(muster, spec.shards.failures_of))
+        await tell_difference(muster, plan, settings)
+        if not await agreed_to_batch(muster, plan, may_ask=may_ask and not (yes or detach or as_json)):
             return ExitCode.CANCELLED
-        inputs = [await _packed(muster, name, local.root, local.head) for name, local in bases.items()]
-        asks = ask_terms(settings, [local.root for local in bases.values()], no_input=not may_ask)
-        handle = await muster.submit_repeatable(batch_request(spec, inputs, settings=settings, asks=asks))
+        inputs = [await _packed(muster, name, start) for name, start in plan.starts.items()]
+        asks = ask_terms(settings, list(plan.folders.values()), no_input=not may_ask)
+        request = batch_request(plan.spec, inputs, settings=settings, found=plan.found, asks=asks)
+        handle = await muster.submit_repeatable(request)
         remember(settings, handle.task_id, file)
         if handle.existing:
             state = "already done" if await muster.result(handle.task_id) else "already under way"
@@ -128,7 +144,7 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
             note(f"it runs; join it with: muster batch attach {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=may_ask, owner=True)
+        return await _follow(muster, handle, plan.spec, plan.folders, as_json=as_json, may_ask=may_ask, owner=True)
 
 
 async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
@@ -158,8 +174,8 @@ async def _attach(words: str, file: Path | None, as_json: bool) -> int:
         return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=False, owner=False)
 
 
-async def _packed(muster: Muster, name: str, root: Path, head: str) -> RepositoryInput:
-    workspace = await muster.pack(root, commit=head)
+async def _packed(muster: Muster, name: str, start: Start) -> RepositoryInput:
+    workspace = await muster.pack(start.folder or await locate(start.git_dir), commit=start.base)
     return RepositoryInput(name=name, bundle=workspace.bundle or "", base=workspace.base)
 
 
@@ -189,8 +205,13 @@ async def _conclude(
     if report is None:
         summary_of_run(view, result, cap_microusd=cap).print()
         return
-    published = await _publish(muster, result, report, spec, folders)
+    elsewhere = spec.publish if spec.publish and spec.publish.to is not Form.BRANCH else None
+    published = frozenset[str]() if elsewhere else await _publish(muster, result, report, spec, folders)
     summary_of_batch(view, result, report, cap_microusd=cap, published=published).print()
+    if elsewhere:
+        from .publish_batch import publish_batch  # only now: few batches need what it imports
+
+        await publish_batch(muster, result.task_id, elsewhere, folders)
 
 
 async def _publish(
@@ -200,7 +221,11 @@ async def _publish(
     ready = [
         repository
         for repository in report.repositories
-        if spec.publish and repository.changed and repository.bundle and (repository.verified or spec.gate is None)
+        if spec.publish
+        and repository.name in folders
+        and repository.changed
+        and repository.bundle
+        and (repository.verified or spec.gate is None)
     ]
     for repository in ready:
         await publish_bundle(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..batch.file import load_batch
-from ..batch.preview import BatchPreview, preview
+from ..batch.preview import BatchPreview
 from ..batch.starter import starter
 from ..errors import BadInput
 from ..settings import load_settings
+from .batch_plan import planned, undone_by
 from .console import data, note
+from .fleet import open_records
 from .options import AllowDirty, Json
-from .places import repositories_of
-from .repository import starting_point
 from .summary import Line, print_lines
 from .units import dollars
 
@@ -44,7 +45,8 @@ def init(
 def check(file: BatchFile, allow_dirty: AllowDirty = False) -> None:
     """Check FILE, its repositories and its shards, as `run` would, and do nothing."""
     found = asyncio.run(_preview(file, allow_dirty=allow_dirty))
-    note(f"{file} can be run: {_count(found.count, 'shard')} in {_count(len(found.repositories), 'repository')}")
+    count = _count(found.count, "shard") if found.known else "shards by a command"
+    note(f"{file} can be run: {count} in {_count(len(found.repositories), 'repository')}")
 
 
 def show_preview(file: BatchFile, as_json: Json = False) -> None:
@@ -57,25 +59,27 @@ def show_preview(file: BatchFile, as_json: Json = False) -> None:
 
 
 async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
+    settings = load_settings()
     spec = load_batch(file)
-    folders = repositories_of(spec, file)
-    local = {name: await starting_point(path, allow_dirty=allow_dirty) for name, path in folders.items()}
-    return await preview(spec, local, default_budget_microusd=load_settings().budget_microusd)
+    found = await planned(spec, file, settings, allow_dirty=allow_dirty)
+    if spec.shards.failures_of is not None:
+        async with open_records(settings) as muster:
+            found = replace(found, found=await undone_by(muster, spec.shards.failures_of))
+    return await found.preview(settings)
 
 
 def _lines(found: BatchPreview) -> list[Line]:
     lines: list[Line] = [("batch", found.name)]
     for repository in found.repositories:
-        lines.append(
-            ("shards", f"{_count(len(repository.shards), 'shard')} of {repository.name} at {repository.base[:12]}")
-        )
+        count = _count(len(repository.shards), "shard") if found.known else "as many shards as its command prints"
+        lines.append(("shards", f"{count} of {repository.name} at {repository.base[:12]}"))
         lines += [("", key) for key in repository.shards[:MAX_SHARDS]]
         if (more := len(repository.shards) - MAX_SHARDS) > 0:
             lines.append(("", f"… {more} more"))
     lines += [("step", _short(step)) for step in found.steps]
     lines += [("gate", command) for command in found.gate] or [("gate", "none: the change will be done, not verified")]
     lines.append(("branch", found.branch or "none: the change stays in the result"))
-    most = f"at most {dollars(found.max_cost_microusd)}, {dollars(found.share_microusd)} a shard"
+    most = f"at most {dollars(found.max_cost_microusd)}, {dollars(found.share_microusd)} a shard and what others leave"
     lines.append(("cost", most if found.max_cost_microusd else "nothing: no model is asked"))
     return lines
 

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": Command(".serve:serve", "Serve the HTTP API."),
     "token": Command(".token:app", "Say who may call the HTTP API."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
+    "publish": Command(".publish_command:app", "Bring what was made to where people review it."),
     "webhook": Command(".webhook:app", "See who outside hears what happens, and try again."),
     "audit": Command(".audit:app", "See who decided what, and check that the log of it is whole."),
     "keys": Command(".keys:app", "See and change the keys that sign messages."),

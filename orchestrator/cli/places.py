@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from ..batch.spec import BatchSpec
-from ..errors import BadBatchFile, BadInput
+from ..batch.starts import folder_of, named
+from ..errors import BadInput
 from ..settings import Settings
 
 
 def repositories_of(spec: BatchSpec, file: Path) -> dict[str, Path]:
-    """The folders of a batch's repositories by their names; paths in a batch file are relative to it."""
-    found: dict[str, Path] = {}
-    for repository in spec.repositories:
-        path = (file.parent / repository.path).resolve()
-        name = repository.name or path.name
-        if name in found:
-            raise BadBatchFile(f"{file}: two repositories are named {name!r}", hint="give one of them a `name`")
-        found[name] = path
-    return found
+    """The folders of a batch's local repositories by their names."""
+    found = named(spec.repositories, file)
+    return {name: folder_of(repository, file) for name, repository in found.items() if repository.path is not None}
 
 
 def remember(settings: Settings, task_id: str, file: Path) -> None:
-    note = _note(settings, task_id)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(str(file.resolve()))
+    """Where the batch came from, and that it is the latest that did."""
+    for place, text in ((_note(settings, task_id), str(file.resolve())), (_latest(settings, file), task_id)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+def latest_of(settings: Settings, file: Path) -> str | None:
+    """The batch that this file was last run as, on this machine."""
+    place = _latest(settings, file)
+    return place.read_text() if place.exists() else None
+
+
+def _latest(settings: Settings, file: Path) -> Path:
+    name = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]
+    return settings.state_dir / "batches" / "files" / name
 
 
 def recall(settings: Settings, task_id: str) -> Path:

@@ -13,7 +13,8 @@ from ..settings import Settings
 
 PREFIX = "MUSTER_"
 # Not handed on: one port cannot serve several processes (each takes a free one), and workers read their own table.
-WITHHELD = frozenset({"metrics_port", "workers"})
+# Only commands publish: no other process learns where a token is.
+WITHHELD = frozenset({"metrics_port", "workers", "forges"})
 
 
 def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

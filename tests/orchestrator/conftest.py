@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from envelope.agents import AgentCard
+from envelope.budget import Metrics
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
@@ -90,9 +91,11 @@ class Builders:
     tests: Callable[[Files], Tests | None] = count_asserts
     before_start: Callable[[TaskRequest], Awaitable[None]] | None = None
     honest: bool = True  # else patches hold what they must not
+    cost: Callable[[TaskRequest], int] = lambda _: 0  # of a shard, in millionths of a dollar
     broken_base: str = ""  # a commit on which nothing can be set up
     started: list[TaskRequest] = field(default_factory=list)
     modernise: Callable[[TaskRequest, Files], None] = modernise
+    code: Callable[[Exception], ErrorCode] = lambda _: ErrorCode.RECIPE_FAILED  # of a shard that fails
     fails: type[Exception] = ShardFails  # raised by a test's `edit`: the scripted recipe ends badly
 
     def shards_started(self) -> list[TaskRequest]:
@@ -108,7 +111,7 @@ class Builders:
                 raise ShardFails("pip said no")
             fields = await (self._verify if task.agent == VERIFY else self._change)(task)
         except ShardFails as e:
-            code = ErrorCode.SETUP_FAILED if self.broken_base else ErrorCode.RECIPE_FAILED
+            code = ErrorCode.SETUP_FAILED if self.broken_base else self.code(e)
             fields = {"status": State.ERROR, "errors": (ErrorInfo.of(code, str(e)),)}
         return TaskResult(
             **{
@@ -116,6 +119,7 @@ class Builders:
                 "task_id": task.task_id,
                 "attempt": delivery.claim.lease.attempt,
                 "status": State.COMPLETED,
+                "metrics": Metrics(cost_microusd=self.cost(task)),
                 **fields,
             }
         )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ..failures import class_of
 from ..report import BatchReport
 
 
@@ -16,5 +17,6 @@ def json_lines(report: BatchReport) -> str:
 def _values(report: BatchReport) -> Iterator[dict[str, Any]]:
     for repository in report.repositories:
         for shard in repository.shards:
-            yield {"kind": "shard", "repository": repository.name, **shard.model_dump(mode="json")}
+            failed = {"class": class_of(shard.code)} if shard.outcome in ("failed", "set_aside") else {}
+            yield {"kind": "shard", "repository": repository.name, **shard.model_dump(mode="json"), **failed}
         yield {"kind": "repository", **repository.model_dump(mode="json", exclude={"shards", "patch"})}

@@ -7,8 +7,9 @@ import pytest
 from envelope.budget import Budget
 from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
-from orchestrator.batch.shards import WHOLE, refuse_unknown_files, shard_request, shards_of
+from orchestrator.batch.shards import WHOLE, refuse_empty, shards_of
 from orchestrator.batch.spec import Shards
+from orchestrator.batch.stages import stage_request, stages_of
 from orchestrator.batch.starter import starter
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.submit import RepositoryInput
@@ -52,7 +53,7 @@ publish: {branch: muster/modernise}
         (('glob = "src/*.py"', 'glob = ""'), "b.toml:5: shards.glob: String should have at least 1", ""),
         (
             ('glob = "src/*.py"', ""),
-            "b.toml:4: shards: say one of `glob`, `directories`, `files`, `files_from` and `whole = true`",
+            "b.toml:4: shards: say one of `glob`, `directories`, `files`, `files_from`, `match`, `symbol`, `command`,",
             "",
         ),
         (("muster/modernise", "no..way"), "b.toml:12: publish.branch: 'no..way' is not a valid branch name", ""),
@@ -91,13 +92,6 @@ def test_other_suffixes_are_refused(name):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BadBatchFile, match=r"none\.toml cannot be read: No such file"):
         load_batch(tmp_path / "none.toml")
-
-
-def test_an_agent_step_stands_alone():
-    mixed = GOOD + '[[steps]]\nagent = "build"\nprompt = "go on"\n'
-
-    with pytest.raises(BadBatchFile, match="several steps can only be recipes"):
-        parse_batch(mixed, name="b.toml")
 
 
 FILES = ["a.py", "src/a.py", "src/b.txt", "src/deep/c.py", "src/[odd].py", "tests/test_a.py"]
@@ -161,8 +155,8 @@ def test_a_listed_file_that_no_repository_has_is_named():
     found = shards_of(FILES, shards, max_shards=9, name="demo")
 
     with pytest.raises(BadInput, match=r"no repository of the batch has the file 'b\.py'"):
-        refuse_unknown_files(shards, found)
-    refuse_unknown_files(shards.model_copy(update={"files": ("a.py", "tests/none.py")}), found)
+        refuse_empty(shards, found)
+    refuse_empty(shards.model_copy(update={"files": ("a.py", "tests/none.py")}), found)
 
 
 def test_excluded_files_are_no_shards():
@@ -190,7 +184,8 @@ def shard(keep_settings, path: str, text: str = GOOD):
     spec = parse_batch(text, name="b.toml")
     driver = batch_request(spec, [REPOSITORY], settings=keep_settings)
     [shard] = shards_of([path], Shards(glob="**"), max_shards=1, name="demo")
-    return shard_request(shard, spec, REPOSITORY, driver=driver, budget=Budget(), deadline_ms=1_000)
+    [stage] = stages_of(spec.steps)
+    return stage_request(stage, shard, spec, REPOSITORY, driver=driver, budget=Budget(), deadline_ms=1_000)
 
 
 def test_a_path_reaches_the_shell_as_one_word(keep_settings):

@@ -62,6 +62,15 @@ def test_markdown_shows_hostile_words_as_they_are():
     assert "- demo: c.py (`muster task logs task-c.py`)" in text
 
 
+def test_a_cause_says_what_kind_it_is_and_what_may_mend_it():
+    text = FORMATS["markdown"](REPORT)
+    lines = [json.loads(line) for line in FORMATS["jsonl"](REPORT).splitlines()]
+
+    assert "task; mend the step or the code, then: muster batch retry" in text
+    assert "collision; run the batch again on top of what landed" in text
+    assert [line.get("class") for line in lines[:5]] == [None, None, "task", "task", None]
+
+
 def test_junit_has_a_case_for_each_shard_and_gate():
     suites = ElementTree.fromstring(FORMATS["junit"](REPORT).encode())
 

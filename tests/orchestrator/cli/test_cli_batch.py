@@ -193,3 +193,70 @@ def _drain(terminal: int) -> None:
             pass
     except OSError:
         return  # Linux's way to say that the other side is closed
+
+
+def test_a_second_run_does_what_changed_and_says_so_first(desk, project):
+    never = desk.muster("batch", "diff", "batch.toml")
+    first = desk.muster("batch", "run", "batch.toml")
+    (project / "shapes" / "box.py").write_text("class Box(object):\n    sides = 6\n")
+    desk.git("commit", "-aqm", "more", repository=project)
+    (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD) + "[limits]\nshard_deadline_s = 600\n")
+
+    shown = desk.muster("batch", "diff", "batch.toml")
+    as_json = json.loads(desk.muster("batch", "diff", "batch.toml", "--json").stdout)
+    again = desk.muster("batch", "run", "batch.toml")
+    task_id = _latest_batch(desk)["task_id"]
+    status = json.loads(desk.muster("batch", "status", task_id, "--json").stdout)
+    ended = desk.muster("batch", "cancel", task_id)
+
+    assert (never.exit_code, "batch.toml was never run here" in never.stderr) == (2, True)
+    assert first.exit_code == 0, first.stderr
+    assert "shards 0 new, 1 changed, 1 same, 0 gone" in " ".join(shown.stderr.split())
+    assert '+    "shard_deadline_s": 600' in shown.stdout
+    assert (as_json["changed"], as_json["same"]) == (["project:shapes/box.py"], ["project:shapes/ball.py"])
+    assert again.exit_code == 0, again.stderr
+    assert "since the last run of batch.toml: 0 new, 1 changed, 1 same, 0 gone" in again.stderr
+    assert "2 merged (1 as before)" in again.stderr
+    assert "sides = 6" in desk.git("show", "muster/modernise:shapes/box.py", repository=project)
+    assert (status["state"], status["tasks"]) == ("completed", {"done": 4})
+    assert (ended.exit_code, "has ended already: completed" in ended.stderr) == (2, True)
+
+
+def test_shards_by_a_command_go_through_steps_in_real_sandboxes(desk, project):
+    shards = "command = 'grep -l object shapes/*.py'"
+    steps = """\
+libcst = "rename.RenameCommand --old_name shapes.box.Box --new_name shapes.box.Crate"
+[[steps]]
+recipe = ["sed -i 's/(object)//' {path}", "test {name} != ball"]
+[[steps]]
+recipe = ["echo '# {repository}' >> {path}"]
+when = "failed"
+"""
+    text = BATCH.replace('glob = "shapes/*.py"', shards).replace(
+        "recipe = [{command!r}]\nok_exit_codes = [0, 1]\n", steps
+    )
+    (desk.home / "batch.toml").write_text(text)
+
+    looked = desk.muster("batch", "preview", "batch.toml")
+    done = desk.muster("batch", "run", "batch.toml")
+
+    assert "as many shards as its command prints of project" in looked.stderr
+    assert done.exit_code == 0, done.stderr
+    assert "2 merged" in done.stderr
+    # what the failed step had changed is not kept; what is done where it failed starts from before it
+    ball = desk.git("show", "muster/modernise:shapes/ball.py", repository=project)
+    assert ball == "class Ball(object):\n    pass\n# project"
+    assert desk.git("show", "muster/modernise:shapes/box.py", repository=project) == "class Box:\n    pass"
+    assert "muster-shards.out" not in desk.git("ls-tree", "-r", "--name-only", "muster/modernise", repository=project)
+
+
+def test_a_thousand_shards_too_many_are_asked_about(desk):
+    files = {f"src/f{number}.py": "x\n" for number in range(1_001)}
+    desk.repository("project", files)
+    (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD).replace("shapes", "src"))
+
+    done = desk.muster("batch", "run", "batch.toml", "--detach")
+
+    assert done.exit_code == 2
+    assert "error: batch.toml makes 1001 shards, more than 1000" in done.stderr
+    assert "run it with --yes" in done.stderr

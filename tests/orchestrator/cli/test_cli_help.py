@@ -54,6 +54,7 @@ Commands:
   serve     Serve the HTTP API.
   token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
+  publish   Bring what was made to where people review it.
   webhook   See who outside hears what happens, and try again.
   audit     See who decided what, and check that the log of it is whole.
   keys      See and change the keys that sign messages.
@@ -128,6 +129,7 @@ def test_without_words_the_help_is_shown(desk):
         (("dlq", "purge"), ("--all", "--yes")),
         (("pool",), ("list", "tenants", "allot")),
         (("pool", "allot"), ("--weight", "--max-running")),
+        (("publish",), ("task", "status", "sync", "comment", "close", "muster publish TASK --to request")),
         (("webhook",), ("list", "test", "retry")),
         (("audit",), ("list", "verify", "export")),
         (("up",), ("--detach",)),

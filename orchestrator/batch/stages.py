@@ -1,0 +1,121 @@
+"""Steps as tasks: which of them are one, and the request of each."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from envelope.budget import Budget
+from envelope.ids import BlobRef, content_key
+from envelope.messages import TaskRequest, Workspace
+from envelope.recipe import RecipeParams
+from envelope.scope import Scope
+
+from ..fanout.items import prompt_for
+from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
+from .shards import Shard
+from .spec import BatchSpec, Shards
+from .step import Step, When
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps that are one task. Recipes in a row share its sandbox; an agent's step is always alone."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def when(self) -> When:
+        return self.steps[0].when
+
+    @property
+    def agent(self) -> str | None:
+        return self.steps[0].agent
+
+
+def stages_of(steps: Sequence[Step]) -> list[Stage]:
+    numbered = zip(_stage_numbers(steps), steps, strict=True)
+    return [Stage(tuple(step for _, step in group)) for _, group in groupby(numbered, key=lambda each: each[0])]
+
+
+def _stage_numbers(steps: Sequence[Step]) -> list[int]:
+    numbers = [0]
+    for before, step in pairwise(steps):
+        both_recipes = before.agent is None and step.agent is None
+        alike = (before.accepted, before.timeout_s) == (step.accepted, step.timeout_s)
+        numbers.append(numbers[-1] + (not (both_recipes and alike and step.when is When.ALWAYS)))
+    return numbers
+
+
+def stage_request(
+    stage: Stage,
+    shard: Shard,
+    spec: BatchSpec,
+    repository: RepositoryInput,
+    *,
+    driver: TaskRequest,
+    budget: Budget,
+    deadline_ms: int,
+    changes: BlobRef | None = None,
+) -> TaskRequest:
+    """A root in a trace of its own, so that thousands of shards do not share one stream and one budget.
+
+    `changes`: what the stages before this one have made of the base.
+    """
+    prompt, recipe = _filled(stage, shard, repository.name)
+    params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
+    return task_request(
+        agent=stage.agent or RECIPE,
+        pool=BUILD,
+        prompt=prompt,
+        params=params,
+        workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands, changes=changes),
+        auth_scope=_scope_of(stage, spec.shards, shard),
+        budget=budget,
+        deadline_ms=deadline_ms,
+        intent=f"shard {repository.name}:{shard.key}"[:200],
+        idempotency_key=content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or ""),
+        model=driver.model,
+        priority=driver.priority,
+        tenant=driver.tenant,
+        batch_id=driver.task_id,
+        sender="batch",
+        asks=driver.asks,
+    )
+
+
+def work_key(shard: Shard, spec: BatchSpec, *, name: str) -> str:
+    """All that a shard's steps are made of, as one word: when it is the same, there is nothing to do again."""
+    repository = RepositoryInput(name=name, bundle="", base="")
+    return content_key(*(_work(stage, shard, spec, repository, "") for stage in stages_of(spec.steps)))
+
+
+def _work(stage: Stage, shard: Shard, spec: BatchSpec, repository: RepositoryInput, model: str) -> str:
+    """The same steps on the same content are done once, whichever commit it is in."""
+    prompt, recipe = _filled(stage, shard, repository.name)
+    params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
+    work = [stage.agent, prompt, params, spec.setup.commands, spec.shards.also_edit, model]
+    return json.dumps([work, repository.name, shard.content or repository.base, shard.key])
+
+
+def _filled(stage: Stage, shard: Shard, name: str) -> tuple[str, RecipeParams | None]:
+    """The prompt or the commands, with the shard's values in their places; for a shell each is one word."""
+    values = {**shard.values, "repository": name}
+    if stage.agent:
+        return prompt_for(stage.steps[0].prompt or "", values), None
+    return "", _recipe(stage, {key: shlex.quote(value) for key, value in values.items()})
+
+
+def _recipe(stage: Stage, quoted: dict[str, str]) -> RecipeParams:
+    first = stage.steps[0]
+    commands = tuple(prompt_for(command, quoted) for step in stage.steps for command in step.commands)
+    params = RecipeParams(commands=commands, ok_exit_codes=first.accepted)
+    return params if first.timeout_s is None else params.model_copy(update={"timeout_s": first.timeout_s})
+
+
+def _scope_of(stage: Stage, shards: Shards, shard: Shard) -> Scope:
+    beside = (f"edit:{pattern}" for pattern in shards.also_edit)
+    return (*RECIPE_SCOPE, *(("task:**", "skill:**") if stage.agent else ()), shard.edits, *beside)

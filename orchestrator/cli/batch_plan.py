@@ -1,0 +1,75 @@
+"""A batch file with its repositories, before anything of it is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from repo.mirror import Mirror
+
+from ..batch.chosen import undone_in
+from ..batch.preview import BatchPreview, preview
+from ..batch.report import REPORT_NAME, BatchReport
+from ..batch.shards import Found
+from ..batch.spec import BatchSpec, Repository
+from ..batch.starts import Start, fetched, folder_of, named
+from ..client import Muster
+from ..errors import BadInput
+from ..settings import Settings
+from .find import find_task
+from .repository import starting_point
+from .show import report_of
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """`starts`: of all repositories, by name. `found`: the shards, where an earlier batch says which."""
+
+    file: Path
+    spec: BatchSpec
+    starts: Mapping[str, Start]
+    found: dict[str, dict[str, dict[str, str]]] | None = None
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """Of the repositories whose branches can be set here."""
+        return {name: start.folder for name, start in self.starts.items() if start.folder is not None}
+
+    def found_in(self, name: str) -> Found | None:
+        return None if self.found is None else self.found.get(name, {})
+
+    async def preview(self, settings: Settings) -> BatchPreview:
+        """`BadInput` for what a run would be refused for."""
+        return await preview(self.spec, self.starts, found=self.found, default_budget_microusd=settings.budget_microusd)
+
+
+async def planned(spec: BatchSpec, file: Path, settings: Settings, *, allow_dirty: bool) -> Planned:
+    """Every repository is looked at, and those with an address are fetched: one that has vanished is said now."""
+    starts = {
+        name: await _start(repository, file, settings, allow_dirty=allow_dirty)
+        for name, repository in named(spec.repositories, file).items()
+    }
+    return Planned(file, spec, starts)
+
+
+async def undone_by(muster: Muster, words: str) -> dict[str, dict[str, dict[str, str]]]:
+    """What an earlier batch has not done; `BadInput` when that is nothing."""
+    record = await find_task(muster, words)
+    result = await muster.result(record.task_id)
+    if result is None or report_of(result) is None:
+        state = "is under way" if result is None else "has no batch report"
+        raise BadInput(f"the task {record.task_id} {state}", hint="shards.failures_of names a batch that has ended")
+    report = BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
+    undone = undone_in(report)
+    if not any(undone.values()):
+        raise BadInput(f"the batch {record.task_id} has nothing that failed", hint="name another in shards.failures_of")
+    return undone
+
+
+async def _start(repository: Repository, file: Path, settings: Settings, *, allow_dirty: bool) -> Start:
+    if repository.url is not None:
+        return await fetched(repository.url, repository.base, settings.cache_dir)
+    local = await starting_point(folder_of(repository, file), allow_dirty=allow_dirty or bool(repository.base))
+    base = await Mirror(local.git_dir).resolve(repository.base) if repository.base else local.head
+    return Start(local.git_dir, base, local.root)

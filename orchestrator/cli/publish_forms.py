@@ -1,0 +1,196 @@
+"""One change in the form that was asked for: a branch here, files, a push, a request. What stops it is a line, too."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from envelope.errors import CODES, ErrorCode, ExitCode
+from repo.errors import RepoError
+from repo.series import write_branch_bundle, write_series
+from transport.audit import Decision
+
+from ..client import Muster
+from ..errors import OrchestratorError, code_of
+from ..publication.body import block_of
+from ..publication.book import Book, Publication, Stage, key_of
+from ..publication.changes import Change, mirror_with
+from ..publication.errors import NotPublished
+from ..publication.forges.http import Pace
+from ..publication.place import place_of
+from ..publication.publisher import Publisher
+from ..publication.terms import OUTSIDE, Form, Terms
+from ..settings import Settings
+from .person import person
+from .publish import publish_bundle
+from .summary import Line
+
+UNPROVED = "not published"
+CHANGE = "change"  # files of a goal, which has no repository's name
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`repository` is the local one, if there is any."""
+
+    muster: Muster
+    publisher: Publisher
+    change: Change
+    terms: Terms
+    branch: str
+    repository: Path | None
+
+    @property
+    def name(self) -> str:
+        return Path(self.change.repository).name
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of one change. `where`: what a person opens to see it. `code`: of the error that stopped it."""
+
+    task_id: str
+    repository: str
+    to: str
+    branch: str
+    commit: str
+    stage: str
+    where: str = ""
+    reason: str = ""
+    hint: str = ""
+    code: str = ""
+
+    def line(self) -> Line:
+        about = self.repository or "change"
+        place = self.where or f"{self.branch} at {self.commit[:12]}"
+        return about, f"{self.stage}: {place}{f' ({self.reason})' if self.reason else ''}"
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def publisher_of(settings: Settings) -> Publisher:
+    return Publisher(Book(settings.state_dir / "publications"), settings.forges, Pace())
+
+
+async def publish_change(job: Job) -> Told:
+    """The line says what became of it; no error stops the next change."""
+    if not job.change.may_go(job.terms.to, unverified=job.terms.unverified):
+        why = job.change.facts.reason or "nobody has proved it"
+        hint = "look at it, then publish it with --unverified, or `unverified = true`"
+        return _told(job, UNPROVED, reason=f"not verified: {why}", hint=hint, code=ErrorCode.GATE_FAILED)
+    try:
+        return await _FORMS[job.terms.to](job)
+    except (OrchestratorError, RepoError) as e:
+        code = code_of(e) or ErrorCode.INTERNAL
+        return _told(job, Stage.REFUSED, reason=str(e), hint=e.hint, code=code)
+
+
+def told_of(publication: Publication) -> Told:
+    return Told(
+        task_id=publication.task_id,
+        repository=publication.repository,
+        to=publication.terms.to,
+        branch=publication.branch,
+        commit=publication.commit,
+        stage=publication.stage,
+        where=publication.url,
+        reason=publication.reason,
+        hint=publication.hint,
+        code=publication.code,
+    )
+
+
+def require_published(told: Iterable[Told]) -> None:
+    """`NotPublished` with the first that was stopped by an error; what only waits for its time is none."""
+    every = list(told)
+    failed = [each for each in every if each.code]
+    if not failed:
+        return
+    first = failed[0]
+    own = CODES[ErrorCode(first.code)].exit_code
+    exit_code = own if len(failed) == len(every) else ExitCode.PARTIAL
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    name = f"{first.repository}: " if first.repository else ""
+    raise NotPublished(f"{name}{first.reason}{more}", hint=first.hint, exit_code=exit_code)
+
+
+async def _branch(job: Job) -> Told:
+    change = job.change
+    result = await job.muster.result(change.task_id)
+    assert result is not None  # `changes_of` has read it
+    repository = job.repository or Path()
+    await publish_bundle(
+        job.muster, result, name=change.bundle, repository=repository, branch=job.branch, commit=change.commit
+    )
+    return _told(job, "set")
+
+
+async def _patches(job: Job) -> Told:
+    folder = Path(job.terms.folder) / job.name
+    async with mirror_with(
+        job.muster, job.change.task_id, bundle=job.change.bundle, commit=job.change.commit
+    ) as mirror:
+        await write_series(mirror, job.change.base, job.change.commit, folder)
+    return _told(job, "written", where=str(folder))
+
+
+async def _bundle(job: Job) -> Told:
+    target = Path(job.terms.folder) / f"{job.name or CHANGE}.bundle"
+    change = job.change
+    async with mirror_with(job.muster, change.task_id, bundle=change.bundle, commit=change.commit) as mirror:
+        await write_branch_bundle(mirror, change.base, change.commit, job.branch, target)
+    return _told(job, "written", where=str(target))
+
+
+async def _outside(job: Job) -> Told:
+    change, terms, publisher = job.change, job.terms, job.publisher
+    place = await place_of(terms, publisher.forges, job.repository)
+    key = key_of(place.address.url, job.branch)
+    wanted = Publication(
+        key=key,
+        remote=place.address.url,
+        forge=place.forge,
+        path=place.address.path,
+        branch=job.branch,
+        into=terms.into,
+        terms=terms,
+        task_id=change.task_id,
+        repository=change.repository,
+        bundle=change.bundle,
+        base=change.base,
+        commit=change.commit,
+        title=terms.title or change.title,
+        body=block_of(key, change.facts),
+    )
+    details = {"remote": wanted.remote, "branch": wanted.branch, "commit": wanted.commit}
+    tenant = (await job.muster.record(change.task_id)).tenant
+    await job.muster.transport.audit.note(Decision(person(), "publish", change.task_id, tenant, details))
+    async with mirror_with(job.muster, change.task_id, bundle=change.bundle, commit=change.commit) as mirror:
+        return told_of(await publisher.publish(wanted, mirror))
+
+
+def _told(job: Job, stage: str, *, where: str = "", reason: str = "", hint: str = "", code: str = "") -> Told:
+    change = job.change
+    return Told(
+        task_id=change.task_id,
+        repository=change.repository,
+        to=job.terms.to,
+        branch=job.branch,
+        commit=change.commit,
+        stage=stage,
+        where=where,
+        reason=reason,
+        hint=hint,
+        code=code,
+    )
+
+
+_FORMS: Mapping[Form, Callable[[Job], Awaitable[Told]]] = {
+    Form.BRANCH: _branch,
+    Form.PATCHES: _patches,
+    Form.BUNDLE: _bundle,
+    **dict.fromkeys(OUTSIDE, _outside),
+}

@@ -1,0 +1,118 @@
+"""What was published, and what is to be: a file for each publication, in the user's state folder.
+
+The file is written before anything is done outside, and after. The truth is at the remote: a file that is lost is made
+again from what is found there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from envelope.ids import content_key
+from envelope.logs import get_logger
+from repo.lock import file_lock
+
+from .terms import Terms
+
+MAX_PUSHED = 20  # commits of ours that a branch may still be found at
+
+_log = get_logger("publication")
+
+
+class Stage(StrEnum):
+    INTENDED = "intended"  # begun; killed here it is begun again
+    HELD = "held"  # it waits for its hours, for others to be merged, or for the forge
+    REFUSED = "refused"  # somebody must do something first
+    PUSHED = "pushed"  # the branch is there; all that was wanted, unless a request is
+    DRAFT = "draft"
+    OPEN = "open"
+    MERGED = "merged"
+    CLOSED = "closed"
+
+
+UNFINISHED = frozenset({Stage.INTENDED, Stage.HELD})
+WAITS_FOR_PEOPLE = frozenset({Stage.DRAFT, Stage.OPEN})
+
+
+class Publication(BaseModel):
+    """One branch of one remote repository. `pushed`: the commits that we set it to, or were about to, latest last.
+
+    `bundle` names the attachment of the task's result that holds `commit`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    key: str
+    remote: str
+    forge: str = ""
+    path: str = ""
+    branch: str
+    into: str = ""
+    terms: Terms
+    task_id: str
+    repository: str = ""
+    bundle: str
+    base: str
+    commit: str
+    title: str
+    body: str = ""
+    pushed: tuple[str, ...] = ()
+    number: int = 0
+    url: str = ""
+    stage: Stage = Stage.INTENDED
+    reason: str = ""
+    hint: str = ""
+    code: str = ""  # of the error that stopped it
+    changed_at_s: float = 0.0
+
+
+def key_of(remote: str, branch: str) -> str:
+    """The same branch of the same repository is one publication, whatever task its change comes from."""
+    return content_key("publication", remote, branch)[:32]
+
+
+class Book:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> Publication | None:
+        try:
+            return Publication.model_validate_json((self._folder / f"{key}.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValidationError, UnicodeDecodeError):
+            _log.warning("publication_unreadable", key=key)  # what there is to know is at the remote
+            return None
+
+    def all(self) -> list[Publication]:
+        """The latest changed first."""
+        keys = (path.stem for path in self._folder.glob("*.json"))
+        found = [each for key in keys if (each := self.get(key)) is not None]
+        return sorted(found, key=lambda each: -each.changed_at_s)
+
+    def put(self, publication: Publication) -> None:
+        """On the disk when this returns, whole."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = self._folder / f".{publication.key}.{uuid4().hex}.part"
+        descriptor = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(publication.model_dump_json(indent=1).encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(self._folder / f"{publication.key}.json")
+        finally:
+            part.unlink(missing_ok=True)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        """One command after another: caps are counted, and forges ask for changes one at a time."""
+        async with file_lock(self._folder / "lock"):
+            yield

@@ -1,0 +1,195 @@
+"""One change, published: the intent is written, the remote is looked at, something is done, and what was done is noted.
+
+Killed anywhere and begun again, there is one branch and one request: the branch is set by compare-and-set, a forge has
+at most one open request for a branch, and both are looked for first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from envelope.errors import ErrorCode, MusterError
+from repo.errors import RepoError
+from repo.mirror import Mirror
+from repo.remotes import push_branch
+
+from ..errors import OrchestratorError, code_of
+from .address import read_address
+from .body import commit_in, with_block
+from .book import MAX_PUSHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
+from .errors import ForgeDown, ForgeLimits, ForgeRefused, ForgeUnsure
+from .forges.base import ALIVE, Forge, Found, RequestState, Wanted
+from .forges.http import Pace
+from .forges.table import open_forge
+from .limits import Limits
+from .patience import pause_s
+from .place import Place, remote_of
+from .rollout import cap_reason, window_reason
+from .settings import ForgeSettings
+from .terms import Form
+
+LOOKED_AT = WAITS_FOR_PEOPLE | {Stage.CLOSED}  # a closed one may be opened again; a merged one stays so
+CREATE_TRIES = 4  # a forge may take a moment until it lists what it has just made
+_STAGES = {state: Stage(state.value) for state in RequestState}
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """`pace` also tells the time."""
+
+    book: Book
+    forges: Mapping[str, ForgeSettings]
+    pace: Pace
+
+    async def publish(self, wanted: Publication, mirror: Mirror) -> Publication:
+        """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
+        async with self.book.at_work():
+            doing = self._note(_continued(wanted, self.book.get(wanted.key)))
+            try:
+                return self._note(await self._do(doing, mirror))
+            except (OrchestratorError, RepoError) as e:
+                # what was written meanwhile is newer than `doing`
+                return self._note(_stopped(self.book.get(doing.key) or doing, e))
+
+    async def look(self, publication: Publication) -> Publication:
+        """With the state that its request has at the forge now."""
+        if publication.stage not in LOOKED_AT or not publication.number:
+            return publication
+        async with self.forge(publication) as forge:
+            found = await forge.get(publication.number)
+        async with self.book.at_work():
+            return self.note_state(publication, found)
+
+    def note_state(self, publication: Publication, found: Found) -> Publication:
+        """For who is at work. What was written since somebody read the publication stays."""
+        current = self.book.get(publication.key) or publication
+        is_same = current.stage in LOOKED_AT and current.number == found.number
+        return self._note(_seen(current, found)) if is_same else current
+
+    async def refuse(self, publication: Publication, error: MusterError | RepoError) -> Publication:
+        async with self.book.at_work():
+            return self._note(_stopped(publication, error))
+
+    def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
+        settings = self.forges.get(publication.forge)
+        if settings is None:
+            message = f"the forge {publication.forge!r} is not in the settings any more"
+            raise ForgeRefused(message, hint="put it back as [forges.NAME]")
+        return open_forge(publication.forge, settings, publication.path, self.pace)
+
+    def _note(self, publication: Publication) -> Publication:
+        noted = publication.model_copy(update={"changed_at_s": self.pace.now_s()})
+        self.book.put(noted)
+        return noted
+
+    def _limits(self, publication: Publication) -> list[Limits]:
+        forge = self.forges.get(publication.forge)
+        return [publication.terms, *([forge] if forge else [])]
+
+    async def _do(self, doing: Publication, mirror: Mirror) -> Publication:
+        if why := window_reason(self._limits(doing), self.pace.now_s()):
+            return _held(doing, why)
+        if doing.terms.to is Form.PUSH:
+            await self._push(doing, mirror, ())
+            return _now(doing, Stage.PUSHED)
+        async with self.forge(doing) as forge:
+            return await self._request(forge, doing, mirror)
+
+    async def _request(self, forge: Forge, doing: Publication, mirror: Mirror) -> Publication:
+        found = await _latest(forge, doing.branch)
+        theirs = commit_in(found.body, doing.key) if found else None
+        if found and found.state not in ALIVE and doing.commit in (theirs, found.head):
+            return _seen(doing, found)
+        if found and found.state is RequestState.CLOSED:
+            message = f"the request {found.url} was closed by somebody"
+            raise ForgeRefused(message, hint="publish to another branch, or open it again there")
+        is_new = found is None or found.state not in ALIVE
+        if is_new and (why := await cap_reason(self._limits(doing), doing, forge, self.book.all())):
+            return _held(doing, why)
+        if is_new or theirs != doing.commit:  # else it is there, and what people did with it since is theirs
+            await self._push(doing, mirror, () if theirs is None else (theirs,))
+        return _seen(doing, await self._ensure(forge, doing))
+
+    async def _push(self, doing: Publication, mirror: Mirror, known: tuple[str, ...]) -> None:
+        """`known` are commits of ours beside those that are noted."""
+        ours = {*doing.pushed, *known}
+        pushed = tuple(dict.fromkeys((*(each for each in doing.pushed if each != doing.commit), doing.commit)))
+        self._note(doing.model_copy(update={"pushed": pushed[-MAX_PUSHED:]}))
+        remote = remote_of(Place(read_address(doing.remote), doing.forge), self.forges)
+        await push_branch(remote, mirror, doing.branch, doing.commit, known=ours)
+
+    async def _ensure(self, forge: Forge, doing: Publication) -> Found:
+        """The one open request of the branch, made if there is none, that says what we have to say."""
+        why: OrchestratorError | None = None
+        into = doing.into
+        for tries in range(1, CREATE_TRIES + 1):
+            found = await _latest(forge, doing.branch)
+            if found and found.state in ALIVE:
+                body = with_block(found.body, doing.body)
+                if body != found.body:
+                    await forge.set_body(found.number, body)
+                return found
+            into = into or await forge.default_branch()
+            try:
+                return await forge.create(Wanted(doing.branch, into, doing.title, doing.body, doing.terms.draft))
+            except ForgeUnsure as e:
+                why = e
+            except ForgeRefused as e:
+                why = _explained(e)
+                if not _is_there_already(e):
+                    raise why from e
+            await self.pace.wait(pause_s(tries, self.pace.chance()), str(why))
+        assert why is not None
+        raise why
+
+
+def _continued(wanted: Publication, old: Publication | None) -> Publication:
+    """What is known of earlier tries is kept."""
+    if old is None:
+        return wanted
+    return wanted.model_copy(update={"pushed": old.pushed, "number": old.number, "url": old.url})
+
+
+async def _latest(forge: Forge, branch: str) -> Found | None:
+    """The open one, if there is any; else the last that was."""
+    found = [each async for each in forge.of_branch(branch)]
+    return next((each for each in found if each.state in ALIVE), found[0] if found else None)
+
+
+def _seen(publication: Publication, found: Found) -> Publication:
+    known = publication.model_copy(update={"number": found.number, "url": found.url, "into": found.into})
+    return _now(known, _STAGES[found.state])
+
+
+def _now(publication: Publication, stage: Stage, reason: str = "", hint: str = "", code: str = "") -> Publication:
+    pushed = publication.pushed
+    if stage is Stage.PUSHED or publication.number:
+        pushed = tuple(dict.fromkeys((*pushed, publication.commit)))[-MAX_PUSHED:]
+    update = {"stage": stage, "reason": reason, "hint": hint, "code": code, "pushed": pushed}
+    return publication.model_copy(update=update)
+
+
+def _held(publication: Publication, why: str) -> Publication:
+    return publication.model_copy(
+        update={"stage": Stage.HELD, "reason": why, "hint": "go on later with: muster publish sync", "code": ""}
+    )
+
+
+def _stopped(publication: Publication, error: MusterError | RepoError) -> Publication:
+    """What passes by itself is held; for the rest somebody has to do something."""
+    stage = Stage.HELD if isinstance(error, ForgeDown | ForgeLimits) else Stage.REFUSED
+    code = code_of(error) or ErrorCode.INTERNAL
+    return publication.model_copy(update={"stage": stage, "reason": str(error), "hint": error.hint, "code": str(code)})
+
+
+def _is_there_already(refused: ForgeRefused) -> bool:
+    said = refused.message.lower()
+    return refused.status in (409, 422) and ("already exists" in said or "another open merge request" in said)
+
+
+def _explained(refused: ForgeRefused) -> ForgeRefused:
+    if refused.status == 422 and "draft" in refused.message.lower():
+        return ForgeRefused(refused.message, hint="publish it with --ready, or `draft = false`", status=refused.status)
+    return refused

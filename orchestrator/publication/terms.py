@@ -1,0 +1,45 @@
+"""How a change is published, as a person says it: in a batch file's `[publish]`, or by options."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from .limits import Limits
+
+
+class Form(StrEnum):
+    BRANCH = "branch"  # of the local repository
+    PATCHES = "patches"  # a folder with a file for each commit
+    BUNDLE = "bundle"  # one file that git fetches from
+    PUSH = "push"  # a branch of a remote repository
+    REQUEST = "request"  # the same, with a pull or merge request
+
+
+OUTSIDE = frozenset({Form.PUSH, Form.REQUEST})
+
+
+def _title(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("a title is one line")
+    return text
+
+
+class Terms(Limits):
+    """`remote` is a name that the local repository knows, or an address. `forge` names a table `[forges.NAME]` of the
+    user's settings; empty: the one that the remote's host belongs to. `into` is the branch that a request is for;
+    empty: the repository's own default. Files go into `folder`.
+
+    What nobody has verified stays here, unless `unverified` says otherwise.
+    """
+
+    to: Form = Form.BRANCH
+    remote: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^-\s][^\s]*$")] = "origin"
+    forge: str = ""
+    into: Annotated[str, Field(max_length=200)] = ""
+    title: Annotated[str, Field(max_length=200), AfterValidator(_title)] = ""
+    draft: bool = True
+    folder: Annotated[str, Field(min_length=1)] = "published"
+    unverified: bool = False

@@ -1,0 +1,142 @@
+"""Branches of remote repositories: where they stand, and how one is set without losing anybody's work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import BranchRefused, GitFailed, RepositoryMissing
+from .git import git
+from .local import locate
+from .mirror import Mirror
+from .publish import require_branch_name
+
+LOOK_TIMEOUT_S = 120.0
+PUSH_TIMEOUT_S = 1800.0
+MAX_REASON_CHARS = 300
+
+# What git and the forges' hooks say, to what a person can do about it.
+_REFUSALS = (
+    (
+        re.compile(r"stale info|fetch first|non-fast-forward", re.I),
+        "was changed by somebody else",
+        "look at what is there; publish to another branch, or remove theirs",
+    ),
+    (
+        re.compile(r"protected|GH006|GH013|cannot force-push|rule violations", re.I),
+        "is protected",
+        "publish to a branch that this credential may write, or have its rule changed",
+    ),
+    (
+        re.compile(r"hook declined|remote rejected", re.I),
+        "is refused by the repository's own hook",
+        "see what it says; publish to another branch, or have the rule changed",
+    ),
+)
+_CREDENTIALS = re.compile(r"authentication failed|could not read Username|Permission denied|\b40[13]\b|denied to", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """`env` is what git is given beside its arguments: a credential stands there, and never in a command line."""
+
+    url: str
+    protocols: Collection[str]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def header_environment(header: str, ca_file: Path | None = None) -> dict[str, str]:
+    """git's environment for one that is let in by an HTTP header; redirects are not followed with it."""
+    settings = {"http.extraHeader": header, "http.followRedirects": "false"}
+    if ca_file is not None:
+        settings["http.sslCAInfo"] = str(ca_file)
+    env = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env
+
+
+async def address_of(repository: Path, remote: str) -> str:
+    """The address that a user's repository knows a remote by; `RepositoryMissing` when it knows none of that name."""
+    place = await locate(repository)
+    asked = ("config", "--get", f"remote.{remote}.url")
+    found = await git(*asked, git_dir=place.git_dir, ok=(0, 1))
+    if not found.line:
+        hint = "add it with `git remote add`, or name the address itself"
+        raise RepositoryMissing(f"The repository {place.root} has no remote {remote!r}", hint=hint)
+    return found.line
+
+
+async def remote_tip(remote: Remote, branch: str) -> str | None:
+    """The commit that the remote's branch stands at; None when it has no such branch."""
+    ref = f"refs/heads/{branch}"
+    asked = ("ls-remote", "--quiet", "--end-of-options", remote.url, ref)
+    try:
+        found = await git(
+            *asked, git_dir=None, cwd=Path("/"), protocols=remote.protocols, env=remote.env, timeout_s=LOOK_TIMEOUT_S
+        )
+    except GitFailed as e:
+        raise _unreachable(remote, e) from e
+    listed = (line.partition("\t") for line in found.line.splitlines())
+    return next((commit for commit, _, name in listed if name == ref), None)
+
+
+async def push_branch(remote: Remote, mirror: Mirror, branch: str, commit: str, *, known: Collection[str]) -> None:
+    """Set the remote's branch to `commit` of `mirror`.
+
+    It moves forward, or from one of the `known` commits, which are ours, anywhere. The remote compares once more in
+    the same step: what somebody pushes meanwhile is not overwritten. `BranchRefused` says why it stayed.
+    """
+    await require_branch_name(branch)
+    tip = await remote_tip(remote, branch)
+    if tip == commit:
+        return
+    if tip is not None and tip not in known and not await _contains(mirror, commit, tip):
+        raise BranchRefused(f"The branch {branch} was changed by somebody else", hint=_REFUSALS[0][2])
+    ref = f"refs/heads/{branch}"
+    lease = f"--force-with-lease={ref}:{tip or ''}"
+    push = ("push", "--porcelain", "--no-verify", "--no-follow-tags", lease, "--end-of-options", remote.url)
+    try:
+        await git(
+            *(*push, f"{commit}:{ref}"),
+            git_dir=mirror.git_dir,
+            protocols=remote.protocols,
+            env=remote.env,
+            timeout_s=PUSH_TIMEOUT_S,
+        )
+    except GitFailed as e:
+        if await remote_tip(remote, branch) != commit:  # else somebody else has published the same, a moment ago
+            raise _refused(remote, branch, e) from e
+
+
+async def _contains(mirror: Mirror, commit: str, older: str) -> bool:
+    asked = ("merge-base", "--is-ancestor", older, commit)
+    return (await git(*asked, git_dir=mirror.git_dir, ok=(0, 1, 128))).exit_code == 0
+
+
+def _refused(remote: Remote, branch: str, failure: GitFailed) -> BranchRefused | RepositoryMissing:
+    said = f"{failure}\n{failure.stderr}"
+    for pattern, what, hint in _REFUSALS:
+        if pattern.search(said):
+            return BranchRefused(f"The branch {branch} {what}{_words(failure)}", hint=hint)
+    return _unreachable(remote, failure)
+
+
+def _words(failure: GitFailed) -> str:
+    """What the server itself said, which git marks as such."""
+    told = [line.removeprefix("remote:").strip() for line in failure.stderr.splitlines() if line.startswith("remote:")]
+    text = " ".join(line for line in told if line)[:MAX_REASON_CHARS]
+    return f": {text}" if text else ""
+
+
+def _unreachable(remote: Remote, failure: GitFailed) -> RepositoryMissing:
+    if _CREDENTIALS.search(failure.stderr):
+        hint = "check what the forge's token may do, and that it is still good"
+        return RepositoryMissing("The remote repository does not let this credential in", hint=hint)
+    if "not allowed" in failure.stderr:
+        hint = f"allowed here: {', '.join(remote.protocols)}"
+        return RepositoryMissing("The remote's address uses a protocol that is not allowed", hint=hint)
+    hint = "check the address, and that this machine may reach it"
+    return RepositoryMissing(f"The remote repository cannot be used: {failure}", hint=hint)

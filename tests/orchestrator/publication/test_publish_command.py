@@ -1,0 +1,196 @@
+"""`muster publish` as a person types it, in a process of its own: a batch that ended, and a forge on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from envelope.agents import WorkerCard
+from orchestrator.batch.file import parse_batch
+from orchestrator.batch.request import batch_request
+from orchestrator.publication.book import Book, Stage
+from orchestrator.submit import RepositoryInput
+
+pytestmark = pytest.mark.redis
+MUSTER = (sys.executable, "-m", "orchestrator.cli.main")
+TOKEN = "canary-0123456789-token"
+BRANCH = "muster/modernise"
+PUBLISH = """
+[publish]
+branch = "muster/modernise"
+to = "request"
+remote = "{remote}"
+max_open = 5
+"""
+
+
+@dataclass
+class Done:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Shell:
+    home: Path
+    environment: dict[str, str]
+
+    async def __call__(self, *words: str) -> Done:
+        process = await asyncio.create_subprocess_exec(
+            *(*MUSTER, *words), env=self.environment, cwd=self.home,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate()
+        return Done(process.returncode or 0, out.decode(), err.decode())
+
+
+@pytest_asyncio.fixture
+async def made(served_stage, make_desk, batch_text, tmp_path):
+    """A batch over one repository, whose gate has passed, and a shell on its fleet."""
+    desk = await make_desk("github")
+    (desk.user / "src").mkdir()
+    (desk.user / "src" / "a.py").write_text("old\nassert\n")
+    for words in (["add", "-A"], ["commit", "-q", "-m", "base"], ["push", "-q", str(desk.hub.bare), "HEAD:main"]):
+        identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+        subprocess.run(["git", *identity, "-C", str(desk.user), *words], check=True)
+    where = await served_stage.muster.pack(desk.user)
+    given = RepositoryInput(name="app", bundle=where.bundle, base=where.base)
+    text = batch_text + PUBLISH.format(remote=desk.hub.remote)
+    settings = served_stage.muster.settings
+    request = batch_request(parse_batch(text, name="batch.toml"), [given], settings=settings)
+    result = await served_stage.run(request)
+    (served_stage.folder / "batch.toml").write_text(text)
+    desk.base = where.base
+    forge = {"kind": "github", "url": f"{desk.hub.url}/api/v3", "token_env": "HUB_TOKEN"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    environment = kept | {
+        "MUSTER_REDIS_URL": settings.redis_url,
+        "MUSTER_FLEET": settings.fleet,
+        "MUSTER_STATE_DIR": str(settings.state_dir),
+        "MUSTER_CONFIG": os.environ["MUSTER_CONFIG"],
+        "MUSTER_FORGES": json.dumps({"hub": forge}),
+        "HUB_TOKEN": TOKEN,
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+    }
+    return desk, result, Shell(tmp_path, environment), served_stage
+
+
+async def test_from_a_verified_batch_to_a_closed_request(made):
+    desk, result, muster, stage = made
+    published = await muster("publish", result.task_id, "--json")
+    again = await muster("publish", result.task_id[-8:])
+    said = await muster("publish", "comment", "Please look at this.", "--all")
+    status = await muster("publish", "status", "--json")
+    desk.hub.reviews[0].merged, desk.hub.reviews[0].state = True, "closed"
+    synced = await muster("publish", "sync")
+    closed = await muster("publish", "close", result.task_id[-8:])
+
+    assert published.exit_code == 0, published.stderr
+    told = json.loads(published.stdout)
+    [review] = desk.hub.reviews
+    assert (told["stage"], told["repository"], told["where"]) == ("draft", "app", f"{desk.hub.url}/team/app/1")
+    assert desk.hub.tip() == told["commit"]
+    assert (again.exit_code, "draft: http" in again.stderr, desk.hub.created) == (0, True, 1)
+    for fact in ("Verified by the project's own gate", result.task_id, "fix {path}", "1 applied", "1 tests, 0 failed"):
+        assert fact in review.body
+    assert (said.exit_code, "said on 1 request" in said.stderr, len(review.comments)) == (0, True, 1)
+    assert json.loads(status.stdout)["stage"] == "draft"
+    assert "merged: http" in synced.stderr and closed.exit_code == 0
+    noted = [entry.fields for entry in await stage.transport.audit.latest(10)]
+    assert [(each["action"], each["subject"]) for each in noted] == [("publish", result.task_id)] * 2
+    for done in (published, again, said, status, synced, closed):
+        assert TOKEN not in done.stdout + done.stderr
+
+
+async def test_a_batchs_end_is_its_publication(made):
+    """As `batch run` does it, for one that was detached."""
+    desk, result, muster, stage = made
+    text = (stage.folder / "batch.toml").read_text()
+    (muster.home / "file").mkdir()
+    (muster.home / "file" / "batch.toml").write_text(text)
+    for pool in ("orchestrator", "build"):
+        await stage.transport.announce(WorkerCard(worker=f"{pool}-1", pool=pool, slots=4), ttl_s=600)
+    there = replace(muster, environment={**muster.environment, "MUSTER_POOLS": '{"build": 1}'})
+    protected = desk.hub.bare / "hooks" / "pre-receive"
+    protected.parent.mkdir(exist_ok=True)
+    protected.write_text("#!/bin/sh\necho 'protected branch' >&2\nexit 1\n")
+    protected.chmod(0o755)
+    refused = await there("batch", "attach", result.task_id, "--file", "file/batch.toml")
+    protected.unlink()
+    attached = await there("batch", "attach", result.task_id, "--file", "file/batch.toml")
+
+    assert (refused.exit_code, "app: The branch muster/modernise is protected" in refused.stderr) == (2, True)
+    assert "✔ done and verified" in refused.stderr and "hint: publish to a branch" in refused.stderr
+    assert attached.exit_code == 0, attached.stderr
+    assert "draft: http" in attached.stderr and len(desk.hub.reviews) == 1
+    assert git(desk.user, "branch", "--list", BRANCH) == "", "the local repository keeps its branches"
+
+
+async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is_gone(made):
+    desk, result, muster, stage = made
+    spec = batch_request(
+        parse_batch(
+            (stage.folder / "batch.toml").read_text().replace('[gate]\ncommands = ["run-tests"]', ""), name="b.toml"
+        ),
+        [RepositoryInput(name="app", bundle=(await stage.muster.pack(desk.user)).bundle, base=desk.base)],
+        settings=stage.muster.settings,
+    )
+    unproved = await stage.run(spec)
+    kept = await muster("publish", unproved.task_id)
+    told = await muster("publish", unproved.task_id, "--unverified")
+    book = Book(stage.muster.settings.state_dir / "publications")
+    [one] = book.all()
+    book.put(one.model_copy(update={"task_id": result.task_id[:-12] + "0" * 12, "stage": Stage.HELD}))
+    gone = await muster("publish", "sync")
+
+    assert (kept.exit_code, "not verified: no gate is configured" in kept.stderr) == (1, True), kept.stderr
+    assert (told.exit_code, "Done, not verified" in desk.hub.reviews[0].body) == (0, True)
+    assert gone.exit_code == 2 and "hint: " in gone.stderr
+    assert [each.stage for each in book.all()] == [Stage.REFUSED]
+
+
+async def test_files_and_branches_need_no_forge(made):
+    desk, result, muster, _ = made
+    patches = await muster("publish", result.task_id, "--to", "patches", "--folder", "out")
+    bundle = await muster("publish", result.task_id, "--to", "bundle", "--folder", "out")
+    branch = await muster("publish", result.task_id, "--to", "branch", "--repo", str(desk.user), "--branch", "mine")
+    pushed = await muster("publish", result.task_id, "--to", "push", "--remote", str(desk.hub.bare))
+
+    for done in (patches, bundle, branch, pushed):
+        assert done.exit_code == 0, done.stderr
+    assert (muster.home / "out" / "app" / "series").is_file() and (muster.home / "out" / "app.bundle").is_file()
+    assert git(desk.user, "rev-parse", "mine") == desk.hub.tip()
+    assert desk.hub.asked == []
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+async def test_what_cannot_be_published_says_so(made):
+    desk, result, muster, _ = made
+    shard = result.output.structured["repositories"][0]["shards"][0]["task_id"]
+    no_forge = replace(muster, environment={**muster.environment, "MUSTER_FORGES": "{}"})
+    no_token = replace(muster, environment={**muster.environment, "HUB_TOKEN": ""})
+    cases = {
+        "neither a goal nor a batch": await muster("publish", shard),
+        "no forge is known at": await no_forge("publish", result.task_id),
+        "there is no token in $HUB_TOKEN": await no_token("publish", result.task_id),
+        "name the tasks, or say --all": await muster("publish", "close"),
+        "nothing was published of that": await muster("publish", "status", "deadbeef"),
+    }
+
+    for words, done in cases.items():
+        assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+        assert "hint: " in done.stderr and "Traceback" not in done.stderr
+    assert desk.hub.reviews == []
