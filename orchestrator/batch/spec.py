@@ -133,6 +133,8 @@ class Setup(_Part):
 
 
 class Publish(Terms):
+    """`branch` holds the result, here or where `to` says; docs/publishing.md tells of each key."""
+
     branch: Annotated[str, AfterValidator(_branch)]
 
 

@@ -195,7 +195,7 @@ async def _went_on(muster: Muster, publisher: Publisher, publication: Publicatio
     task_id, bundle, commit = publication.task_id, publication.bundle, publication.commit
     try:
         async with mirror_with(muster, task_id, bundle=bundle, commit=commit) as mirror:
-            return await publisher.publish(publication, mirror)
+            return await publisher.go_on(publication, mirror)
     except (MusterError, RepoError) as e:  # its result is no longer kept, say: the others go on
         return await publisher.refuse(publication, e)
 

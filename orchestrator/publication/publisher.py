@@ -46,12 +46,13 @@ class Publisher:
     async def publish(self, wanted: Publication, mirror: Mirror) -> Publication:
         """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
         async with self.book.at_work():
-            doing = self._note(_continued(wanted, self.book.get(wanted.key)))
-            try:
-                return self._note(await self._do(doing, mirror))
-            except (OrchestratorError, RepoError) as e:
-                # what was written meanwhile is newer than `doing`
-                return self._note(_stopped(self.book.get(doing.key) or doing, e))
+            return await self._publish(wanted, mirror)
+
+    async def go_on(self, unfinished: Publication, mirror: Mirror) -> Publication:
+        """The same, unless somebody has gone on with it since it was read: what they published may be newer."""
+        async with self.book.at_work():
+            current = self.book.get(unfinished.key)
+            return await self._publish(unfinished, mirror) if current in (unfinished, None) else current
 
     async def look(self, publication: Publication) -> Publication:
         """With the state that its request has at the forge now."""
@@ -84,6 +85,14 @@ class Publisher:
         self.book.put(noted)
         return noted
 
+    async def _publish(self, wanted: Publication, mirror: Mirror) -> Publication:
+        doing = self._note(_continued(wanted, self.book.get(wanted.key)))
+        try:
+            return self._note(await self._do(doing, mirror))
+        except (OrchestratorError, RepoError) as e:
+            # what was written meanwhile is newer than `doing`
+            return self._note(_stopped(self.book.get(doing.key) or doing, e))
+
     def _limits(self, publication: Publication) -> list[Limits]:
         forge = self.forges.get(publication.forge)
         return [publication.terms, *([forge] if forge else [])]
@@ -98,7 +107,7 @@ class Publisher:
             return await self._request(forge, doing, mirror)
 
     async def _request(self, forge: Forge, doing: Publication, mirror: Mirror) -> Publication:
-        found = await _latest(forge, doing.branch)
+        found = await _latest(forge, doing)
         theirs = commit_in(found.body, doing.key) if found else None
         if found and found.state not in ALIVE and doing.commit in (theirs, found.head):
             return _seen(doing, found)
@@ -125,7 +134,7 @@ class Publisher:
         why: OrchestratorError | None = None
         into = doing.into
         for tries in range(1, CREATE_TRIES + 1):
-            found = await _latest(forge, doing.branch)
+            found = await _latest(forge, doing)
             if found and found.state in ALIVE:
                 body = with_block(found.body, doing.body)
                 if body != found.body:
@@ -152,10 +161,24 @@ def _continued(wanted: Publication, old: Publication | None) -> Publication:
     return wanted.model_copy(update={"pushed": old.pushed, "number": old.number, "url": old.url})
 
 
-async def _latest(forge: Forge, branch: str) -> Found | None:
-    """The open one, if there is any; else the last that was."""
-    found = [each async for each in forge.of_branch(branch)]
+async def _latest(forge: Forge, doing: Publication) -> Found | None:
+    """The open one, if there is any; else the last that was. One that we know is asked for by its number."""
+    if doing.number:
+        known = await _of_number(forge, doing.number)
+        if known and known.state in ALIVE and known.branch == doing.branch:
+            return known
+    found = [each async for each in forge.of_branch(doing.branch)]
     return next((each for each in found if each.state in ALIVE), found[0] if found else None)
+
+
+async def _of_number(forge: Forge, number: int) -> Found | None:
+    """None for one that was removed altogether."""
+    try:
+        return await forge.get(number)
+    except ForgeRefused as e:
+        if e.status != 404:
+            raise
+        return None
 
 
 def _seen(publication: Publication, found: Found) -> Publication:

@@ -112,6 +112,8 @@ class Hub:
 
     async def _api(self, request: web.Request, words: list[str]) -> web.Response:
         body = await request.json() if request.can_read_body else {}
+        if len(words) > 1 and not 0 < int(words[1]) <= len(self.reviews):
+            return web.json_response({"message": "Not Found"}, status=404)
         match request.method, words:
             case "GET", []:
                 return web.json_response({"default_branch": "main"})

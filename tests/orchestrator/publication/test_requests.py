@@ -140,6 +140,23 @@ async def test_caps_hold_a_request_back_until_another_is_over(github):
     assert (gone.stage, github.hub.tip()) == (Stage.DRAFT, held.commit)
 
 
+async def test_what_somebody_published_since_it_was_held_is_not_put_back(github):
+    first, second = github.commit("second\n"), github.commit("third\n")
+    held = await github.publish(first, windows=["sun 00:00-00:01 UTC"])
+    await github.publish(second)
+    gone = await github.publisher.go_on(held, await github.mirror(first))
+
+    assert (gone.commit, github.hub.tip()) == (second, second)
+
+
+async def test_a_request_that_was_removed_altogether_gets_a_successor(github):
+    await github.publish(github.commit("second\n"))
+    github.hub.reviews.clear()
+    newer = await github.publish(github.commit("third\n"))
+
+    assert (newer.stage, len(github.hub.reviews)) == (Stage.DRAFT, 1)
+
+
 async def test_a_cap_of_the_owner_counts_what_we_have_open_elsewhere(github):
     elsewhere = github.wanted(github.commit("x\n")).model_copy(
         update={"key": "e" * 32, "path": "team/other", "stage": Stage.OPEN}
