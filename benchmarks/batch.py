@@ -2,10 +2,11 @@
 
     python -m benchmarks.batch [--quick] [--no-loop] [--only own|shared] [--json FILE]
 
-One generated repository of 20,000 files, a shard for each of 200 of them, ruff's safe fixes as the recipe, two shards at
-a time on one worker with four slots: the whole of `muster batch run`, from the command line to its end. *Own*: each
-shard has a sandbox of its own. *Shared*: shards take turns in sandboxes that are reset in between. The commands alone
-run in one sandbox, as many at a time as there are cores, and so do the loop's.
+One generated repository of 20,000 files, a shard for each of 200 of them, ruff's safe fixes as the recipe, one worker
+with four slots: the whole of `muster batch run`, from the command line to its end. *Own*: each shard has a sandbox of
+its own. *Shared*: shards take turns in sandboxes that are reset in between. The commands alone run in one sandbox, as
+many at a time as there are cores, and so does the loop. A disk that is busy makes the loop slower than anything else:
+TMPDIR may name a folder in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .queue import Row
 
 BIN = Path(sys.executable).parent
 FILES, FILES_A_FOLDER = 20_000, 100
-OLD = '''\
+OLD = """\
 from typing import List
 
 
@@ -45,7 +46,7 @@ class Part{n}(object):
 
     def greet(self) -> str:
         return "Hello %s" % (self.names[{n}],)
-'''
+"""
 RECIPE = "ruff check --isolated --quiet --no-cache --fix --select UP --target-version py311 {path}"
 LOOP = """\
 one() {{
@@ -107,9 +108,10 @@ async def commands_alone(work: Work, folder: Path) -> Row:
     copy = folder / "copy"
     subprocess.run(["git", "clone", "--quiet", str(work.root), str(copy)], check=True)
     subprocess.run(["chown", "-R", f"{AGENT_UID}:{AGENT_GID}", str(copy)], check=True)
-    async with DockerDriver(folder / "state", "bench") as driver, await driver.open(
-        SandboxSpec(DEFAULT_IMAGE, checkout=copy)
-    ) as sandbox:
+    async with (
+        DockerDriver(folder / "state", "bench") as driver,
+        await driver.open(SandboxSpec(DEFAULT_IMAGE, checkout=copy)) as sandbox,
+    ):
         line = at_once(RECIPE.replace("{path}", "{}") + "; test $? -le 1", work.paths)
         ended = await sandbox.exec(Command(line, timeout_s=600))
         assert ended.exit_code == 0, ended.output
@@ -161,12 +163,16 @@ async def submitted(fleet: AgentFleet) -> int:
 
 
 def told(rows: Mapping[str, Row], shards: int) -> list[str]:
-    lines = [f"{name:14} " + "  ".join(f"{what} {figure:.2f}" for what, figure in row.items()) for name, row in rows.items()]
+    lines = [
+        f"{name:14} " + "  ".join(f"{what} {figure:.2f}" for what, figure in row.items()) for name, row in rows.items()
+    ]
     for kind in (OWN, SHARED):
         if kind in rows:
             overhead_ms = (rows[kind]["wall_s"] - rows["commands"]["wall_s"]) / shards * 1000
             aim_ms = OVERHEAD_AIM_MS[kind]
-            lines.append(f"overhead of a shard, {kind}: {overhead_ms:.0f} ms  aim {aim_ms:.0f} {met(overhead_ms <= aim_ms)}")
+            lines.append(
+                f"overhead of a shard, {kind}: {overhead_ms:.0f} ms  aim {aim_ms:.0f} {met(overhead_ms <= aim_ms)}"
+            )
             again_s = rows[f"{kind}, again"]["wall_s"]
             lines.append(f"a finished batch again: {again_s:.2f} s  aim {AGAIN_AIM_S:g} {met(again_s <= AGAIN_AIM_S)}")
         if kind in rows and "shell loop" in rows:
