@@ -142,7 +142,7 @@ async def batch(work: Work, kind: str) -> dict[str, Row]:
         await fleet.orchestrator()
         while len(await fleet.transport.workers()) < 4:
             await asyncio.sleep(0.1)
-        command = f"{BIN}/muster batch run {work.batch} --json --no-input"
+        command = f"{BIN}/muster batch run {work.batch} --json --no-input 2> cli.log"
         rows: dict[str, Row] = {}
 
         async def run(name: str) -> None:
@@ -155,6 +155,7 @@ async def batch(work: Work, kind: str) -> dict[str, Row]:
         assert before == len(work.paths) + 1, before
         await run("again")
         assert await submitted(fleet) == before
+        await worker.process.finish()
         return rows
 
 
