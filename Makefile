@@ -32,6 +32,7 @@ bench: .venv/.bench engine image ## measure queue, sandbox, command line, orches
 	@$(BIN)/python -m benchmarks.orchestrator
 	@$(BIN)/python -m benchmarks.model
 	@$(BIN)/python -m benchmarks.agent
+	@$(BIN)/python -m benchmarks.batch
 
 venv: .venv/.runtime ## the virtual environment, from the hashed lock file
 

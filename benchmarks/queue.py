@@ -65,6 +65,12 @@ class Process:
         assert self._process.stdin
         self._process.stdin.write(b"\n")
 
+    async def finish(self) -> None:
+        """Let it clear up behind itself."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        await self._process.wait()
+
     async def end(self) -> None:
         if self._process.returncode is None:
             self._process.kill()

@@ -59,6 +59,7 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     egress: frozenset[str] = frozenset()  # hosts that may be reached through the proxy, as `name` or `name:port`
     outlet: Outlet = NO_OUTLET
+    reusable: bool = False  # `Sandbox.renew` will be asked for
 
     def __post_init__(self) -> None:
         for name, value in self.env.items():
@@ -219,6 +220,14 @@ class Sandbox(Protocol):
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         """One that was opened ahead gets its task: from now on its driver knows it by `labels`, and it ends itself
         after `lifetime_s`, if not before. That it answers means that it is well."""
+        ...
+
+    async def renew(self, *, labels: Mapping[str, str]) -> None:
+        """End every process, throw away all that was written anywhere, and be as it was opened, for who `labels` say.
+
+        `SandboxError` where the driver cannot do that here, the spec was not `reusable`, or something was left that
+        cannot be taken away: it must be closed then. Its time goes on.
+        """
         ...
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -30,10 +30,11 @@ from .opened import OpenSandbox
 from .openings import Openings
 from .pipes import ProcessStream
 from .reaper import Gone, due_folders, known_of
+from .renewal import renewal_of
 from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
-from .shell import shell_in_namespaces
+from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
 from .unfit import NOT_STARTED, why_not_started
@@ -148,7 +149,12 @@ class BubblewrapDriver:
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper))
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder)
+        renewal = None
+        if spec.reusable:
+            renewal = await renewal_of(first_process(group), workspace.merged, workspace, keeper.over, undo)
+        return OpenSandbox(
+            sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder, renewal
+        )
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
         """Layers lie over each other in `folder`; one that can be written lies on top of them."""
@@ -210,6 +216,9 @@ class Namespaces:
     merged: Path
     process: asyncio.subprocess.Process
     overlay: OverlayView
+
+    def over(self, workspace: Workspace) -> Namespaces:
+        return replace(self, merged=workspace.merged, overlay=replace(self.overlay, upper=workspace.upper))
 
     async def freeze(self) -> None:
         try:

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, San
 from .touched import Stamps
 from .unfit import FULL_HINT
 from .view import OverlayView, View, apply_from_outside
+from .workspace import Workspace
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
@@ -219,6 +220,12 @@ class Engine:
                 # The engine forgets a container a moment before it lets go of its volumes, and no event says when.
                 await asyncio.sleep(VOLUME_RETRY_S)
 
+    async def first_process(self, name: str) -> int:
+        """Of a container that runs, by its id where the engine is."""
+        async with self._call() as client:
+            details: dict[str, Any] = await client.containers.container(name).show()
+        return int(details["State"]["Pid"])
+
     async def pause(self, name: str) -> None:
         """Freeze every process of the container where it stands."""
         async with self._call() as client:
@@ -326,6 +333,10 @@ class Container:
     engine: Engine
     name: str
     overlay: OverlayView
+    merged: Path | None = None  # the workspace, where it is not the engine's volume any more
+
+    def over(self, workspace: Workspace) -> Container:
+        return replace(self, overlay=replace(self.overlay, upper=workspace.upper), merged=workspace.merged)
 
     async def freeze(self) -> None:
         await self.engine.pause(self.name)
@@ -334,7 +345,7 @@ class Container:
         await self.engine.resume(self.name)
 
     async def work_tree(self) -> Path:
-        return await self.engine.mountpoint(self.name)
+        return self.merged or await self.engine.mountpoint(self.name)
 
     async def stamps(self) -> Stamps | None:
         return await self.overlay.stamps()

@@ -26,6 +26,7 @@ from .errors import SandboxError, SandboxLost
 from .opened import OpenSandbox
 from .openings import Openings
 from .reaper import known_of, reap
+from .renewal import renewal_of
 from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
 from .shell import shell_in_container
 from .tools import ToolClient
@@ -152,7 +153,13 @@ class DockerDriver:
         channel = await self._start(opening, undo)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper))
-        return OpenSandbox(sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder)
+        renewal = None
+        if spec.reusable:
+            process = await self.engine.first_process(sandbox_id)
+            renewal = await renewal_of(process, await container.work_tree(), workspace, container.over, undo)
+        return OpenSandbox(
+            sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder, renewal
+        )
 
     async def _elsewhere(self) -> Elsewhere | None:
         """How workspaces are made where the engine cannot mount this host's folders. Asked once."""

@@ -17,6 +17,7 @@ from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
 from .errors import SandboxError
 from .handed import note_labels
+from .renewal import Renewal
 from .tools import ToolClient
 from .touched import Stamps
 from .view import Keeper
@@ -37,21 +38,23 @@ class OpenSandbox(ToolClient):
         destroy: Callable[[], Coroutine[Any, Any, None]],
         refused_hosts: Set[str],
         folder: Path,
+        renewal: Renewal | None = None,
     ) -> None:
         """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain.
 
-        `folder` is what its driver keeps of it on this host.
+        `folder` is what its driver keeps of it on this host. Without `renewal` it is used once.
         """
         super().__init__(channel, env)
         self.id = sandbox_id
         self._spec = spec
         self._base = spec.base
         index = index_of(spec.checkout) if spec.checkout is not None else None
-        self._seed = Seed(index) if index is not None and index.exists() else None
-        self._keeper = keeper
+        self._seed = self._first_seed = Seed(index) if index is not None and index.exists() else None
+        self._keeper = keeper if renewal is None else renewal.keeper
         self._destroy = destroy
         self.refused_hosts = refused_hosts
         self._folder = folder
+        self._renewal = renewal
         self._taken: tuple[str, Stamps, Patch] | None = None  # the last snapshot: of what base, and when
         self._closing: asyncio.Task[None] | None = None
         self._freezing = asyncio.Lock()  # the engine refuses to freeze what is frozen
@@ -90,6 +93,16 @@ class OpenSandbox(ToolClient):
 
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         await self.end_in(lifetime_s)
+        await asyncio.to_thread(note_labels, self._folder, labels)
+
+    async def renew(self, *, labels: Mapping[str, str]) -> None:
+        if self._renewal is None:
+            raise SandboxError("This sandbox can be used only once.")
+        await self.kill_all()
+        await self._renewal.renew()
+        self._keeper = self._renewal.keeper
+        self._base, self._seed, self._taken = self._spec.base, self._first_seed, None
+        await self.stat(WORKSPACE)  # it lives
         await asyncio.to_thread(note_labels, self._folder, labels)
 
     async def close(self) -> None:

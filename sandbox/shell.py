@@ -28,7 +28,7 @@ def shell_in_namespaces(group: ControlGroup, *, tty: bool) -> list[str]:
     process inside that traces the shell could type into the operator's.
     """
     enter = [
-        *("nsenter", "--target", str(_first_process(group)), "--user", "--mount", "--uts", "--ipc", "--net", "--pid"),
+        *("nsenter", "--target", str(first_process(group)), "--user", "--mount", "--uts", "--ipc", "--net", "--pid"),
         *("--cgroup", "--setuid", str(AGENT_UID), "--setgid", str(AGENT_GID), "--"),
         *("/usr/bin/env", "-i", f"PATH={PATH}", f"HOME={HOME}", "TERM=xterm", "LANG=C.UTF-8"),
         *("/bin/sh", "-c", f"cd {WORKSPACE}; {BEST_SHELL}"),
@@ -39,7 +39,7 @@ def shell_in_namespaces(group: ControlGroup, *, tty: bool) -> list[str]:
     return ["script", "--quiet", "--return", "--command", shlex.join(words), "/dev/null"] if tty else words
 
 
-def _first_process(group: ControlGroup) -> int:
+def first_process(group: ControlGroup) -> int:
     """On this host, the id of the process that is 1 inside."""
     try:
         pids = group.entrances[0].read_text().split()

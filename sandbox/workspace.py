@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base import Limits
 from .card import CARD, Card, write_card
 from .disk import BLANKS, MOUNT, held_limits, mount_disk, unmount_disk
 from .errors import SandboxError
+from .kernel import NODEV, NOSUID, mount, unmount
 
 AGENT_UID = 10001
 AGENT_GID = 10001
@@ -23,17 +24,20 @@ AGENT_GID = 10001
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
+    """`turn` counts how often what was written has been thrown away."""
+
     folder: Path
     lower: Path
+    turn: int = 0
 
     @property
     def upper(self) -> Path:
-        return self.folder / MOUNT / "upper"
+        return self.folder / MOUNT / f"upper{self.turn or ''}"
 
     @property
     def work(self) -> Path:
         """The overlay's own, on the same file system."""
-        return self.folder / MOUNT / "work"
+        return self.folder / MOUNT / f"work{self.turn or ''}"
 
     @property
     def egress(self) -> Path:
@@ -42,12 +46,15 @@ class Workspace:
     @property
     def merged(self) -> Path:
         """Where a driver that mounts by itself has the overlay."""
-        return self.folder / "merged"
+        return self.folder / f"merged{self.turn or ''}"
+
+    @property
+    def layers(self) -> str:
+        return f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work}"
 
     def volume_options(self) -> dict[str, str]:
         """For the engine's `local` volume driver, which hands them to mount(2)."""
-        layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work}"
-        return {"type": "overlay", "device": "overlay", "o": f"nosuid,nodev,{layers}"}
+        return {"type": "overlay", "device": "overlay", "o": f"nosuid,nodev,{self.layers}"}
 
 
 def create_workspace(
@@ -74,9 +81,8 @@ def create_workspace(
             write_card(folder, card)
         if limits is not None and held_limits():
             mount_disk(folder, limits, state_dir.absolute() / BLANKS)
-        for part in (workspace.upper, workspace.work, workspace.egress):
-            part.mkdir(parents=True)
-        os.chown(workspace.upper, AGENT_UID, AGENT_GID)  # the overlay's top folder takes owner and mode from here
+        workspace.egress.mkdir()
+        _make_layer(workspace)
     except PermissionError as error:
         remove_workspace(folder)
         hint = "run the worker as root on the engine's host"
@@ -85,6 +91,21 @@ def create_workspace(
         remove_workspace(folder)
         raise
     return workspace
+
+
+def add_layer(workspace: Workspace) -> Workspace:
+    """The same checkout below, and nothing written yet: mounted on this host, beside what is mounted already."""
+    fresh = replace(workspace, turn=workspace.turn + 1)
+    _make_layer(fresh)
+    fresh.merged.mkdir()
+    mount("overlay", fresh.merged, fresh.layers, NOSUID | NODEV)
+    return fresh
+
+
+def _make_layer(workspace: Workspace) -> None:
+    for part in (workspace.upper, workspace.work):
+        part.mkdir(parents=True)
+    os.chown(workspace.upper, AGENT_UID, AGENT_GID)  # the overlay's top folder takes owner and mode from here
 
 
 def create_folder(workspace: Workspace, card: Card) -> None:
@@ -99,6 +120,9 @@ def remove_workspace(folder: Path) -> None:
 
     Its card goes last: who is killed in the middle leaves something that has an owner.
     """
+    for layer in folder.glob("merged*"):
+        with suppress(SandboxError):  # it is not mounted, or not any more
+            unmount(layer)
     unmount_disk(folder)
     while folder.exists():
         with suppress(FileNotFoundError):  # a second reaper is at it too: whoever is last finds nothing

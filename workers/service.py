@@ -47,6 +47,7 @@ from .sandboxes.credentials import Credentials
 from .sandboxes.elsewhere import Elsewhere
 from .sandboxes.owners import owned
 from .sandboxes.reaping import SWEEP_EVERY_S, sweep_host
+from .sandboxes.turns import Turns
 from .sandboxes.workspace import Workspaces
 from .sessions.habits import Habits
 from .settings import WorkerSettings
@@ -154,7 +155,8 @@ def make_runner(
             settings.subagent_depth,
         )
     )
-    return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics)
+    turns = Turns(driver, settings.shared_sandboxes)
+    return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics, turns)
 
 
 def web_access(settings: WorkerSettings) -> WebAccess:

@@ -71,6 +71,7 @@ class WorkerSettings(FleetSettings):
     sandbox_runtime: str = ""  # of Docker's engine: runsc, kata; its own default if empty
     image: str = DEFAULT_IMAGE
     warm_sandboxes: int = Field(default=0, ge=0, le=100)  # opened ahead for the next task of a repository and commit
+    shared_sandboxes: bool = True  # recipe shards of one batch take turns in one that is reset: docs/batches/numbers.md
     # What this machine keeps for the next task, see docs/sandbox.md. Two weeks: older commits are no longer worked on.
     setups_max_age_days: float = Field(default=14, gt=0)
     setups_max_gib: float = Field(default=20, ge=0)  # of what setups have added to their image: a few dozen of them

@@ -14,6 +14,7 @@ from workers.delivery.attempt import Attempt
 from workers.delivery.reporter import Reporter
 from workers.permissions.guard import Guard
 from workers.sandboxes.of_task import TaskSandbox
+from workers.sandboxes.turns import Single
 from workers.subagents.children import QueuedChildren
 from workers.subagents.room import Room
 from workers.tools.base import ChildRequest
@@ -38,7 +39,7 @@ async def caller(hands, driver) -> AsyncIterator[Callable[[], Awaitable[QueuedCh
     async def attempt() -> QueuedChildren:
         [claim] = await hands.transport.claim("orchestrator", "w1", slots=1, wait_s=5)
         agents, reporter = builtin(), Reporter(hands.transport, claim.lease)
-        guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(driver, no_workspace, lambda _: None)
+        guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(Single(driver), no_workspace, lambda _: None)
         room = Room(hands.transport, request.trace_id, max_in_flight=2)
         made = Attempt(claim, request, agents["build"], guard, sandbox, reporter)
         return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()), room, 1)

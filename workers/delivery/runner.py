@@ -28,6 +28,7 @@ from ..permissions.guard import Guard
 from ..recipes.task import run_recipe_task
 from ..sandboxes.egress_log import EgressLog
 from ..sandboxes.of_task import Furnished, TaskSandbox
+from ..sandboxes.turns import Turns
 from ..sandboxes.workspace import Prepared, Workspaces
 from ..subagents.inheritance import guard_of
 from .artifacts import attached
@@ -60,6 +61,7 @@ class Runner:
     agents: ProjectAgents
     agent_tasks: AgentTasks
     metrics: WorkerMetrics
+    turns: Turns
 
     async def handle(self, delivery: Delivery) -> Ending | Pause | Again:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
@@ -107,7 +109,9 @@ class Runner:
         async def furnish_it(sandbox: Sandbox) -> Furnished:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
 
-        async with TaskSandbox(self.driver, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
+        async with TaskSandbox(
+            self.turns.lender(request, agent), prepare, self.metrics.count_sandbox, furnish_it
+        ) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
             agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))

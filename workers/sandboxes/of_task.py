@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from repo.patch import Patch
-from sandbox.base import Sandbox, SandboxDriver
+from sandbox.base import Sandbox
 
 from ..llm.base import FilePart
+from .turns import Lender
 from .workspace import Prepared
 
 
@@ -34,14 +35,14 @@ class TaskSandbox:
 
     def __init__(
         self,
-        driver: SandboxDriver,
+        lender: Lender,
         prepare: Callable[[], Awaitable[Prepared]],
         on_open: Callable[[int], None],
         furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
     ) -> None:
         """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed. `furnish` puts more into it than
         its workspace, and says what."""
-        self._driver = driver
+        self._lender = lender
         self._prepare = prepare
         self._on_open = on_open
         self._furnish = furnish
@@ -61,7 +62,7 @@ class TaskSandbox:
         async with self._opening:
             if self._sandbox is None:
                 prepared = await self._ready()
-                sandbox = await self._driver.open(prepared.spec)
+                sandbox = await self._lender.open(prepared.spec)
                 self._sandbox = sandbox
                 self._on_open(1)
                 await sandbox.apply(prepared.request_diff, as_base=True)
@@ -101,7 +102,7 @@ class TaskSandbox:
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             try:
-                await sandbox.close()
+                await self._lender.give_back(sandbox)
             finally:
                 self._on_open(-1)
 

@@ -1,0 +1,163 @@
+"""Sandboxes that recipe shards of one batch take turns in: each finds what a fresh one would have.
+
+Only shards of the same tenant, batch, repository, commit, image and limits meet in one, one after another, and none
+with a network or with attachments. What the sandbox cannot put back (see `sandbox/renewal.py`) is closed, and so is one
+that nobody wants for a while. Agents, and the gate that proves a change, never get one that was used before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from envelope.logs import get_logger
+from envelope.messages import TaskRequest
+from sandbox.base import Sandbox, SandboxDriver, SandboxSpec
+from sandbox.errors import SandboxError
+
+from ..agents.base import Agent
+
+IDLE_S = 10.0  # the next shard of a batch that goes on comes within milliseconds
+ANSWER_TIMEOUT_S = 5.0
+# Shards differ by seconds in the time that they have. One that is used for long lives for whole hours.
+LIFETIME_STEP_S = 3600
+
+log = get_logger("turns")
+
+
+class Lender(Protocol):
+    """Where a task has its sandbox from, and where it goes back to."""
+
+    async def open(self, spec: SandboxSpec) -> Sandbox: ...
+
+    async def give_back(self, sandbox: Sandbox) -> None:
+        """The task is over. It may not be used by it any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Each task has one of its own, which ends with it."""
+
+    driver: SandboxDriver
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        return await self.driver.open(spec)
+
+    async def give_back(self, sandbox: Sandbox) -> None:
+        await sandbox.close()
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """`batch` is whose shards may sit here."""
+
+    batch: tuple[str, str]
+    spec: SandboxSpec
+    ends_at_s: float
+    sandbox: Sandbox
+
+
+@dataclass(eq=False)
+class Turns:
+    """`enabled`: else each has its own."""
+
+    driver: SandboxDriver
+    enabled: bool
+    idle_s: float = IDLE_S
+    _free: dict[_Seat, asyncio.TimerHandle] = field(default_factory=dict[_Seat, asyncio.TimerHandle])
+    _taken: dict[Sandbox, _Seat] = field(default_factory=dict[Sandbox, _Seat])
+    _background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def lender(self, request: TaskRequest, agent: Agent) -> Lender:
+        is_shard = request.batch_id and agent.mode == "recipe" and agent.returns_patch
+        if not self.enabled or not is_shard or request.attachments:
+            return Single(self.driver)
+        return _Turn(self, (request.tenant, request.batch_id))
+
+    async def take(self, batch: tuple[str, str], spec: SandboxSpec) -> Sandbox:
+        if spec.has_network or spec.read_only:
+            return await self.driver.open(spec)
+        until_s = time.monotonic() + spec.limits.lifetime_s
+        hours = -(-spec.limits.lifetime_s // LIFETIME_STEP_S)
+        wanted = replace(
+            spec, labels={}, reusable=True, limits=replace(spec.limits, lifetime_s=hours * LIFETIME_STEP_S)
+        )
+        for seat in [each for each in self._free if (each.batch, each.spec) == (batch, wanted)]:
+            if seat.ends_at_s >= until_s and await self._answers(seat, spec):
+                return seat.sandbox
+        return await self._fresh(batch, wanted, spec)
+
+    async def give_back(self, sandbox: Sandbox) -> None:
+        """Brought back to its start in the background: the task's result need not wait for that."""
+        seat = self._taken.pop(sandbox, None)
+        if seat is None:
+            await sandbox.close()
+        else:
+            self._do(self._renewed(seat))
+
+    async def _fresh(self, batch: tuple[str, str], wanted: SandboxSpec, spec: SandboxSpec) -> Sandbox:
+        ends_at_s = time.monotonic() + wanted.limits.lifetime_s
+        try:
+            sandbox = await self.driver.open(replace(wanted, labels=spec.labels))
+        except SandboxError as error:
+            sandbox = await self.driver.open(spec)  # which fails like it, unless this host cannot renew
+            self.enabled = False
+            log.warning("sandboxes_not_shared", error=str(error))
+            return sandbox
+        self._taken[sandbox] = _Seat(batch, wanted, ends_at_s, sandbox)
+        return sandbox
+
+    async def _answers(self, seat: _Seat, spec: SandboxSpec) -> bool:
+        self._free.pop(seat).cancel()
+        lifetime_s = round(seat.ends_at_s - time.monotonic())
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await seat.sandbox.assign(labels=spec.labels, lifetime_s=lifetime_s)
+        except BaseException as failure:
+            self._do(_closed(seat.sandbox))
+            if not isinstance(failure, SandboxError | OSError):
+                raise
+            return False
+        self._taken[seat.sandbox] = seat
+        return True
+
+    async def _renewed(self, seat: _Seat) -> None:
+        try:
+            await seat.sandbox.renew(labels={"batch": seat.batch[1]})
+        except (SandboxError, OSError) as failure:
+            log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=str(failure))
+            await _closed(seat.sandbox)
+        else:
+            self._free[seat] = asyncio.get_running_loop().call_later(self.idle_s, self._drop, seat)
+
+    def _drop(self, seat: _Seat) -> None:
+        del self._free[seat]
+        self._do(_closed(seat.sandbox))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    turns: Turns
+    batch: tuple[str, str]
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        return await self.turns.take(self.batch, spec)
+
+    async def give_back(self, sandbox: Sandbox) -> None:
+        await self.turns.give_back(sandbox)
+
+
+async def _closed(sandbox: Sandbox) -> None:
+    """What cannot be removed now is the reaper's."""
+    with suppress(SandboxError, OSError):
+        await sandbox.close()
