@@ -1,4 +1,4 @@
-"""The fleet itself: agents, pools, workers, dead letters; and whether this server is well."""
+"""The fleet itself: agents, pools, workers; and whether this server is well."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from fastapi import APIRouter, Request
 from envelope.agents import AgentCard, WorkerCard
 from transport.errors import TransportError
 
-from ..catalogue import agents_of
 from ..client import Muster
-from .access import Operator, Viewer
+from .access import Viewer
 from .problems import Problem
 
 router = APIRouter(tags=["fleet"])
@@ -25,7 +24,7 @@ READY_S = 2.0
 @router.get("/v1/agents")
 async def list_agents(caller: Viewer) -> list[AgentCard]:
     """Who can be asked for, as live workers offer them."""
-    return list(agents_of(await caller.muster.workers()).values())
+    return await caller.muster.agents()
 
 
 @router.get("/v1/workers")
@@ -37,12 +36,6 @@ async def list_workers(caller: Viewer) -> list[WorkerCard]:
 async def list_pools(caller: Viewer) -> list[dict[str, Any]]:
     """What waits and runs in each."""
     return [asdict(pool) for pool in await caller.muster.pools()]
-
-
-@router.get("/v1/dead-letters")
-async def list_dead_letters(caller: Operator) -> list[dict[str, Any]]:
-    """Tasks that ended because nobody could do them."""
-    return [asdict(letter) for letter in await caller.muster.dead_letters()]
 
 
 @router.get("/healthz", include_in_schema=False)
