@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from envelope.asks import AskTerms
 from envelope.budget import Budget
@@ -23,6 +23,7 @@ from ..session.told import cost_as_json, tree_as_json
 from ..submit import TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
+from .known import unknown_in
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -38,6 +39,13 @@ class Body(BaseModel):
     """What people and programs send: a key that is not known was meant for something."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, said: Any) -> Any:
+        if place := next((place for place in unknown_in(cls, said) if "." in place), None):
+            raise ValueError(f"there is no field {place!r}")
+        return said
 
 
 class NewTask(Body):
