@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Unpack, overload
 
-from envelope.agent_params import UNDOING
-from envelope.agents import WorkerCard
+from envelope.agent_params import UNDOING, AgentParams
+from envelope.agents import AgentCard, WorkerCard
 from envelope.asks import Reply
 from envelope.budget import Budget
 from envelope.lifecycle import State
@@ -28,7 +27,7 @@ from .allotting import checked_allotment
 from .approvals import approve_in
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
-from .catalogue import agent_named
+from .catalogue import agent_named, agents_of
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .families import MAX_LISTED, all_of, children_of, root_of
@@ -36,7 +35,7 @@ from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import doers_of, goal_for
-from .packing import packed
+from .packing import attached, packed
 from .pages import Wanted, page_of
 from .planner.modes import PlanMode
 from .planner.wish import plan_again
@@ -279,6 +278,12 @@ class Muster:
         """
         return await self.submit(await fork_request(self.transport, await listener(self.transport, task_id), turn))
 
+    async def revert(self, task_id: str, turn: int) -> Handle:
+        """Take a task's session and its work back to where a turn ended (0: before the first prompt), in a task of its
+        own, which asks no model; prompts to it go on from there. `prompt` with /undo and /redo is the short way.
+        """
+        return await self.submit(undoing(await listener(self.transport, task_id), AgentParams(revert_to=turn)))
+
     async def archive(self, task_id: str, *, archived: bool = True) -> None:
         """Leave a task's session out of listings, or list it again."""
         await self.transport.archive(session_of(await listener(self.transport, task_id)), archived=archived)
@@ -335,6 +340,10 @@ class Muster:
     async def workers(self) -> list[WorkerCard]:
         """Who is alive, orchestrators among them."""
         return await self.transport.workers()
+
+    async def agents(self, *, commit: str = "") -> list[AgentCard]:
+        """Who can be asked for, as live workers offer them; with those of a repository's commit that one has seen."""
+        return list(agents_of(await self.workers(), commit=commit).values())
 
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         """Tasks that ended because nobody could do them, the latest first."""
@@ -409,17 +418,14 @@ class Muster:
 
     async def attachment(self, result: TaskResult, name: str) -> bytes:
         """An artefact of a result by its name; `NotFound` when it has none of that name."""
-        for attached in result.attachments:
-            if attached.name == name:
-                return await self.transport.blobs.get(attached.blob)
+        for one in result.attachments:
+            if one.name == name:
+                return await self.transport.blobs.get(one.blob)
         raise NotFound(f"the task {result.task_id} has no attachment {name!r}")
 
     async def attach(self, content: bytes | Path, *, name: str = "", media_type: str = "") -> Attachment:
         """Store a file or bytes, to be named in a request's `attachments`."""
-        data = await asyncio.to_thread(content.read_bytes) if isinstance(content, Path) else content
-        name = name or (content.name if isinstance(content, Path) else "attachment")
-        kind = media_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Attachment(blob=await self.transport.blobs.put(data), name=name, media_type=kind, size_bytes=len(data))
+        return await attached(content, self.transport.blobs, name=name, media_type=media_type)
 
     async def pack(
         self, repository: Path | Place, *, commit: str | None = None, setup: Sequence[str] = ()

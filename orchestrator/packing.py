@@ -1,12 +1,13 @@
-"""A local repository, as what workers can fetch."""
+"""Local repositories and files, as what workers can fetch."""
 
 from __future__ import annotations
 
 import asyncio
+import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 
-from envelope.messages import Workspace
+from envelope.messages import Attachment, Workspace
 from repo.bundle import bundle
 from repo.local import Place, describe, locate
 from repo.temporary import temporary_folder
@@ -30,3 +31,11 @@ async def packed(
             setup=tuple(setup),
             trusted=await trusted_digest(TrustStore(state_dir), place.root, place.git_dir, base),
         )
+
+
+async def attached(content: bytes | Path, blobs: Blobs, *, name: str, media_type: str) -> Attachment:
+    """A file, or bytes, in a blob. Without a name a file has its own, from which the kind is guessed, too."""
+    data = await asyncio.to_thread(content.read_bytes) if isinstance(content, Path) else content
+    name = name or (content.name if isinstance(content, Path) else "attachment")
+    kind = media_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Attachment(blob=await blobs.put(data), name=name, media_type=kind, size_bytes=len(data))

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from ..client import Muster
-from . import asks, audit, blobs, budgets, fanouts, fleet, linked, sessions, tasks, traces
+from . import asks, audit, blobs, budgets, fanouts, fleet, letters, linked, sessions, tasks, traces
 from .bodies import BodyCap
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
@@ -21,7 +21,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
-    for routes in (tasks, fanouts, sessions, blobs, traces, budgets, asks, linked, audit, fleet):
+    for routes in (tasks, fanouts, sessions, blobs, traces, budgets, asks, linked, audit, letters, fleet):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
     add_problems(app)

@@ -1,16 +1,19 @@
-"""What tenants may spend."""
+"""What tenants may spend, and what they get beside others."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Self
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from transport.base import Allotment
 from transport.errors import NotFound
 from transport.money import Ledger
 
 from .access import Caller, Operator, Viewer
+from .problems import Problem
 from .tasks import Body
 
 router = APIRouter(prefix="/v1/tenants", tags=["budgets"])
@@ -26,6 +29,13 @@ class TenantCap(Body):
     """None: as much as it likes."""
 
     cap_microusd: Amount | None
+
+
+class Share(Body):
+    """`weight`: of the starts; `max_running`: tasks at once, None: no cap."""
+
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    max_running: Annotated[int, Field(ge=0)] | None = None
 
 
 class Money(BaseModel):
@@ -56,6 +66,23 @@ async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
     """Let a tenant spend up to this much in all its traces together, from now on. Who waits for more goes on."""
     _require_own(tenant, caller)
     return Money.of(await caller.muster.cap_tenant(tenant, cap.cap_microusd, by=caller.name))
+
+
+@router.get("/{tenant}/allotment")
+async def show_allotment(tenant: str, caller: Viewer) -> Share:
+    """What a tenant gets beside others; who was given nothing has the weight 1, and no cap."""
+    _require_own(tenant, caller)
+    given = (await caller.muster.allotments()).get(tenant, Allotment())
+    return Share(weight=given.weight, max_running=given.max_running)
+
+
+@router.put("/{tenant}/allotment")
+async def allot(tenant: str, share: Share, caller: Operator) -> Share:
+    """Say what a tenant gets beside others, from now on. For tokens of all tenants: nobody widens its own."""
+    if caller.seen_tenant is not None:
+        raise Problem(HTTPStatus.FORBIDDEN, "a tenant's share is given by who sees all", hint="a token of tenant *")
+    await caller.muster.allot(tenant, Allotment(share.weight, share.max_running), by=caller.name)
+    return share
 
 
 def _require_own(tenant: str, caller: Caller) -> None:

@@ -1,4 +1,4 @@
-"""The fleet itself: agents, pools, workers, dead letters; and whether this server is well."""
+"""The fleet itself: agents, pools, workers; and whether this server is well."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from envelope.agents import AgentCard, WorkerCard
-from transport.errors import NotFound, TransportError
+from transport.errors import TransportError
 
-from ..catalogue import agents_of
 from ..client import Muster
-from .access import Caller, Operator, Viewer
+from .access import Viewer
 from .problems import Problem
 
 router = APIRouter(tags=["fleet"])
 
 READY_S = 2.0
-LETTERS, LETTERS_TOLD = 1_000, 100
 
 
 @router.get("/v1/agents")
 async def list_agents(caller: Viewer) -> list[AgentCard]:
     """Who can be asked for, as live workers offer them."""
-    return list(agents_of(await caller.muster.workers()).values())
+    return await caller.muster.agents()
 
 
 @router.get("/v1/workers")
@@ -40,23 +38,6 @@ async def list_workers(caller: Viewer) -> list[WorkerCard]:
 async def list_pools(caller: Viewer) -> list[dict[str, Any]]:
     """What waits and runs in each."""
     return [asdict(pool) for pool in await caller.muster.pools()]
-
-
-@router.get("/v1/dead-letters")
-async def list_dead_letters(caller: Operator) -> list[dict[str, Any]]:
-    """Tasks of the caller's tenant that ended because nobody could do them, among the fleet's latest 1,000."""
-    letters = await caller.muster.dead_letters(limit=LETTERS)
-    theirs = await asyncio.gather(*(_is_for(caller, letter.task_id) for letter in letters))
-    return [asdict(letter) for letter, is_theirs in zip(letters, theirs, strict=True) if is_theirs][:LETTERS_TOLD]
-
-
-async def _is_for(caller: Caller, task_id: str) -> bool:
-    if caller.seen_tenant is None:
-        return True
-    try:
-        return caller.sees(await caller.muster.record(task_id))
-    except NotFound:  # past its retention: nobody can say whose it was
-        return False
 
 
 @router.get("/healthz", include_in_schema=False)

@@ -22,6 +22,12 @@ class Fork(Body):
     turn: Annotated[int, Field(ge=0, le=10**6)] | None = None
 
 
+class Revert(Body):
+    """`turn`: the one to go back to the end of; 0: before the first prompt."""
+
+    turn: Annotated[int, Field(ge=0, le=10**6)]
+
+
 class Archive(Body):
     archived: bool = True
 
@@ -53,6 +59,13 @@ async def fork_session(task_id: str, fork: Fork, caller: Submitter, response: Re
     """Open a session with a copy of a task's, up to a turn; the old one stays as it is. The task that does so."""
     await caller.record(task_id)
     return accepted(await caller.muster.fork(task_id, turn=fork.turn), response)
+
+
+@router.post("/{task_id}/revert", status_code=201)
+async def revert_session(task_id: str, wish: Revert, caller: Submitter, response: Response) -> Accepted:
+    """Take a session and its work back to where a turn ended. The task that does so; 409 while the session runs."""
+    await caller.record(task_id)
+    return accepted(await caller.muster.revert(task_id, wish.turn), response)
 
 
 @router.put("/{task_id}/archived")

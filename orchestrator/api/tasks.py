@@ -7,12 +7,13 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from envelope.asks import AskTerms
+from envelope.budget import Budget
 from envelope.gate import GateRules
 from envelope.lifecycle import State
-from envelope.messages import MAX_DEADLINE_MS, Name, Priority, TaskResult, Workspace
+from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
 from envelope.plan import Plan
 from envelope.scope import Scope
 from transport.base import Handle, TaskRecord
@@ -23,7 +24,7 @@ from ..session.told import cost_as_json, tree_as_json
 from ..submit import TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
-from .given import NewAttachment, NewBudget, NewReference, NewWorkspace
+from .known import unknown_in
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -42,6 +43,13 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, said: Any) -> Any:
+        if place := next((place for place in unknown_in(cls, said) if "." in place), None):
+            raise ValueError(f"there is no field {place!r}")
+        return said
+
 
 class NewTask(Body):
     """One task for an agent. What is left out comes from the agent's card."""
@@ -51,13 +59,13 @@ class NewTask(Body):
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
     pool: Name | None = None
     params: dict[str, Any] = {}
-    workspace: NewWorkspace | None = None
+    workspace: Workspace | None = None
     auth_scope: Scope | None = None
-    budget: NewBudget = NewBudget()
+    budget: Budget = Budget()
     model: Model = ""
     output_schema: dict[str, Any] | None = None
-    context_refs: tuple[NewReference, ...] = ()
-    attachments: tuple[NewAttachment, ...] = ()
+    context_refs: tuple[ContextRef, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     priority: Priority = Priority.NORMAL
     resume_token: Annotated[str, Field(pattern=r"^[0-9a-f-]{0,36}$")] = ""
 
@@ -70,11 +78,11 @@ class NewGoal(Body):
 
     goal: Annotated[str, Field(min_length=1)]
     agent: Name = "build"
-    workspace: NewWorkspace | None = None
+    workspace: Workspace | None = None
     gate: tuple[str, ...] = ()
     min_tests: Annotated[int, Field(ge=0, le=10**9)] = 1
     gate_rules: GateRules = GateRules()
-    budget: NewBudget | None = None
+    budget: Budget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
     model: Model = ""
     plan: PlanMode = PlanMode.NONE
@@ -118,7 +126,7 @@ class GoOn(Body):
     """What is left out is as before; without a prompt the agent takes up its work where that stopped."""
 
     prompt: str = ""
-    budget: NewBudget | None = None
+    budget: Budget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
-from envelope.agent_params import AgentParams
+from transport.base import Handle
 
+from ..client import Muster
 from ..errors import TaskFailed
-from ..prompting import listener, undoing
 from ..settings import load_settings
 from .console import answer, data, note
 from .find import find_task
@@ -23,7 +24,7 @@ app = typer.Typer()
 @app.command("undo")
 def undo(task: TaskId) -> None:
     """Take back the last prompt of a task's session, and all that was done since (/undo)."""
-    asyncio.run(_undo(task, AgentParams(undo=True)))
+    asyncio.run(_undone(task, lambda muster, task_id: muster.prompt(task_id, "/undo")))
 
 
 @app.command("revert")
@@ -36,19 +37,19 @@ def revert(
     A task of its own, whose id is printed: its change is what is left, and a prompt to it goes on from there. Refused
     while the session is under way.
     """
-    asyncio.run(_undo(task, AgentParams(revert_to=to)))
+    asyncio.run(_undone(task, lambda muster, task_id: muster.revert(task_id, to)))
 
 
 @app.command("unrevert")
 def unrevert(task: TaskId) -> None:
     """Take the last undo or revert back; possible until something was said to the session (/redo)."""
-    asyncio.run(_undo(task, AgentParams(unrevert=True)))
+    asyncio.run(_undone(task, lambda muster, task_id: muster.prompt(task_id, "/redo")))
 
 
-async def _undo(words: str, params: AgentParams) -> None:
+async def _undone(words: str, undo: Callable[[Muster, str], Awaitable[Handle]]) -> None:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
-        handle = await muster.submit(undoing(await listener(muster.transport, record.task_id), params))
+        handle = await undo(muster, record.task_id)
         [result] = await muster.gather([handle])
         if result.errors:
             raise TaskFailed(result.errors[0])

@@ -110,6 +110,11 @@ async def test_a_goal_says_how_it_is_planned(api, planners):
         ({"given_plan": {"goal": "", "steps": [{**FIRST[0], "depends_on": ["one"]}]}}, "wait for each other"),
         ({"given_plan": {"goal": "", "steps": FIRST}, "plan": "light"}, "are dispatched, not light"),
         ({"agent": "plan", "plan": "layered"}, "plans by itself"),
+        (
+            {"given_plan": {"goal": "", "steps": [{**FIRST[0], "titel": "x"}]}},
+            "body: there is no field 'given_plan.steps.0.titel'",
+        ),
+        ({"workspace": {"ulr": "https://example.org/x.git"}}, "there is no field 'workspace.ulr'"),
     ],
 )
 async def test_a_plan_that_could_not_be_carried_out_is_refused(api, planners, fields, title):

@@ -1,0 +1,41 @@
+"""What somebody sent and no field takes, however deep: messages between programs of ours ignore it, people mean it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel
+
+
+def unknown_in(model: type[BaseModel], said: Any) -> Iterator[str]:
+    """The places of keys that are none of the model's fields.
+
+    >>> from envelope.plan import Plan
+    >>> list(unknown_in(Plan, {"goal": "x", "steps": [{"step_id": "a"}, {"titel": "b"}]}))
+    ['steps.1.titel']
+    """
+    if not isinstance(said, Mapping):
+        return
+    for key, value in cast("Mapping[str, Any]", said).items():
+        field = model.model_fields.get(key)
+        if field is None:
+            yield key
+            continue
+        for inner in _models_in(field.annotation):
+            yield from (f"{key}.{place}" for place in _unknown_within(inner, value))
+
+
+def _unknown_within(model: type[BaseModel], value: Any) -> Iterator[str]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(cast("Sequence[Any]", value)):
+            yield from (f"{number}.{place}" for place in unknown_in(model, each))
+    else:
+        yield from unknown_in(model, value)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
