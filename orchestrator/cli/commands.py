@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
@@ -19,13 +19,17 @@ COMPLETED_LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`where` is `module:name` of a function, or of a typer application with commands of its own."""
+    """`where` is `module:name` of a function, or of a typer application with commands of its own.
+
+    `alone`: those of its commands that stand in an application of their own, which needs less than the whole.
+    """
 
     where: str
     help: str
+    alone: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def load(self) -> Any:
-        module, _, name = self.where.partition(":")
+    def load(self, within: str = "") -> Any:
+        module, _, name = self.alone.get(within, self.where).partition(":")
         return getattr(import_module(module, __package__), name)
 
 
@@ -35,7 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
     "plan": Command(".plan:app", "Check a plan, and see how far one is."),
-    "task": Command(".task:app", "See, stop and use tasks."),
+    "task": Command(".task:app", "See, stop and use tasks.", alone={"list": ".task_list:app"}),
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
     "session": Command(".sessions:app", "See, copy, share and put away sessions with agents."),
     "agents": Command(".agents:app", "See, check and write agents."),
@@ -70,11 +74,11 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     called, within = ([word for word in _line_of(words) if not word.startswith("-")] + ["", ""])[:2]
-    plugins = {} if called in COMMANDS and not _is_group(COMMANDS[called]) else _plugins()
+    plugins = {} if called in COMMANDS and not _takes_plugins(COMMANDS[called], within) else _plugins()
     others = {name: plugin for name, plugin in plugins.items() if name not in COMMANDS}
     for name, command in {**COMMANDS, **others}.items():
         if name == called:
-            _add(app, name, command.load(), command.help)
+            _add(app, name, command.load(within), command.help)
             if name in plugins and name in COMMANDS and within not in _names(command.load()):
                 # its commands join those of ours; who calls one of ours need not wait for them to be imported
                 command.load().add_typer(plugins[name].load())
@@ -83,9 +87,9 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _is_group(command: Command) -> bool:
+def _takes_plugins(command: Command, within: str) -> bool:
     """Has it commands of its own, to which plugins may add theirs?"""
-    return isinstance(command.load(), typer.Typer)
+    return within not in command.alone and isinstance(command.load(), typer.Typer)
 
 
 def _line_of(words: Sequence[str]) -> Sequence[str]:

@@ -26,29 +26,20 @@ from .fleet import open_fleet, open_records
 from .follow import follow
 from .life import life_of
 from .lines import details
-from .listing import print_tasks
 from .live import json_line
 from .options import Json, JsonLines, TaskId
 from .outcome import exit_code_after
 from .person import person
 from .show import show_result, show_task
 from .slash import OF_SESSIONS, of_session
+from .task_list import list_tasks
 from .trees import app as trees_app
 from .undo import app as undo_app
 
 app = typer.Typer()
+app.command("list")(list_tasks)
 app.add_typer(undo_app)
 app.add_typer(trees_app)
-
-
-@app.command("list")
-def list_tasks(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, latest first.")] = 20,
-    trace: Annotated[str, typer.Option(metavar="TASK", help="All tasks of this one's trace.")] = "",
-    as_json: JsonLines = False,
-) -> None:
-    """List the latest goals, batches and shards."""
-    asyncio.run(_list(limit, trace, as_json))
 
 
 @app.command("show")
@@ -120,13 +111,6 @@ def logs(
 ) -> None:
     """Tell everything that has happened in a task; of a goal, also in the tasks below it."""
     asyncio.run(_logs(task, follow, as_json))
-
-
-async def _list(limit: int, trace: str, as_json: bool) -> None:
-    async with open_records(load_settings()) as muster:
-        trace_id = (await find_task(muster, trace)).trace_id if trace else None
-        tasks = await muster.tasks(trace_id=trace_id, limit=limit)
-        print_tasks(tasks, now_ms=await muster.transport.now_ms(), as_json=as_json)
 
 
 async def _show(words: str, as_json: bool) -> None:

@@ -10,7 +10,6 @@ from envelope.events import (
     AskOpened,
     BudgetReached,
     CallState,
-    Event,
     FileChanged,
     GateVerdict,
     MergeStep,
@@ -29,13 +28,6 @@ from .task import Spent, TaskView, ToolView
 
 T = TypeVar("T")
 _OVER = (CallState.COMPLETED, CallState.ERROR)
-
-
-def change(task: TaskView, event: Event) -> None:
-    """What is not in the table (texts as they stream, kinds from the future) is for other readers."""
-    known = _CHANGES.get(type(event))
-    if known is not None:
-        known(task, event)
 
 
 def _resynced(task: TaskView, _: Resynced) -> None:
@@ -57,22 +49,25 @@ def _turn_started(task: TaskView, event: TurnStarted) -> None:
 def _turn_finished(task: TaskView, event: TurnFinished) -> None:
     task.live_usage += event.usage
     task.live_cost_microusd += event.cost_microusd
-    spent = task.by_model.get(task.model, Spent()) + Spent(event.usage, event.cost_microusd)
-    task.by_model = {**task.by_model, task.model: spent}
+    now, before = Spent(event.usage, event.cost_microusd), task.by_model.get(task.model)
+    task.by_model = {**task.by_model, task.model: before + now if before else now}
 
 
 def _tool_call(task: TaskView, event: ToolCallChanged) -> None:
-    task.running_tools = _without(task.running_tools, event.call_id)
+    others = _without(task.running_tools, event.call_id)
     if event.state in _OVER:
         task.tool_calls += 1
+        task.running_tools = others
     else:
-        task.running_tools[event.call_id] = ToolView(event.tool, event.title)
+        task.running_tools = {**others, event.call_id: ToolView(event.tool, event.title)}
 
 
 def _without(items: dict[str, T], key: str) -> dict[str, T]:
-    """A new collection: an old one may be a snapshot's."""
+    """What was in it is still there: it may be a snapshot's."""
+    if key not in items:
+        return items
     left = items.copy()
-    left.pop(key, None)
+    del left[key]
     return left
 
 
@@ -116,7 +111,8 @@ def _ask_answered(task: TaskView, event: AskAnswered) -> None:
     task.asks = _without(task.asks, event.ask_id)
 
 
-_CHANGES: dict[type[Any], Callable[[TaskView, Any], None]] = {
+# What is not in the table (texts as they stream, kinds from the future) is for other readers.
+CHANGES: dict[type[Any], Callable[[TaskView, Any], None]] = {
     Resynced: _resynced,
     StateChanged: _state,
     TurnStarted: _turn_started,

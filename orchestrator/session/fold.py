@@ -18,13 +18,14 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry
 
-from .changes import change
+from .changes import CHANGES
 from .task import TaskView, frozen
 
 _OF_CHILDREN = (ChildSpawned, ChildEnded)
 
 # An entry's id as numbers, which sort; as texts they would not.
 Place = tuple[int, ...]
+BEGINNING: Place = (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Session:
 
     def cursor(self, trace_id: str) -> str:
         """The id of the last entry of a trace that was folded; `0` when none was."""
-        return "-".join(map(str, self.places.get(trace_id, (0,))))
+        return "-".join(map(str, self.places.get(trace_id, BEGINNING)))
 
     @property
     def root_task(self) -> TaskView:
@@ -88,34 +89,32 @@ def apply_all(session: Session, entries: Iterable[Entry]) -> Session:
 def apply(session: Session, entry: Entry) -> bool:
     """Take in one more entry; False when it was taken in before, and nothing has changed."""
     message = entry.message
-    is_snapshot = isinstance(message, TaskProgress) and _is_snapshot(message)
-    place = tuple(map(int, entry.id.split("-")))
-    if not _is_news(session, message, place, is_snapshot=is_snapshot):
+    is_result = isinstance(message, TaskResult)
+    is_snapshot = not is_result and _is_snapshot(message)
+    place, cursor = tuple(map(int, entry.id.split("-"))), session.places.get(message.trace_id, BEGINNING)
+    if place <= cursor and not (place == cursor and _is_told_by_snapshot(session, message, is_snapshot=is_snapshot)):
         return False
     cast("dict[str, Place]", session.places)[message.trace_id] = place
-    task = _task(session, message.task_id)
-    is_last_word = is_snapshot or isinstance(message, TaskResult)
+    task = session.tasks.get(message.task_id) or _new_task(session, message.task_id)
     # after a failover that forgot a task its attempts are counted anew
-    if task.result is not None or (message.attempt < task.attempt and not is_last_word):
+    if task.result is not None or (message.attempt < task.attempt and not (is_snapshot or is_result)):
         return True
-    _go_to_attempt(task, message.attempt)
+    if message.attempt != task.attempt:
+        _go_to_attempt(task, message.attempt)
     task.own_trace_id = message.trace_id
-    if isinstance(message, TaskResult):
+    if is_result:
         _end(task, message)
     else:
         _take(session, task, message, is_snapshot=is_snapshot)
     return True
 
 
-def _is_news(session: Session, message: TaskProgress | TaskResult, place: Place, *, is_snapshot: bool) -> bool:
-    """Entries after the trace's cursor, and those of a snapshot, which stand at the cursor itself."""
-    cursor = session.places.get(message.trace_id, (0,))
-    if place != cursor:
-        return place > cursor
-    if isinstance(message, TaskResult):
-        known = session.tasks.get(message.task_id)
-        return known is None or known.result is None
-    return is_snapshot
+def _is_told_by_snapshot(session: Session, message: TaskProgress | TaskResult, *, is_snapshot: bool) -> bool:
+    """Of entries at the trace's cursor itself, where those of a snapshot stand."""
+    if isinstance(message, TaskProgress):
+        return is_snapshot
+    known = session.tasks.get(message.task_id)
+    return known is None or known.result is None
 
 
 def _is_snapshot(progress: TaskProgress) -> bool:
@@ -126,18 +125,14 @@ def _is_snapshot(progress: TaskProgress) -> bool:
     return False
 
 
-def _task(session: Session, task_id: str) -> TaskView:
-    task = session.tasks.get(task_id)
-    if task is None:
-        task = cast("dict[str, TaskView]", session.tasks)[task_id] = TaskView(task_id)
+def _new_task(session: Session, task_id: str) -> TaskView:
+    task = cast("dict[str, TaskView]", session.tasks)[task_id] = TaskView(task_id)
     return task
 
 
 def _go_to_attempt(task: TaskView, attempt: int) -> None:
     """A later attempt goes on from a checkpoint: what was under way is not, and a driver merges and judges anew. An
     earlier one has none of the children, either: they were forgotten with it."""
-    if attempt == task.attempt:
-        return
     if attempt < task.attempt:
         task.children = ()
     task.attempt = attempt
@@ -147,10 +142,11 @@ def _go_to_attempt(task: TaskView, attempt: int) -> None:
 
 def _take(session: Session, task: TaskView, progress: TaskProgress, *, is_snapshot: bool) -> None:
     for event in progress.events:
-        if isinstance(event, _OF_CHILDREN):
+        known = CHANGES.get(type(event))
+        if known is not None:
+            known(task, event)
+        elif isinstance(event, _OF_CHILDREN):
             _take_child(session, task, progress, event, is_snapshot=is_snapshot)
-        else:
-            change(task, event)
     if progress.metrics is not None:  # sums, which are exact; the events' own are for the time between them
         task.live_usage, task.live_cost_microusd = progress.metrics.usage, progress.metrics.cost_microusd
     if progress.status is State.RUNNING and task.started_at_ms is None and not is_snapshot:
@@ -170,7 +166,7 @@ def _end(task: TaskView, result: TaskResult) -> None:
 def _take_child(
     session: Session, parent: TaskView, progress: TaskProgress, event: ChildSpawned | ChildEnded, *, is_snapshot: bool
 ) -> None:
-    child = _task(session, event.child_task_id)
+    child = session.tasks.get(event.child_task_id) or _new_task(session, event.child_task_id)
     child.parent = parent.task_id
     if isinstance(event, ChildEnded):
         child.parent_saw, child.parent_saw_at_ms = event, progress.at_ms

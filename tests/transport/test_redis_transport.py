@@ -153,10 +153,12 @@ async def test_an_idle_worker_costs_at_most_one_command_a_second(redis_fleet, ra
 
 async def test_a_claim_whose_connection_is_cut_while_it_waits_goes_on(redis_fleet, raw, monkeypatch):
     monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself
-    waiting = asyncio.create_task(redis_fleet.claim_one(wait_s=3_600))
-    while not (blocked := [client for client in await raw.client_list() if client["cmd"] == "blpop"]):
-        await asyncio.sleep(0.01)
-    for client in blocked:
+    async with raw.monitor() as monitor:
+        waiting = asyncio.create_task(redis_fleet.claim_one(wait_s=3_600))
+        async for seen in monitor.listen():
+            if seen["command"].lower().startswith("blpop"):
+                break
+    for client in [client for client in await raw.client_list() if client["cmd"] == "blpop"]:
         await raw.client_kill_filter(_id=client["id"])
 
     request = await redis_fleet.submit()

@@ -99,6 +99,8 @@ def test_a_command_without_commands_of_its_own_looks_for_no_plugins(monkeypatch)
     commands.build_app(["schema"])
     assert looked_for == []
     commands.build_app(["task", "list"])
+    assert looked_for == []  # it stands alone
+    commands.build_app(["task", "show"])
     assert looked_for == [commands.PLUGINS]
 
 

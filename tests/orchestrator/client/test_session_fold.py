@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from envelope.budget import Metrics, Usage
 from envelope.events import (
+    AskAnswered,
+    AskOpened,
+    BudgetReached,
     CallState,
     ChildEnded,
     ChildSpawned,
@@ -32,11 +35,12 @@ from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
 from orchestrator.session.fold import Session, apply, apply_all
+from orchestrator.session.task import Spent
 from transport.base import Entry
 
 TRACE, SHARD_TRACE = new_trace_id(), new_trace_id()
-ROOT, CHILD, SHARD = new_task_id(), new_task_id(), new_task_id()
-TRACE_OF = {ROOT: TRACE, CHILD: TRACE, SHARD: SHARD_TRACE}
+ROOT, CHILD, SHARD, BUSY, GONE = (new_task_id() for _ in range(5))
+TRACE_OF = {ROOT: TRACE, CHILD: TRACE, SHARD: SHARD_TRACE, BUSY: TRACE}
 
 
 def progress(task_id: str, *events, attempt: int = 1, at_ms: int = 0) -> TaskProgress:
@@ -60,16 +64,22 @@ def call(state: CallState, call_id: str = "c1") -> ToolCallChanged:
     return ToolCallChanged(call_id=call_id, tool="grep", state=state, title="look")
 
 
+def asked(ask_id: str) -> AskOpened:
+    return AskOpened(ask_id=ask_id, permission="bash", question=f"{ask_id}?")
+
+
 SPENT = Usage(input_tokens=10, output_tokens=2)
 STORIES = {
     ROOT: [
         progress(ROOT, StateChanged(state=State.RUNNING, worker="o1"), at_ms=100),
         progress(ROOT, ChildSpawned(child_task_id=CHILD, agent="explore", title="where?")),
         progress(ROOT, ChildSpawned(child_task_id=SHARD, agent="recipe", title="src/a.py", trace_id=SHARD_TRACE)),
+        progress(ROOT, ChildSpawned(child_task_id=GONE, agent="explore", title="of which nothing was heard")),
         progress(ROOT, MergeStep(key="lost with attempt 1", outcome="applied")),
         progress(ROOT, StateChanged(state=State.RUNNING, worker="o2"), attempt=2),
         progress(ROOT, ChildEnded(child_task_id=CHILD, state=State.COMPLETED, cost_microusd=7), attempt=2),
         progress(ROOT, ChildEnded(child_task_id=SHARD, state=State.COMPLETED, reused=True), attempt=2),
+        progress(ROOT, ChildEnded(child_task_id=GONE, state=State.EXPIRED), attempt=2),
         progress(ROOT, MergeStep(key="src/a.py", outcome="applied"), attempt=2),
         progress(ROOT, GateVerdict(phase="after", passed=True, tests=2), WarningRaised(message="slow"), attempt=2),
         result(ROOT, attempt=2, metrics=Metrics(latency_ms=900)),
@@ -79,13 +89,30 @@ STORIES = {
         progress(CHILD, call(CallState.PENDING), call(CallState.RUNNING), UnknownEvent(kind="from the future")),
         progress(CHILD, call(CallState.COMPLETED), TitleSet(title="found it")),
         progress(CHILD, TurnFinished(turn=1, finish_reason="stop", usage=SPENT, cost_microusd=7)),
-        result(CHILD, metrics=Metrics(usage=SPENT, cost_microusd=7, latency_ms=50, turns=1, tool_calls=1)),
+        result(CHILD, metrics=Metrics(usage=SPENT, cost_microusd=7, latency_ms=50, turns=3, tool_calls=1)),
+        progress(CHILD, TitleSet(title="too late")),
+    ],
+    BUSY: [  # a second attempt, which has not ended
+        progress(BUSY, TurnStarted(turn=1, model="a/model"), call(CallState.RUNNING, "lost"), asked("lost"), at_ms=400),
+        progress(BUSY, TurnFinished(turn=1, finish_reason="tool_calls", usage=SPENT, cost_microusd=5)),
+        progress(BUSY, BudgetReached(limit="turns", spent=1, allowed=1)),
+        progress(BUSY, StateChanged(state=State.RUNNING, worker="w3"), attempt=2),
+        progress(
+            BUSY, TurnStarted(turn=2), asked("one"), asked("two"), FileChanged(path="a.py", status="A"), attempt=2
+        ),
+        progress(BUSY, TitleSet(title="of an attempt that is over"), TurnStarted(turn=9)),
+        progress(BUSY, FileChanged(path="b.py"), AskAnswered(ask_id="one", answer="once"), attempt=2),
+        progress(BUSY, TurnFinished(turn=2, finish_reason="stop", usage=SPENT, cost_microusd=6), attempt=2),
+        progress(BUSY, call(CallState.RUNNING, "now"), attempt=2),
     ],
     SHARD: [
         progress(SHARD, StateChanged(state=State.RUNNING, worker="w2"), at_ms=300),
         result(SHARD, metrics=Metrics(latency_ms=20)),
     ],
 }
+
+
+ENTRIES = sum(map(len, STORIES.values()))
 
 
 def interleaved(order: random.Random) -> list[Entry]:
@@ -127,7 +154,7 @@ def test_entries_that_come_again_change_nothing(order, data):
         assert view.snapshot() == before
 
 
-@given(st.randoms(use_true_random=False), st.integers(0, 17))
+@given(st.randoms(use_true_random=False), st.integers(0, ENTRIES))
 def test_a_reader_that_was_cut_off_resumes_after_its_cursor(order, cut):
     entries = interleaved(order)
     before = apply_all(start(), entries[:cut])
@@ -142,13 +169,32 @@ def test_a_reader_that_was_cut_off_resumes_after_its_cursor(order, cut):
 def test_the_tree_shows_who_did_what():
     root, child, shard = (PLAIN.tasks[task_id] for task_id in (ROOT, CHILD, SHARD))
 
-    assert root.children == (CHILD, SHARD)
+    assert root.children == (CHILD, SHARD, GONE)
     assert (root.agent, root.title, root.state, root.worker) == ("batch", "modernise", State.COMPLETED, "o2")
-    assert (child.agent, child.title, child.parent, child.turn, child.tool_calls) == ("explore", "found it", ROOT, 1, 1)
+    assert (child.agent, child.title, child.parent, child.turn, child.tool_calls) == ("explore", "found it", ROOT, 3, 1)
     assert (shard.trace_id, shard.reused, shard.title) == (SHARD_TRACE, True, "src/a.py")
     assert (child.started_at_ms, child.ended_at_ms) == (200, 250)
-    assert PLAIN.cost_microusd == 7
-    assert PLAIN.usage == SPENT
+    assert PLAIN.cost_microusd == 7 + 5 + 6
+    assert PLAIN.usage == SPENT + SPENT + SPENT
+    assert (PLAIN.tasks[GONE].state, PLAIN.tasks[GONE].parent) == (State.EXPIRED, ROOT)
+
+
+def test_of_a_second_attempt_nothing_is_seen_that_was_lost_with_the_first():
+    busy = PLAIN.tasks[BUSY]
+
+    assert (busy.attempt, busy.turn, busy.title, busy.worker, busy.started_at_ms) == (2, 2, "", "w3", 400)
+    assert (list(busy.running_tools), busy.asks, busy.stopped_by) == (["now"], {"two": "two?"}, None)
+    assert busy.by_model == {"a/model": Spent(SPENT + SPENT, 5 + 6)}
+    assert busy.files == {"a.py": "A", "b.py": "M"}
+
+
+def test_a_snapshot_ends_what_was_under_way_and_says_not_when_a_task_began():
+    heard = [progress(CHILD, call(CallState.RUNNING), asked("old")), resync(CHILD, State.RUNNING)]
+    view = apply_all(start(), [Entry(f"{number}-0", message) for number, message in enumerate(heard, 1)])
+    late = apply_all(start(), [Entry("0", resync(ROOT, State.RUNNING))])
+
+    assert (view.tasks[CHILD].running_tools, view.tasks[CHILD].asks) == ({}, {})
+    assert (late.root_task.state, late.root_task.started_at_ms) == (State.RUNNING, None)
 
 
 def test_a_driver_that_runs_again_merges_anew():
@@ -162,7 +208,7 @@ def test_a_call_is_current_from_its_start_to_its_end():
         apply(view, Entry(f"1-{number}", message))
         seen.append(view.tasks[CHILD].current_tool is not None)
 
-    assert seen == [False, True, False, False, False]
+    assert seen == [False, True, False, False, False, False]
 
 
 def test_what_is_spent_shows_before_the_task_ends():
@@ -270,7 +316,7 @@ def test_files_and_todos_show():
     assert [todo.content for todo in view.root_task.todos] == ["look"]
 
 
-@given(st.randoms(use_true_random=False), st.integers(0, 17))
+@given(st.randoms(use_true_random=False), st.integers(0, ENTRIES))
 def test_a_snapshot_stays_what_it_was(order, cut):
     entries = interleaved(order)
     view = apply_all(start(), entries[:cut])

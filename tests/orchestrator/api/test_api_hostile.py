@@ -1,0 +1,165 @@
+"""A client that means harm: what is not its own, bytes that fit nowhere, bodies without an end, too many streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from envelope.agents import AgentCard, ProjectCards, WorkerCard
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from envelope.messages import ErrorInfo, TaskResult
+from orchestrator.api import bodies, traces
+from orchestrator.api.tokens import ALL_TENANTS, Role
+
+pytestmark = pytest.mark.redis
+
+NEW = {"agent": "build", "prompt": "do it", "deadline_ms": 60_000}
+HEADERS = {"Content-Type": "application/json"}
+
+
+def with_params(text: str) -> bytes:
+    return json.dumps(NEW).encode()[:-1] + b', "params": {"x": ' + text.encode() + b"}}"
+
+
+WRONG_BODIES = {
+    "half a character": with_params('"\\ud800"'),
+    "half a character as a key": with_params('{"\\ud800": 1}'),
+    "half a character in what is looked up": json.dumps({**NEW, "resume_token": "\ud800"}).encode(),
+    "a number beyond 64 bits": with_params(str(2**70)),
+    "a number of 5,000 digits": with_params("9" * 5_000),
+    "nesting that no worker would read": with_params("[" * 40 + "]" * 40),
+    "nesting that no parser would read": with_params("[" * 100_000 + "]" * 100_000),
+    "an id that is none": json.dumps({**NEW, "resume_token": "x" * 100_000}).encode(),
+    "a model of 100,000 letters": json.dumps({**NEW, "model": "m" * 100_000}).encode(),
+    "infinity": json.dumps({**NEW, "deadline_ms": float("inf")}).encode(),
+    **{
+        f"a key of {part} that is not known": json.dumps({**NEW, part: value}).encode()
+        for part, value in {
+            "budget": {"max_cots": 5},
+            "workspace": {"url": "https://h/x", "base": "a" * 40, "brnch": "main"},
+            "context_refs": [{"type": "file", "id": "a.py", "rnge": [1, 2]}],
+            "attachments": [{"blob": "sha256:" + "0" * 64, "name": "x", "nmae": "y"}],
+        }.items()
+    },
+}
+
+
+async def test_a_body_that_fits_nowhere_is_a_problem_and_no_task(api):
+    for name, body in WRONG_BODIES.items():
+        status, problem = await api.call("POST", "/v1/tasks", data=body, headers=HEADERS)
+        assert status in (400, 422) and problem["title"] and len(problem["title"]) < 500, (name, problem)
+    for body in ({"goal": "x", "budget": {"max_trns": 3}}, {"goal": "x", "min_tests": 10**30}):
+        assert (await api.call("POST", "/v1/goals", json=body))[0] == 422
+
+    assert await api.stage.muster.tasks() == []
+
+
+@pytest.mark.parametrize("path", [
+    "/v1/tasks/%2e%2e/%2e%2e/etc/passwd", "//v1/tasks", "/v1/tasks/", "/v1/tasks/%00", "/v1/tasks/%ff%fe",
+    "/v1/tasks/x%0d%0aSet-Cookie:a=b", "/v1/tasks/" + "a" * 8_000, "/v1/traces/*", "/v1/traces/%00", "/v1/asks/%ff",
+    "/v1/tasks?trace=*", "/v1/tasks?trace=%00", "/v1/tenants/%2A/budget", "/v1/tenants/a%3Ab/budget",
+    "/v1/tasks?cursor=" + "9" * 8_000, "/v1/tasks?cursor=%D9%A1-" + "f" * 36, "/v1/sessions?cursor=%00",
+    "/v1/tasks?limit=" + "9" * 30, "/v1/answers/" + "a" * 5_000,
+])  # fmt: skip
+async def test_a_path_that_leads_nowhere_is_a_problem(api, path):
+    async with api.session.get(api.url + path, headers=api.auth("admin"), allow_redirects=False) as answer:
+        problem = await answer.json()
+
+    assert answer.status in (404, 422) and problem["status"] == answer.status
+    assert answer.content_type == "application/problem+json"
+    assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("place", ["9" * 60, "1-2-3", str(2**64), f"1-{2**64}", "$", ">", "-1", "\u0661", "0 0", "+"])
+async def test_a_place_that_no_stream_has_is_a_problem_and_no_broken_stream(api, place):
+    task = await api.stage.muster.record(await api.submit())
+    path, headers = f"/v1/traces/{task.trace_id}/events", {"Last-Event-ID": place}
+
+    status, problem = await api.call("GET", path, headers=headers)
+
+    assert (status, problem["status"]) == (422, 422)
+
+
+async def test_a_place_of_another_trace_tells_nothing_of_that(api):
+    mine, theirs = [await api.stage.muster.record(await api.submit(who=who)) for who in ("submitter", "stranger")]
+    [*_, last] = await api.stage.muster.events(theirs.trace_id)
+    await api.stage.muster.cancel(mine.task_id)
+
+    headers = {**api.auth("viewer"), "Last-Event-ID": last.id}
+    async with api.session.get(f"{api.url}/v1/traces/{mine.trace_id}/events", headers=headers) as stream:
+        text = await stream.text()
+
+    assert theirs.task_id not in text and text.endswith("event: end\ndata: {}\n\n")
+
+
+async def test_dead_letters_and_repositories_are_told_to_their_tenant_alone(api):
+    api.secrets["operator"] = api.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
+    task_id = await api.submit()
+    [claim] = await api.stage.transport.claim("build", "w", slots=1, wait_s=5)
+    said = {"trace_id": claim.lease.trace_id, "task_id": task_id, "attempt": 1}
+    error = ErrorInfo.of(ErrorCode.POISON, "it took them all down")
+    await api.stage.transport.finish(
+        claim.lease, TaskResult(**said, status=State.ERROR, errors=(error,)), dead="secret.py is to blame"
+    )
+    project = ProjectCards(commit="c" * 40, agents=(AgentCard(name="theirs", mode="primary", pool="build"),))
+    await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, projects=(project,)), ttl_s=60)
+
+    letters = {
+        who: (await api.call("GET", "/v1/dead-letters", who=who))[1] for who in ("admin", "operator", "stranger")
+    }
+    workers = {who: (await api.call("GET", "/v1/workers", who=who))[1] for who in ("operator", "stranger")}
+
+    assert [letter["task_id"] for letter in letters["admin"]] == [task_id]
+    assert (letters["operator"], letters["stranger"]) == (letters["admin"], [])
+    assert ["theirs" in json.dumps(cards) for cards in workers.values()] == [True, False]
+
+
+async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):
+    streams = api.app.state.streams
+    streams.most = 3
+    trace_id = (await api.stage.muster.record(await api.submit())).trace_id
+    path = f"{api.url}/v1/traces/{trace_id}/events"
+    opened = [await api.session.get(path, headers=api.auth("viewer")) for _ in range(streams.most)]
+
+    status, problem = await api.call("GET", f"/v1/traces/{trace_id}/events", who="viewer")
+    async with api.session.get(path, headers=api.auth("admin")) as others:
+        assert others.status == 200
+    assert ([each.status for each in opened], status) == ([200] * streams.most, 429)
+    assert "3 streams are open" in problem["title"] and problem["hint"]
+    opened.pop().close()  # its server hears of that in its own time
+    while (again := await api.session.get(path, headers=api.auth("viewer"))).status == 429:
+        again.release()
+    opened.append(again)
+    await api.stage.muster.cancel((await api.stage.muster.tasks())[0].task_id)
+    for each in opened:
+        await each.read()
+    assert streams.open["viewer"] == 0
+    assert (await api.call("GET", f"/v1/traces/{trace_id}/events", who="viewer"))[0] == 200
+
+
+async def test_a_stream_ends_with_the_token_that_opened_it(api, monkeypatch):
+    monkeypatch.setattr(traces, "SILENCE_S", 0.01)
+    trace_id = (await api.stage.muster.record(await api.submit())).trace_id
+    async with api.session.get(f"{api.url}/v1/traces/{trace_id}/events", headers=api.auth("viewer")) as stream:
+        first = await stream.content.readline()
+        api.tokens.revoke("viewer")
+        rest = await stream.text()
+
+    assert first.startswith(b"id: ")
+    assert "event: end" not in rest  # it is not over: it resumes where this one ends, with another token
+
+
+async def test_a_body_that_comes_too_slowly_is_given_up(api, monkeypatch):
+    monkeypatch.setattr(bodies, "JSON_S", 0.05)
+    host, port = api.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    auth = api.auth("admin")["Authorization"]
+    head = f"POST /v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: {auth}\r\nContent-Length: 1000\r\n"
+    writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n{")
+
+    assert b" 408 " in await reader.readline()
+    writer.close()
+    assert await api.stage.muster.tasks() == []
