@@ -160,28 +160,8 @@ async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is
     assert [each.stage for each in book.all()] == [Stage.REFUSED]
 
 
-async def test_files_and_branches_need_no_forge(made):
+async def test_files_and_branches_need_no_forge_and_what_cannot_be_says_so(made):
     desk, result, muster, stage = made
-    file = muster.home / "mine.toml"
-    file.write_text((stage.folder / "batch.toml").read_text().replace('path = "."', 'path = "user"\nname = "app"'))
-    remember(stage.muster.settings, result.task_id, file)
-    patches = await muster("publish", result.task_id, "--to", "patches", "--folder", "out")
-    bundle = await muster("publish", result.task_id, "--to", "bundle", "--folder", "out")
-    branch = await muster("publish", result.task_id, "--to", "branch", "--branch", "mine")
-
-    for done in (patches, bundle, branch):
-        assert done.exit_code == 0, done.stderr
-    assert (muster.home / "out" / "app" / "series").is_file() and (muster.home / "out" / "app.bundle").is_file()
-    assert f"set: mine at {git(desk.user, 'rev-parse', 'mine')[:12]}" in branch.stderr
-    assert desk.hub.asked == []
-
-
-def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
-
-
-async def test_what_cannot_be_published_says_so(made):
-    desk, result, muster, _ = made
     shard = result.output.structured["repositories"][0]["shards"][0]["task_id"]
     no_forge = replace(muster, environment={**muster.environment, "MUSTER_FORGES": "{}"})
     cases = {
@@ -189,10 +169,23 @@ async def test_what_cannot_be_published_says_so(made):
         "nobody knows where the repository is": await muster("publish", result.task_id, "--to", "branch"),
         "neither a goal nor a batch": await muster("publish", shard),
         "no forge is known at": await no_forge("publish", result.task_id),
-        "nothing was published of that": await muster("publish", "status", "deadbeef"),
     }
+    file = muster.home / "mine.toml"
+    file.write_text((stage.folder / "batch.toml").read_text().replace('path = "."', 'path = "user"\nname = "app"'))
+    remember(stage.muster.settings, result.task_id, file)
+    bundle = await muster("publish", result.task_id, "--to", "bundle", "--folder", "out")
+    patches = await muster("publish", result.task_id, "--to", "patches", "--folder", "out")
+    branch = await muster("publish", result.task_id, "--to", "branch", "--branch", "mine")
 
     for words, done in cases.items():
         assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
         assert "hint: " in done.stderr and "Traceback" not in done.stderr
-    assert desk.hub.reviews == []
+    for done in (patches, bundle, branch):
+        assert done.exit_code == 0, done.stderr
+    assert (muster.home / "out" / "app" / "series").is_file() and (muster.home / "out" / "app.bundle").is_file()
+    assert f"set: mine at {git(desk.user, 'rev-parse', 'mine')[:12]}" in branch.stderr
+    assert (desk.hub.asked, desk.hub.reviews) == ([], [])
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
