@@ -10,7 +10,8 @@ from ..client import Muster
 from ..errors import BadInput
 from ..publication.changes import changes_of
 from .console import note
-from .publish_forms import UNPROVED, Job, publish_change, publisher_of, require_published
+from .publish_forms import UNPROVED, Job, publish_change
+from .publish_told import publisher_of, require_published
 from .summary import print_lines
 
 

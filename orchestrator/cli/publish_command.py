@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from envelope.errors import MusterError
@@ -16,22 +17,23 @@ from repo.errors import RepoError
 
 from ..errors import BadInput
 from ..publication.book import UNFINISHED, WAITS_FOR_PEOPLE, Publication, Stage
-from ..publication.changes import Change, changes_of, mirror_with
 from ..publication.errors import ForgeDown, ForgeLimits
 from ..publication.publisher import Publisher
 from ..publication.telling import close, comment
 from ..publication.terms import Form, Terms
-from ..settings import load_settings
+from ..settings import Settings, load_settings
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records, quiet_logs
 from .options import JsonLines, TaskId, task_words
-from .publish_forms import Job, Told, publish_change, publisher_of, require_published, told_of
+from .places import recall, repositories_of
+from .publish_told import Told, publisher_of, require_published, told_of
 from .summary import print_lines
 from .words import counted
 
 if TYPE_CHECKING:
     from ..client import Muster
+    from ..publication.changes import Change
 
 
 class _TaskFirst(TyperGroup):
@@ -122,10 +124,14 @@ def _some(tasks: list[str] | None, every: bool) -> list[str]:
 
 
 async def _publish(words: str, given: Mapping[str, Any], branch: str, repos: list[str], as_json: bool) -> None:
+    from ..publication.changes import changes_of  # they need what takes a while to load, and no other command of these
+    from .publish_forms import Job, publish_change
+
     settings = load_settings()
     async with open_records(settings) as muster:
-        changes = await changes_of(muster, (await find_task(muster, words)).task_id)
-        folders = _folders(repos, changes)
+        task_id = (await find_task(muster, words)).task_id
+        changes = await changes_of(muster, task_id)
+        folders = _folders(repos, changes) if repos else _known_folders(settings, task_id, changes)
         publisher = publisher_of(settings)
         told: list[Told] = []
         for change in changes:
@@ -140,14 +146,17 @@ async def _publish(words: str, given: Mapping[str, Any], branch: str, repos: lis
 def _terms(change: Change, given: Mapping[str, Any]) -> Terms:
     """What the batch file says, and what is given here over it."""
     asked = change.asked.model_dump(exclude={"branch"}) if change.asked else {}
-    return Terms.model_validate({**asked, **given})
+    try:
+        return Terms.model_validate({**asked, **given})
+    except ValidationError as e:
+        fault = e.errors(include_url=False, include_input=False)[0]
+        what = fault["msg"].removeprefix("Value error, ")
+        raise BadInput(f"{'.'.join(map(str, fault['loc']))}: {what}", hint="see muster publish task --help") from e
 
 
 def _folders(repos: list[str], changes: list[Change]) -> dict[str, Path]:
     """By the names of the changes' repositories. Without a name it is the only one's."""
     names = [change.repository for change in changes]
-    if not repos:
-        return {names[0]: Path()} if len(names) == 1 else {}
     found: dict[str, Path] = {}
     for each in repos:
         name, has_name, path = each.rpartition("=")
@@ -155,6 +164,19 @@ def _folders(repos: list[str], changes: list[Change]) -> dict[str, Path]:
             raise BadInput(f"which repository is {path}?", hint=f"write --repo NAME={path}, of: {', '.join(names)}")
         found[name if has_name else names[0]] = Path(path)
     return found
+
+
+def _known_folders(settings: Settings, task_id: str, changes: list[Change]) -> dict[str, Path]:
+    """A goal's is here, and a batch's where its file says, if it was started from this machine and still says so."""
+    if changes[0].is_goal:
+        return {changes[0].repository: Path()}
+    from ..batch.file import load_batch  # it is loaded already
+
+    try:
+        file = recall(settings, task_id)
+        return repositories_of(load_batch(file), file)
+    except BadInput:
+        return {}
 
 
 async def _status(words: list[str], offline: bool, as_json: bool) -> None:
@@ -192,6 +214,8 @@ async def _sync(words: list[str], as_json: bool) -> None:
 
 
 async def _went_on(muster: Muster, publisher: Publisher, publication: Publication) -> Publication:
+    from ..publication.changes import mirror_with  # as above
+
     task_id, bundle, commit = publication.task_id, publication.bundle, publication.commit
     try:
         async with mirror_with(muster, task_id, bundle=bundle, commit=commit) as mirror:

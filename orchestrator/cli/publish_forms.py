@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from envelope.errors import CODES, ErrorCode, ExitCode
+from envelope.errors import ErrorCode
 from repo.errors import RepoError
 from repo.series import write_branch_bundle, write_series
 from transport.audit import Decision
 
 from ..client import Muster
-from ..errors import OrchestratorError, code_of
+from ..errors import BadInput, OrchestratorError, code_of
 from ..publication.body import block_of
-from ..publication.book import Book, Publication, Stage, key_of
+from ..publication.book import Publication, Stage, key_of
 from ..publication.changes import Change, mirror_with
-from ..publication.errors import NotPublished
-from ..publication.forges.http import Pace
 from ..publication.place import place_of
 from ..publication.publisher import Publisher
 from ..publication.terms import OUTSIDE, Form, Terms
-from ..settings import Settings
 from .person import person
 from .publish import publish_bundle
-from .summary import Line
+from .publish_told import Told, told_of
 
 UNPROVED = "not published"
 CHANGE = "change"  # files of a goal, which has no repository's name
@@ -47,34 +43,6 @@ class Job:
         return Path(self.change.repository).name
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What became of one change. `where`: what a person opens to see it. `code`: of the error that stopped it."""
-
-    task_id: str
-    repository: str
-    to: str
-    branch: str
-    commit: str
-    stage: str
-    where: str = ""
-    reason: str = ""
-    hint: str = ""
-    code: str = ""
-
-    def line(self) -> Line:
-        about = self.repository or "change"
-        place = self.where or f"{self.branch} at {self.commit[:12]}"
-        return about, f"{self.stage}: {place}{f' ({self.reason})' if self.reason else ''}"
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def publisher_of(settings: Settings) -> Publisher:
-    return Publisher(Book(settings.state_dir / "publications"), settings.forges, Pace())
-
-
 async def publish_change(job: Job) -> Told:
     """The line says what became of it; no error stops the next change."""
     if not job.change.may_go(job.terms.to, unverified=job.terms.unverified):
@@ -88,42 +56,14 @@ async def publish_change(job: Job) -> Told:
         return _told(job, Stage.REFUSED, reason=str(e), hint=e.hint, code=code)
 
 
-def told_of(publication: Publication) -> Told:
-    return Told(
-        task_id=publication.task_id,
-        repository=publication.repository,
-        to=publication.terms.to,
-        branch=publication.branch,
-        commit=publication.commit,
-        stage=publication.stage,
-        where=publication.url,
-        reason=publication.reason,
-        hint=publication.hint,
-        code=publication.code,
-    )
-
-
-def require_published(told: Iterable[Told]) -> None:
-    """`NotPublished` with the first that was stopped by an error; what only waits for its time is none."""
-    every = list(told)
-    failed = [each for each in every if each.code]
-    if not failed:
-        return
-    first = failed[0]
-    own = CODES[ErrorCode(first.code)].exit_code
-    exit_code = own if len(failed) == len(every) else ExitCode.PARTIAL
-    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    name = f"{first.repository}: " if first.repository else ""
-    raise NotPublished(f"{name}{first.reason}{more}", hint=first.hint, exit_code=exit_code)
-
-
 async def _branch(job: Job) -> Told:
     change = job.change
     result = await job.muster.result(change.task_id)
     assert result is not None  # `changes_of` has read it
-    repository = job.repository or Path()
+    if job.repository is None:
+        raise BadInput("nobody knows where the repository is", hint=f"name it: --repo {change.repository}=PATH")
     await publish_bundle(
-        job.muster, result, name=change.bundle, repository=repository, branch=job.branch, commit=change.commit
+        job.muster, result, name=change.bundle, repository=job.repository, branch=job.branch, commit=change.commit
     )
     return _told(job, "set")
 

@@ -40,6 +40,10 @@ class Change:
     is_judged: bool
     asked: Publish | None = None
 
+    @property
+    def is_goal(self) -> bool:
+        return not self.repository
+
     def may_go(self, to: Form, *, unverified: bool) -> bool:
         """What leaves this machine is verified, unless told otherwise; here, nothing that a gate has refused."""
         return self.facts.verified or unverified or (to not in OUTSIDE and not self.is_judged)

@@ -16,6 +16,7 @@ import pytest_asyncio
 from envelope.agents import WorkerCard
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.request import batch_request
+from orchestrator.cli.places import remember
 from orchestrator.publication.book import Book, Stage
 from orchestrator.submit import RepositoryInput
 
@@ -159,38 +160,32 @@ async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is
     assert [each.stage for each in book.all()] == [Stage.REFUSED]
 
 
-async def test_files_and_branches_need_no_forge(made):
-    desk, result, muster, _ = made
-    patches = await muster("publish", result.task_id, "--to", "patches", "--folder", "out")
-    bundle = await muster("publish", result.task_id, "--to", "bundle", "--folder", "out")
-    branch = await muster("publish", result.task_id, "--to", "branch", "--repo", str(desk.user), "--branch", "mine")
-    pushed = await muster("publish", result.task_id, "--to", "push", "--remote", str(desk.hub.bare))
-
-    for done in (patches, bundle, branch, pushed):
-        assert done.exit_code == 0, done.stderr
-    assert (muster.home / "out" / "app" / "series").is_file() and (muster.home / "out" / "app.bundle").is_file()
-    assert git(desk.user, "rev-parse", "mine") == desk.hub.tip()
-    assert desk.hub.asked == []
-
-
-def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
-
-
-async def test_what_cannot_be_published_says_so(made):
-    desk, result, muster, _ = made
+async def test_files_and_branches_need_no_forge_and_what_cannot_be_says_so(made):
+    desk, result, muster, stage = made
     shard = result.output.structured["repositories"][0]["shards"][0]["task_id"]
     no_forge = replace(muster, environment={**muster.environment, "MUSTER_FORGES": "{}"})
-    no_token = replace(muster, environment={**muster.environment, "HUB_TOKEN": ""})
     cases = {
+        "remote: String should match": await muster("publish", result.task_id, "--remote", "-x"),
+        "nobody knows where the repository is": await muster("publish", result.task_id, "--to", "branch"),
         "neither a goal nor a batch": await muster("publish", shard),
         "no forge is known at": await no_forge("publish", result.task_id),
-        "there is no token in $HUB_TOKEN": await no_token("publish", result.task_id),
-        "name the tasks, or say --all": await muster("publish", "close"),
-        "nothing was published of that": await muster("publish", "status", "deadbeef"),
     }
+    file = muster.home / "mine.toml"
+    file.write_text((stage.folder / "batch.toml").read_text().replace('path = "."', 'path = "user"\nname = "app"'))
+    remember(stage.muster.settings, result.task_id, file)
+    bundle = await muster("publish", result.task_id, "--to", "bundle", "--folder", "out")
+    patches = await muster("publish", result.task_id, "--to", "patches", "--folder", "out")
+    branch = await muster("publish", result.task_id, "--to", "branch", "--branch", "mine")
 
     for words, done in cases.items():
         assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
         assert "hint: " in done.stderr and "Traceback" not in done.stderr
-    assert desk.hub.reviews == []
+    for done in (patches, bundle, branch):
+        assert done.exit_code == 0, done.stderr
+    assert (muster.home / "out" / "app" / "series").is_file() and (muster.home / "out" / "app.bundle").is_file()
+    assert f"set: mine at {git(desk.user, 'rev-parse', 'mine')[:12]}" in branch.stderr
+    assert (desk.hub.asked, desk.hub.reviews) == ([], [])
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
