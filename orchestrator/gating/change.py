@@ -14,7 +14,7 @@ from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
 from .diff import FilePatch, parts_of
-from .names import is_gate_file, is_test_file, shadows
+from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
 from .reaching import reaching_lines
 from .scripts import scripts_of
 from .settings_of import has_other_settings, holds_settings
@@ -78,7 +78,9 @@ async def inspect(
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
-    return any(is_test_file(path, rules.tests) for path in part.paths)
+    """A file or a link in the place of a folder of tests is one, too: with it the folder's tests go and come."""
+    is_folder = part.status == "A" and posixpath.basename(part.path) in TEST_FOLDERS
+    return is_folder or any(is_test_file(path, rules.tests) for path in part.paths)
 
 
 def _is_granted(part: FilePatch, named: Sequence[str]) -> bool:

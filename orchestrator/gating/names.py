@@ -38,6 +38,8 @@ GATE_FILES = (
 )
 # Installed tools, which no patch has any business with; cargo's folder may name another runner.
 TOOL_FOLDERS = frozenset(("node_modules", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn"))
+# What is said to be installed beside the code: Python's runners load the plugins that it names.
+METADATA = ("*.egg-info", "*.dist-info", "EGG-INFO")
 # Modules that Python's runners load before the first test. One in the workspace would be loaded in their place.
 RUNNER_MODULES = frozenset(
     (
@@ -61,7 +63,9 @@ def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
 def is_gate_file(path: str) -> bool:
     """Does it belong to a runner or a checker, whatever the gate's commands are?"""
     *folders, name = path.split("/")
-    return not TOOL_FOLDERS.isdisjoint(folders) or _named(name, GATE_FILES)
+    if not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders):
+        return True
+    return _named(name, (*GATE_FILES, *METADATA))
 
 
 def shadows(path: str, subpath: str = "") -> bool:

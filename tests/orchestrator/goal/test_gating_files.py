@@ -47,7 +47,7 @@ def test_a_person_may_name_more_tests():
     "path",
     ["conftest.py", "tests/conftest.py", "pytest.ini", "tox.ini", "a/sitecustomize.py", "x.pth", ".coveragerc",
      "jest.config.ts", "node_modules/jest/bin/jest.js", ".venv/bin/pytest", "venv/lib/x.py", "ruff.toml",
-     ".cargo/config.toml"],
+     ".cargo/config.toml", "x.egg-info/entry_points.txt", "x-1.dist-info/entry_points.txt"],
 )  # fmt: skip
 def test_settings_of_runners_belong_to_the_gate(path: str):
     assert is_gate_file(path)
@@ -226,3 +226,12 @@ async def test_edits_of_tests_are_judged_unless_a_grant_names_tests(scope, statu
 
     assert [(file.path, file.added, file.removed) for file in found.test_files] == [("tests/test_a.py", 1, 1)]
     assert bool(found.judged) is is_judged
+
+
+async def test_a_link_in_the_place_of_the_tests_belongs_to_them():
+    gone = edit("tests/test_a.py", "-x", status="deleted file mode 100644\n")
+    link = edit("tests", "+elsewhere", status="new file mode 120000\n")
+
+    found = await inspected(gone + link + edit("elsewhere/test_a.py", "+x") + edit("src/a.py", "+x"))
+
+    assert [part.path for part in found.judged] == ["tests/test_a.py", "tests", "elsewhere/test_a.py"]
