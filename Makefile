@@ -17,7 +17,7 @@ test: dev engine tools image ## the whole suite: real Redis, real Docker, the re
 
 soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
-	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos
+	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/repo/test_repo_merge_properties.py
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

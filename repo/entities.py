@@ -24,6 +24,8 @@ MAX_LINE = 88  # of an import that is written anew
 
 LANGUAGES = ("py", "pyi")
 IMPORTS = ("import_statement", "import_from_statement", "future_import_statement")
+# What only counts at the top of its scope.
+DOC, FUTURE = "documentation", "future "
 ACCESSORS = (".setter", ".getter", ".deleter")  # share their property's name
 
 
@@ -60,7 +62,8 @@ def unite(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     try:
         merged = _merge(_read(base), _read(ours), _read(theirs))
         told = _joined(merged)
-        return told if _shape(_read(told)) == _shape(merged) else None
+        is_whole = _shape(_read(told)) == _shape(merged)
+        return told if is_whole and not _repeats_comments(told, ours, theirs) else None
     except _Unclear:
         return None
 
@@ -98,7 +101,9 @@ def _entities(scope: Node, lines: Sequence[bytes], first: int, end: int) -> list
             raise _Unclear  # two statements on one line
         stop = _row_after(node)
         one = _entity(node, lines, at, stop)
-        if not one.is_named:  # told apart by what they say
+        if not found and _is_string(node):
+            one = replace(one, key=DOC)
+        elif not one.is_named:  # told apart by what they say
             seen[one.key] += 1
             one = replace(one, key=f"{seen[one.key]} {one.key}")
         found.append(one)
@@ -154,6 +159,10 @@ def _accessor(node: Node) -> str:
     return next((end for said in decorators for end in ACCESSORS if said.endswith(end)), "")
 
 
+def _is_string(node: Node) -> bool:
+    return node.type == "expression_statement" and [child.type for child in node.children] == ["string"]
+
+
 def _assigned(node: Node) -> str | None:
     only = node.named_children[0] if node.type == "expression_statement" and len(node.named_children) == 1 else None
     left = only.child_by_field_name("left") if only is not None and only.type == "assignment" else None
@@ -162,6 +171,8 @@ def _assigned(node: Node) -> str | None:
 
 def _import(node: Node, lead: bytes, text: bytes) -> Entity:
     """`from m import a, b as c` is known by its module, so that two of them can be united; others by what they say."""
+    if node.type == "future_import_statement":
+        return Entity(f"{FUTURE}{_text(node)}", lead, text)
     imported = [" ".join(_text(one).split()) for one in node.children_by_field_name("name")]
     binds = tuple(one.rpartition(" as ")[2] for one in imported)
     module = node.child_by_field_name("module_name")
@@ -191,7 +202,25 @@ def _merge(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Enti
     bound, *before = (Counter(name for one in side for name in one.binds) for side in (merged, ours, theirs))
     if any(count > max(side[name] for side in before) for name, count in bound.items()):
         raise _Unclear  # both gave a meaning to one name
+    if not _has_its_top(merged):
+        raise _Unclear  # one side's top has pushed down the other's
     return merged
+
+
+def _has_its_top(entities: Sequence[Entity]) -> bool:
+    """The documentation, then imports from the future, then the rest."""
+    places = [0 if one.key == DOC else 1 if one.key.startswith(FUTURE) else 2 for one in entities]
+    return places == sorted(places)
+
+
+def _repeats_comments(told: bytes, *sides: bytes) -> bool:
+    """A comment belongs to what is below it: where both put something below one, it would stand twice."""
+    now, *before = (Counter(filter(_is_comment, map(bytes.strip, text.splitlines()))) for text in (told, *sides))
+    return any(count > max(side[line] for side in before) for line, count in now.items())
+
+
+def _is_comment(line: bytes) -> bool:
+    return line.startswith(b"#")
 
 
 def _choose(old: Entity | None, mine: Entity | None, other: Entity | None) -> Entity | None:

@@ -199,8 +199,13 @@ def message_of(patch: Changeset, *trailers: str) -> bytes:
 
 
 async def _strays(own: Scratch, patches: Sequence[Changeset], commits: Mapping[str, str]) -> list[Changeset]:
-    """Patches whose commit does not show the very same diff."""
-    made = {commits[patch.key]: patch for patch in patches if patch.key in commits}
+    """Patches whose commit does not show the very same diff, or that are too much to look at together."""
+    made: dict[str, Changeset] = {}
+    size = 0
+    for patch in patches:
+        size += len(patch.diff)
+        if patch.key in commits and size <= MAX_BYTES_TOGETHER:
+            made[commits[patch.key]] = patch
     asked = "".join(f"{commit}\n" for commit in made).encode()
     shown = (await own.git("diff-tree", "--stdin", *DIFF_OPTIONS, stdin=asked)).stdout if made else b""
     same = {made[commit].key for commit, diff in _diffs(shown, list(made)) if diff == made[commit].diff}

@@ -60,7 +60,11 @@ class Trials:
     async def culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
         """The first patch with which the gate fails, on a base where it does not. None also when runs ran out."""
         states = _states(landed, self.base)
-        if self.gate is None or not states or self.rules.gate == "end" or not await self._passes(self.base):
+        if self.gate is None or not states or self.rules.gate == "end":
+            return None
+        if self.rules.gate == "bisect" and await self._passes(states[-1].commit):
+            return None
+        if not await self._passes(self.base):
             return None
         first_bad = await (self._by_steps if self.rules.gate == "each" else self._by_halves)(states)
         if first_bad is None:
@@ -70,9 +74,7 @@ class Trials:
         return first_bad.key, Blame(f"set aside, since with it {said}", proof.after)
 
     async def _by_halves(self, states: Sequence[Landed]) -> Landed | None:
-        good, bad = -1, len(states) - 1  # the base passes
-        if await self._passes(states[bad].commit):
-            return None
+        good, bad = -1, len(states) - 1  # the base passes, the last one does not
         while bad - good > 1:
             if self._runs >= self.rules.max_gate_runs:
                 return None

@@ -96,6 +96,10 @@ SAME = {
     "one side does not parse": (BASE + b"\ndef (:\n", BASE + b"\n\ndef new():\n    return 1\n"),
     "no end of the last line": (BASE + b"\nx = 1", BASE + b"\ny = 1\n"),
     "two statements on one line": (BASE + b"\nx = 1; z = 2\n", BASE + b"\ny = 1\n"),
+    "a comment that both put something below": (
+        made((b"LIMIT = 3\n", b"# how many\nOURS = 1\nLIMIT = 3\n")),
+        made((b"LIMIT = 3\n", b"# how many\nTHEIRS = 1\nLIMIT = 3\n")),
+    ),
     "not utf-8 and cut": (BASE + b"\nx = '\xff\n", BASE + b"\ny = 1\n"),
 }
 
@@ -104,6 +108,13 @@ SAME = {
 def test_what_is_in_doubt_stays_a_conflict_whichever_side_comes_first(ours, theirs):
     assert unite(BASE, ours, theirs) is None
     assert unite(BASE, theirs, ours) is None
+
+
+@pytest.mark.parametrize("top", [b'"""What."""\n', b"from __future__ import annotations\n"])
+def test_what_must_stand_at_the_top_is_never_pushed_down(top):
+    ours, theirs = top + BASE, b"import re\n" + BASE
+    assert unite(BASE, ours, theirs) is None  # theirs would come above it
+    assert unite(BASE, theirs, ours) == top + theirs
 
 
 def test_a_property_and_its_setter_are_two():

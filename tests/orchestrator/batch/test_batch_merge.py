@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from envelope.errors import ErrorCode
 from envelope.events import ChildEnded
 from envelope.lifecycle import State
+from orchestrator.batch.file import parse_batch
 from orchestrator.batch.formats import FORMATS
 from orchestrator.batch.merge_overlaps import foreseen
+from orchestrator.batch.merge_rules import MergeRules
 from orchestrator.batch.report import BatchReport
 from orchestrator.submit import VERIFY
 
@@ -254,3 +258,13 @@ async def test_overlaps_are_foreseen_while_shards_are_still_at_work(stage, batch
 
     [overlap] = found["demo"]
     assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
+
+
+def test_the_rules_of_the_page_are_rules(batch_text):
+    page = (Path(__file__).parents[3] / "docs/batches/merge.md").read_text()
+    [block] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+
+    rules = parse_batch(batch_text + block, name="batch.toml").merge
+
+    assert rules.first == ("src/core/**",)
+    assert rules.model_dump(exclude={"first"}) == MergeRules().model_dump(exclude={"first"})  # what else it says is so

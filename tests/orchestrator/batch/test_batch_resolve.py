@@ -68,36 +68,45 @@ async def test_the_same_conflict_is_resolved_once(stage, asking):
     assert len(asked(stage.builders)) == 1
 
 
-def keeps(side):
-    return lambda files: files.update({"NEWS": CONFLICT.sub(side, files["NEWS"])})
-
-
-def also_elsewhere(files):
-    both(files)
-    files["src/m2.py"] = "mine\n"
-
-
+# What an agent does to the file in conflict, and why that is no resolution. "elsewhere": another file, too.
 LIES = {
-    "nothing": (lambda files: None, "it changed nothing"),
-    "markers left": (lambda files: files.update({"NEWS": files["NEWS"] + "more\n"}), "still has conflict markers"),
-    "ours alone": (keeps(r"\1"), "it keeps one side alone in NEWS"),
-    "theirs alone": (keeps(r"\2"), "it keeps one side alone in NEWS"),
-    "another file": (also_elsewhere, "it changes src/m2.py, which is not in conflict"),
+    "NEWS1": (lambda text: text, "it changed nothing"),
+    "NEWS2": (lambda text: f"{text}more\n", "NEWS2 still has conflict markers"),
+    "NEWS3": (lambda text: CONFLICT.sub(r"\1", text), "it keeps one side alone in NEWS3"),
+    "NEWS4": (lambda text: CONFLICT.sub(r"\2", text), "it keeps one side alone in NEWS4"),
+    "NEWS5": (lambda text: CONFLICT.sub(r"\1\2", text), "it changes src/m0.py, which is not in conflict"),
 }
 
 
-@pytest.mark.parametrize(("lie", "why"), LIES.values(), ids=LIES)
-async def test_what_is_no_resolution_stays_a_collision_that_says_why(stage, asking, lie, why):
-    stage.builders.honest = False
-    play(stage.builders, lie)
+async def test_what_is_no_resolution_stays_a_collision_that_says_why(stage, batch_text):
+    """The first shard changes all the files, each of the others one of them, and each time the agent lies otherwise."""
 
-    _, report = await stage.batch(await stage.repository(FILES), text=asking)
+    def edit(task, files):
+        if task.input.prompt:
+            [path] = [path for path, text in files.items() if CONFLICT.search(text)]
+            files[path] = LIES[path][0](files[path])
+            if path == "NEWS5":
+                files["src/m0.py"] = "mine\n"
+            return
+        stage.builders.modernise(task, files)
+        number = task.input.params["commands"][0][-4]
+        for path in LIES:
+            if number in ("0", path[-1]):
+                files[path] = f"{number}\n"
+
+    stage.builders.honest, stage.builders.edit = False, edit
+    files = {f"src/m{n}.py": "old\n" for n in range(6)} | dict.fromkeys(LIES, "none\n") | {"tests/t.py": "assert\n"}
+    rules = '[merge]\nresolve = "agent"\nfirst = ["src/m0.py"]\n'
+    text = batch_text.replace("[shards]", '[shards]\nalso_edit = ["NEWS*"]') + rules
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
 
     [repository] = report.repositories
-    [collision] = repository.collisions
-    assert collision.key == "src/m1.py" and collision.with_keys == ("src/m0.py",)
-    assert why in collision.detail and "CONFLICT (content)" in collision.detail
-    assert repository.shards[1].outcome == "collision" and repository.shards[1].patch
+    assert [shard.outcome for shard in repository.shards] == ["applied", *["collision"] * 5]
+    for collision, (path, (_, why)) in zip(repository.collisions, LIES.items(), strict=True):
+        assert (collision.with_keys, collision.paths) == (("src/m0.py",), (path,))
+        assert f"an agent tried: {why}" in collision.detail and "CONFLICT (content)" in collision.detail
+    assert all(shard.patch for shard in repository.shards[1:])
     assert repository.verified  # what landed did pass
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
+from scripted import scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -34,6 +36,38 @@ commands = ["python -m pytest -q"]
 [publish]
 branch = "muster/add"
 """
+
+# Keeps what stands before and behind the base of a conflict.
+KEEP_BOTH = r"sed -i -e '/^|||||||/,/^=======/d' -e '/^<<<<<<< /d' -e '/^>>>>>>> /d' NEWS"
+RULES = [
+    {
+        "when": {"prompt_contains": "Two changes were made apart from each other", "turn": 1},
+        "reply": {"tool_calls": [{"name": "bash", "arguments": {"command": KEEP_BOTH, "description": "keep both"}}]},
+    },
+    {"when": {"turn": 2}, "reply": {"text": "Both are kept."}},
+]
+
+
+@pytest.fixture(scope="module")
+def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    path = tmp_path_factory.mktemp("model") / "model.yaml"
+    path.write_text(json.dumps({"rules": RULES}))
+    with scripted_model(path) as environment:
+        yield environment
+
+
+def test_an_agent_resolves_a_conflict_in_its_own_sandbox_and_the_gate_proves_it(fleet_desk):
+    batch = BATCH.replace(RECIPE, "echo DONE = 1 >> {path}; echo {path} > NEWS").replace("lib.py", "NEWS")
+    (fleet_desk.home / "batch.toml").write_text(batch + '[merge]\nresolve = "agent"\n')
+    files = {path: text for path, text in FILES.items() if path != "parts/a.py"} | {"NEWS": "none\n"}
+    project = fleet_desk.repository("project", files)
+
+    run = fleet_desk.muster("batch", "run", "batch.toml")
+
+    assert run.exit_code == 0, run.stderr
+    assert fleet_desk.git("show", "muster/add:NEWS", repository=project) == "parts/b.py\nparts/c.py"
+    message = fleet_desk.git("log", "-1", "--format=%B", "muster/add", repository=project)
+    assert message == "add: parts/c.py\n\nMuster-Shard: parts/c.py\nMuster-Resolved-By: agent"
 
 
 def test_functions_are_united_the_culprit_is_named_and_the_rest_is_a_verified_branch(fleet_desk):
