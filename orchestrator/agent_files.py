@@ -34,7 +34,9 @@ class AgentFiles(Protocol):
         inherited: Scope,
         capabilities: Collection[str] | None,
         model: str,
-    ) -> tuple[ToolOffer, ...]: ...
+    ) -> tuple[ToolOffer, ...]:
+        """Each tool, whether the agent `name` is offered it, and what decided."""
+        ...
 
     def check(self, paths: Sequence[Path], root: Path) -> tuple[int, tuple[AgentFault, ...]]: ...
 

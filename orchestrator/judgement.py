@@ -93,6 +93,7 @@ class Run(RecipeOutput):
         return f"`{step.command}`: {how}\n{step.output_tail[-DETAIL_CHARS:]}".rstrip()
 
     def verdict(self, phase: Phase, about: str = "") -> GateVerdict:
+        """As it travels in events and results; of its steps only how the first that failed ended."""
         return GateVerdict(
             phase=phase,
             passed=self.passed,

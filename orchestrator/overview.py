@@ -79,6 +79,7 @@ class Overview:
         return [card for card in self.workers if card.pool == pool]
 
     def as_json(self) -> dict[str, Any]:
+        """`others`: how many are under way beside those in `going`, which alone are looked into."""
         return {
             "now_ms": self.now_ms,
             "cost_microusd": self.cost_microusd,
@@ -117,6 +118,7 @@ class Overviews:
         self._views: dict[str, Session] = {}  # by trace
 
     async def look(self) -> Overview:
+        """How it stands now: of what is under way the latest goals and batches, as many as can be followed."""
         muster = self._muster
         roots = [root for root in await muster.tasks(limit=LATEST) if root.state not in TERMINAL]
         followed = roots[:MAX_FOLLOWED]

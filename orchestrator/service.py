@@ -54,6 +54,8 @@ FORESEEN = (BadInput, ScopeExceeded, Refused, NotFound, RepoError)
 
 
 def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskResult]]:
+    """What a consumer of the drivers' queue does with a task; a driver's mirrors are let go however it ends."""
+
     async def handle(delivery: Delivery) -> TaskResult:
         logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
         try:

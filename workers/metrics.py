@@ -37,6 +37,14 @@ class WorkerMetrics:
         self.registry = registry = CollectorRegistry()
         self._started_s: dict[Lease, float] = {}
         self._known_models = frozenset(known_models)
+        self._define_tasks(registry)
+        self._define_models(registry)
+        self._define_sandboxes(registry)
+        # Ends of an attempt that are counted by themselves.
+        self._ended_as = {What.LOST: self._lost, What.PARKED: self._parked, What.RETRIED: self._retried}
+        self._start_at_zero(pool)
+
+    def _define_tasks(self, registry: CollectorRegistry) -> None:
         self._running = Gauge("muster_tasks_running", "Tasks that run now", ["pool"], registry=registry)
         self._finished = Counter(
             "muster_tasks_finished_total", "Tasks that ended here", ["pool", "outcome", "reason"], registry=registry
@@ -55,6 +63,18 @@ class WorkerMetrics:
             buckets=DURATION_BUCKETS_S,
             registry=registry,
         )
+        self._lost = Counter(
+            "muster_lease_lost_total", "Attempts whose task became another worker's", ["pool"], registry=registry
+        )
+        self._parked = Counter(
+            "muster_tasks_parked_total", "Attempts that gave their slot back to wait", ["pool"], registry=registry
+        )
+        self._retried = Counter(
+            "muster_tasks_retried_total", "Attempts that come again, for want of what they need", ["pool"],
+            registry=registry,
+        )  # fmt: skip
+
+    def _define_models(self, registry: CollectorRegistry) -> None:
         self._tokens = Counter("muster_llm_tokens_total", "Tokens by kind", ["model", "type"], registry=registry)
         self._cost = Counter("muster_llm_cost_usd_total", "Money spent on models", registry=registry)
         self._repaired = Counter(
@@ -76,6 +96,8 @@ class WorkerMetrics:
             "muster_llm_rate_limited_total", "Calls that a provider refused for want of capacity", ["model"],
             registry=registry,
         )  # fmt: skip
+
+    def _define_sandboxes(self, registry: CollectorRegistry) -> None:
         self._sandboxes = Gauge("muster_sandbox_active", "Open sandboxes", registry=registry)
         self._sandboxes_created = Counter("muster_sandbox_created_total", "Sandboxes opened", registry=registry)
         self._warm = Gauge("muster_sandbox_warm_size", "Sandboxes that stand ready for a task", registry=registry)
@@ -83,19 +105,6 @@ class WorkerMetrics:
         self._warm_misses = Counter(
             "muster_sandbox_warm_misses_total", "Tasks that waited for one to be opened", registry=registry
         )
-        self._lost = Counter(
-            "muster_lease_lost_total", "Attempts whose task became another worker's", ["pool"], registry=registry
-        )
-        self._parked = Counter(
-            "muster_tasks_parked_total", "Attempts that gave their slot back to wait", ["pool"], registry=registry
-        )
-        self._retried = Counter(
-            "muster_tasks_retried_total", "Attempts that come again, for want of what they need", ["pool"],
-            registry=registry,
-        )  # fmt: skip
-        # Ends of an attempt that are counted by themselves.
-        self._ended_as = {What.LOST: self._lost, What.PARKED: self._parked, What.RETRIED: self._retried}
-        self._start_at_zero(pool)
 
     def observe(self, event: ConsumerEvent) -> None:
         """What the consumer tells: each claim once, and once how it ended."""

@@ -70,6 +70,7 @@ def add_problems(app: FastAPI) -> None:
 def problem(
     status: HTTPStatus, title: str, *, hint: str = "", code: str = "", retry_after_s: float = 0
 ) -> JSONResponse:
+    """An answer of problem details; what is empty is left out."""
     content = {"type": "about:blank", "status": int(status), "title": title, "hint": hint, "code": code}
     headers = {"Retry-After": str(math.ceil(retry_after_s))} if retry_after_s else {}
     if status is HTTPStatus.UNAUTHORIZED:

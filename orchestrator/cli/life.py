@@ -37,6 +37,7 @@ class Told:
     now_ms: int
 
     def as_json(self) -> dict[str, Any]:
+        """The record's fields, with `result`, `life` and `children` beside them; an age counts until `now_ms`."""
         life = self.life
         return {
             **asdict(self.record),

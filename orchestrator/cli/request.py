@@ -22,6 +22,7 @@ async def readable_request(muster: Muster, task_id: str) -> TaskRequest | None:
 
 
 def request_lines(request: TaskRequest | None) -> Iterator[Line]:
+    """What was asked for, by whom, and of its prompt the beginning. None: bytes that are no request of this fleet."""
     if request is None:
         yield "request", "its bytes cannot be read"
         return

@@ -54,6 +54,7 @@ def print_lines(lines: Iterable[Line]) -> None:
 
 
 def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
+    """Of a goal. It says "verified" only where the gate did; `branch`: the one that was set to the change."""
     structured: dict[str, Any] = result.output.structured or {}
     verified = structured.get("verified") is True
     reason = str(structured.get("reason") or "")

@@ -30,6 +30,7 @@ class Answer(Wire):
 
 
 def answer_of(item: Item, result: TaskResult | None, *, cost_microusd: int = 0) -> Answer:
+    """None: nobody waited for this item's task, so that nothing is said of it."""
     if result is None:
         return Answer(item=dict(item))
     return Answer(

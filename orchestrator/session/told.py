@@ -20,6 +20,7 @@ def tree_as_json(session: Session, trace_id: str) -> dict[str, Any]:
 
 
 def task_as_json(task: TaskView) -> dict[str, Any]:
+    """The values as they are in the view, not copied: it is written out at once."""
     return {
         "task_id": task.task_id,
         "trace_id": task.trace_id,
@@ -48,6 +49,7 @@ def task_as_json(task: TaskView) -> dict[str, Any]:
 
 
 def cost_as_json(cost: Cost) -> dict[str, Any]:
+    """Tables are by cost, the dearest first; `reserved` is by task."""
     return {
         "spent_microusd": cost.spent_microusd,
         "tokens": cost.tokens,

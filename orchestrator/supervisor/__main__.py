@@ -17,6 +17,7 @@ from .fleet import IDLE_S, supervise
 
 
 def main() -> int:
+    """The supervisor's process, until the fleet is idle or told to stop; 0 also when another one runs already."""
     parser = argparse.ArgumentParser(prog="python -m orchestrator.supervisor", description=__doc__)
     parser.add_argument("--idle-s", type=float, default=IDLE_S, help="stop after this long without clients and tasks")
     parser.add_argument("--stay", action="store_true", help="do not stop when idle")

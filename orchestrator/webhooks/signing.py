@@ -13,6 +13,9 @@ from collections.abc import Sequence
 
 
 def headers_of(notice_id: str, body: bytes, keys: Sequence[bytes], *, at_s: int) -> dict[str, str]:
+    """One signature for each key, of which a receiver needs to know one: so keys are changed. The id is the same at
+    each try, so that a receiver can tell a repetition.
+    """
     signed = f"{notice_id}.{at_s}.".encode() + body
     macs = (base64.b64encode(hmac.digest(key, signed, "sha256")).decode() for key in keys)
     return {
