@@ -101,7 +101,7 @@ STORIES = {
             BUSY, TurnStarted(turn=2), asked("one"), asked("two"), FileChanged(path="a.py", status="A"), attempt=2
         ),
         progress(BUSY, TitleSet(title="of an attempt that is over"), TurnStarted(turn=9)),
-        progress(BUSY, FileChanged(path="b.py"), AskAnswered(ask_id="one", answer="once"), attempt=2),
+        progress(BUSY, FileChanged(path="b.py"), AskAnswered(ask_id="two", answer="once"), attempt=2),
         progress(BUSY, TurnFinished(turn=2, finish_reason="stop", usage=SPENT, cost_microusd=6), attempt=2),
         progress(BUSY, call(CallState.RUNNING, "now"), attempt=2),
     ],
@@ -183,7 +183,7 @@ def test_of_a_second_attempt_nothing_is_seen_that_was_lost_with_the_first():
     busy = PLAIN.tasks[BUSY]
 
     assert (busy.attempt, busy.turn, busy.title, busy.worker, busy.started_at_ms) == (2, 2, "", "w3", 400)
-    assert (list(busy.running_tools), busy.asks, busy.stopped_by) == (["now"], {"two": "two?"}, None)
+    assert (list(busy.running_tools), busy.asks, busy.stopped_by) == (["now"], {"one": "one?"}, None)
     assert busy.by_model == {"a/model": Spent(SPENT + SPENT, 5 + 6)}
     assert busy.files == {"a.py": "A", "b.py": "M"}
 
