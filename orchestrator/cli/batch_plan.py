@@ -12,7 +12,6 @@ from repo.mirror import Mirror
 from ..batch.chosen import undone_in
 from ..batch.preview import BatchPreview, preview
 from ..batch.report import REPORT_NAME, BatchReport
-from ..batch.shards import Found
 from ..batch.spec import BatchSpec, Repository
 from ..batch.starts import Start, fetched, folder_of, named
 from ..client import Muster
@@ -37,8 +36,9 @@ class Planned:
         """Of the repositories whose branches can be set here."""
         return {name: start.folder for name, start in self.starts.items() if start.folder is not None}
 
-    def found_in(self, name: str) -> Found | None:
-        return None if self.found is None else self.found.get(name, {})
+    def is_at_head(self, name: str) -> bool:
+        """Does it begin with what is checked out, and no commit that the file names?"""
+        return not named(self.spec.repositories, self.file)[name].base
 
     async def preview(self, settings: Settings) -> BatchPreview:
         """`BadInput` for what a run would be refused for."""

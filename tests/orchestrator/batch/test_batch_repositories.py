@@ -15,7 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from orchestrator.batch.file import load_batch
+from orchestrator.batch.report import BatchReport, RepositoryReport
 from orchestrator.cli.batch_plan import planned
+from orchestrator.cli.batch_submit import tell_moved
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.publication.settings import ForgeSettings
 from repo.errors import CommitMissing, RepoError, RepositoryMissing, SourceRefused
@@ -180,3 +182,24 @@ async def test_a_list_names_paths_and_addresses(look, server, tmp_path):
 
     assert list(plan.starts) == ["here", "beta-service"]
     assert plan.folders == {"here": tmp_path / "here"}
+
+
+async def test_a_base_that_moved_meanwhile_is_said(look, server, tmp_path, capsys):
+    subprocess.run(["git", "clone", "-q", server.root / "git" / "tool.git", tmp_path / "here"], check=True)
+    plan = await look('{ path = "here" }, { path = "here", base = "v1", name = "fixed" }')
+    report = BatchReport(
+        name="b",
+        repositories=tuple(
+            RepositoryReport(name=name, base=start.base, commit=start.base) for name, start in plan.starts.items()
+        ),
+    )
+    await tell_moved(plan, report)
+    before = capsys.readouterr().err
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path / "here", check=True)
+    await tell_moved(plan, report)
+
+    assert before == ""
+    told = capsys.readouterr().err
+    assert "here has moved on from" in told
+    assert "fixed has moved on" not in told
