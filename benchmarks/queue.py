@@ -101,8 +101,8 @@ class Bench:
         for process in processes:
             process.go()
         rows = [await process.line() for process in processes]
-        per_s = sum(share / (row["ended_ns"] - row["began_ns"]) * 1e9 for row in rows)
-        redis_us = (self._redis_cpu_s() - redis_s) / (share * workers) * 1e6
+        per_s = sum(row["tasks"] / (row["ended_ns"] - row["began_ns"]) * 1e9 for row in rows)
+        redis_us = (self._redis_cpu_s() - redis_s) / sum(row["tasks"] for row in rows) * 1e6
         for process in processes:
             await process.end()
         record = await transport.record(requests[0].task_id)

@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from transport.redis import connect_redis
 from workers import process
 
 POOL = "general"
+# So long after its last task a worker has all that it will get; it begins only when there is something to do.
+IDLE_S = 2.0
 
 
 async def noop(delivery: Delivery, transport: Transport, work_s: float) -> TaskResult | Ending:
@@ -46,13 +49,23 @@ async def serve(url: str, fleet: str, keys: Path, slots: int, count: int, work_s
     """Says when it is ready, begins when told (two workers begin together), says when its share is done, and goes on
     until it is killed: nobody's last tasks are done faster because another has stopped."""
     transport = await connect_redis(url, keyring=keyring.load_or_create(keys), fleet=fleet)
-    done, finished = asyncio.Event(), 0
+    done, finished, ended_ns = asyncio.Event(), 0, 0
 
     def count_finished(event: ConsumerEvent) -> None:
-        nonlocal finished
-        finished += event.what is What.FINISHED
-        if finished == count:
-            done.set()
+        nonlocal finished, ended_ns
+        if event.what is What.FINISHED and not done.is_set():
+            finished, ended_ns = finished + 1, time.monotonic_ns()
+            if finished == count:
+                done.set()
+
+    async def until_done_or_idle() -> None:
+        """Where another worker was faster, there is less than a share left."""
+        before = -1
+        while finished != before and not done.is_set():
+            before = finished
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_S):
+                    await done.wait()
 
     consumer = Consumer(
         transport, pool=POOL, worker=worker, slots=slots,
@@ -62,9 +75,11 @@ async def serve(url: str, fleet: str, keys: Path, slots: int, count: int, work_s
     await asyncio.to_thread(sys.stdin.readline)
     began_ns, cpu = time.monotonic_ns(), time.process_time()
     serving = asyncio.create_task(consumer.run(asyncio.Event()))
-    await done.wait()
-    ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu
-    row = {"began_ns": began_ns, "ended_ns": ended_ns, "cpu_us_per_task": cpu_s / max(1, finished) * 1e6}
+    await until_done_or_idle()
+    cpu_s = time.process_time() - cpu
+    row = {
+        "began_ns": began_ns, "ended_ns": ended_ns, "tasks": finished, "cpu_us_per_task": cpu_s / max(1, finished) * 1e6
+    }  # fmt: skip
     print(json.dumps(row), flush=True)
     await serving
 

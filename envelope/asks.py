@@ -59,6 +59,16 @@ class Reply(Wire):
     def text(self) -> str:
         return self.model_dump_json(exclude_defaults=True)
 
+    def in_words(self) -> str:
+        """
+        >>> Reply(choice="reject", message="use git mv").in_words()
+        'reject, use git mv'
+        >>> Reply(choice="once", answers=(("Red", "Blue"), ("so",))).in_words()
+        'Red and Blue; so'
+        """
+        said = "; ".join(" and ".join(labels) for labels in self.answers) or self.choice
+        return f"{said}, {self.message}" if self.message else said
+
 
 def read_reply(text: str) -> Reply:
     """The reply in an answer's text: its JSON, or a word. What is neither lets nothing run: it is a no, and why.

@@ -51,10 +51,14 @@ def encode(message: Message, *, keyring: Keyring | None = None) -> bytes:
     """The message's bytes, signed when a keyring is given. `DecodeError` when no reader could read them."""
     try:
         # what `model_dump` calls, which takes half a microsecond for itself; `_validated` does the same
-        body = _packb(message.__pydantic_serializer__.to_python(message, exclude_unset=True))
+        fields = message.__pydantic_serializer__.to_python(message, exclude_unset=True)
+        body = _packb(fields)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # free-form fields (params, structured output) hold what their maker put there
         raise DecodeError(f"a {message.kind} holds a value that cannot travel: {error}") from error
+    # progress that cannot be read is one entry that nobody sees: no task must end for it
+    if not isinstance(message, TaskProgress) and _is_too_deep(body, fields):
+        raise DecodeError(f"a {message.kind} is nested deeper than {MAX_DEPTH} levels, and cannot travel")
     key_id, mac = keyring.sign(body) if keyring else ("", b"")
     data = _FRAMING + _packb([body, key_id, mac])
     if len(data) > MAX_MESSAGE_BYTES:
@@ -135,7 +139,7 @@ def _fields(body: bytes) -> dict[str, Any]:
     fields = _unpack(_unpack_body, body)
     if not isinstance(fields, dict):
         raise DecodeError("the message is not a map of fields")
-    if len(body.translate(None, _NO_HEADS)) > MAX_DEPTH and _too_deep(fields):
+    if _is_too_deep(body, fields):
         raise DecodeError(f"the message is nested deeper than {MAX_DEPTH} levels")
     return cast(dict[str, Any], fields)
 
@@ -161,15 +165,19 @@ def _validated(kind: type[Message], fields: dict[str, Any]) -> Message:
         raise DecodeError(f"the message does not fit its schema: {_first_fault(error)}") from error
 
 
-def _too_deep(value: Any) -> bool:
+def _is_too_deep(body: bytes, fields: Any) -> bool:
+    return len(body.translate(None, _NO_HEADS)) > MAX_DEPTH and _is_deep(fields)
+
+
+def _is_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [
             inner
             for item in level
-            if isinstance(item, dict | list)
+            if isinstance(item, dict | list | tuple)
             for inner in (cast(dict[str, Any], item).values() if isinstance(item, dict) else cast(list[Any], item))
-            if isinstance(inner, dict | list)
+            if isinstance(inner, dict | list | tuple)
         ]
         if not level:
             return False

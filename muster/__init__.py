@@ -13,11 +13,14 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
+from envelope.plan import Plan, PlanStep
 from orchestrator.batch.request import batch_request
 from orchestrator.budgets import Funds
 from orchestrator.client import Muster
 from orchestrator.costs import Cost
+from orchestrator.errors import Answered
 from orchestrator.gathering import Gathered, Policy, Want
+from orchestrator.planner.modes import PlanMode
 from orchestrator.session.fold import Session, apply, apply_all
 from orchestrator.session.task import Spent, TaskView
 from orchestrator.sessions import SessionPage, SessionRow
@@ -27,8 +30,9 @@ from transport.base import Allotment, DeadLetter, Entry, Handle, TaskRecord
 from transport.money import Ledger
 
 __all__ = [
-    "Allotment", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode", "ExitCode",
-    "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Policy", "Session", "SessionPage",
-    "SessionRow", "Settings", "Spent", "State", "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult",
-    "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request", "goal_request", "task_request",
+    "Allotment", "Answered", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode",
+    "ExitCode", "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Plan", "PlanMode", "PlanStep",
+    "Policy", "Session", "SessionPage", "SessionRow", "Settings", "Spent", "State", "TaskProgress", "TaskRecord",
+    "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request",
+    "goal_request", "task_request",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from envelope.asks import WORDS, Question, Reply
+from envelope.asks import WORDS, Question, Reply, read_reply
 from envelope.events import AskOpened
 from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskProgress
@@ -17,11 +17,13 @@ from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
-from .errors import BadInput, near_miss
+from .errors import Answered, BadInput, near_miss
 
 MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
 MAX_TASKS = 1000  # of a trace
+MAX_ENDED = 50  # of the latest: who comes second comes soon
 PLAN_EXIT = "plan_exit"
+SHORTEST = 4  # characters of an id's end that name an ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +52,29 @@ async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
     waiting = {task.task_id: task for task in tasks if any(map(_is_ask, task.waits_for))}
     if not waiting:
         return []
+    texts = await _texts(transport, trace_id)
+    return [one for task in waiting.values() for one in _of_task(task, texts)]
+
+
+async def _texts(transport: Transport, trace_id: str) -> Mapping[tuple[str, str], AskOpened]:
+    """What was asked, by task and id, as far as the stream still has it."""
     texts: dict[tuple[str, str], AskOpened] = {}
     async for entry in transport.follow(trace_id, wait=False):
         if isinstance(entry.message, TaskProgress):
             opened = (event for event in entry.message.events if isinstance(event, AskOpened))
             texts.update({(entry.message.task_id, event.ask_id): event for event in opened})
-    return [one for task in waiting.values() for one in _of_task(task, texts)]
+    return texts
+
+
+def _forgotten(ask_id: str) -> AskOpened:
+    return AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
 
 
 def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
     known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
     order = {ask.ask_id: place for place, ask in enumerate(known)}
     for ask_id in sorted(filter(_is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
-        forgotten = AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
-        yield OpenAsk(task, texts.get((task.task_id, ask_id), forgotten))
+        yield OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
 
 
 def _is_ask(awaited: str) -> bool:
@@ -71,23 +82,49 @@ def _is_ask(awaited: str) -> bool:
 
 
 async def find_ask(transport: Transport, words: str) -> OpenAsk:
-    """The open ask with this id, or with this end of it."""
-    found = [one for one in await open_asks(transport) if len(words) >= 4 and one.ask.ask_id.endswith(words)]
-    if len(found) != 1:
+    """The open ask with this id, or with this end of it. `Answered` for one that has its answer."""
+    one, first = await _named(transport, words)
+    if first is not None:
+        raise answered(first)
+    return one
+
+
+async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
+    """As `find_ask`, and one that has its answer, too: whoever says the same again is told that it stands."""
+    return (await _named(transport, words))[0]
+
+
+async def _named(transport: Transport, words: str) -> tuple[OpenAsk, Answer | None]:
+    found = [one for one in await open_asks(transport) if len(words) >= SHORTEST and one.ask.ask_id.endswith(words)]
+    if len(found) == 1:
+        return found[0], None
+    known = None if found else await answered_ask(transport, words)
+    if known is None:
         what = f"{len(found)} open asks end" if found else "no open ask has an id that ends"
         raise BadInput(f"{what} in {words!r}", hint="see those that are open with: muster ask list")
-    return found[0]
+    return known
 
 
-async def answer_to(transport: Transport, ask_id: str) -> tuple[TaskRecord, Answer] | None:
-    """The answer that an ask got, whose task is still under way, and which is no longer open for that."""
-    for trace_id in await _live_traces(transport):
+async def answered_ask(transport: Transport, words: str) -> tuple[OpenAsk, Answer] | None:
+    """An ask with this id, or this end of it, that got its answer; of what has ended, the latest are looked at."""
+    for trace_id in await _latest_traces(transport) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            if ask_id in answers:
-                return task, answers[ask_id]
+            if ask_id := next((each for each in answers if _is_ask(each) and each.endswith(words)), None):
+                texts = await _texts(transport, trace_id)
+                return OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id))), answers[ask_id]
     return None
+
+
+async def _latest_traces(transport: Transport) -> list[str]:
+    roots = await transport.tasks(limit=MAX_ROOTS)
+    ended = [root.trace_id for root in roots if root.state in TERMINAL]
+    return [*(root.trace_id for root in roots if root.state not in TERMINAL), *ended[:MAX_ENDED]]
+
+
+def answered(first: Answer) -> Answered:
+    return Answered(first.by, first.at_ms, read_reply(first.text))
 
 
 async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answer]:
@@ -138,17 +175,18 @@ def _to_question(question: Question, said: str) -> tuple[str, ...]:
 
 
 async def give(transport: Transport, one: OpenAsk, reply: Reply, *, by: str) -> Answer:
-    """Answer an ask; the answer that stands, which may be an earlier one.
+    """Answer an ask; `Answered` when somebody was first. To say the same once more changes nothing.
 
     What else is open in the trace hears of it: after a plain no nothing of the task is worth an answer, and what an
     "always" covers needs none.
     """
     standing = await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by)
-    if standing.text == reply.text():
-        others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
-        for other, answer in _settled_with(one, reply, others):
-            with suppress(NotFound):  # its task has ended meanwhile
-                await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
+    if (standing.text, standing.by) != (reply.text(), by):
+        raise answered(standing)
+    others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
+    for other, answer in _settled_with(one, reply, others):
+        with suppress(NotFound):  # its task has ended meanwhile
+            await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
     return standing
 
 

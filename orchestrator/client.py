@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 from envelope.agent_params import UNDOING
 from envelope.agents import WorkerCard
@@ -16,9 +15,8 @@ from envelope.asks import Reply
 from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
-from repo.bundle import bundle
-from repo.local import Place, describe, locate
-from repo.temporary import temporary_folder
+from envelope.plan import Plan
+from repo.local import Place
 from transport.audit import Decision
 from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, PoolStats, Roots, TaskRecord, Transport
 from transport.errors import NotFound
@@ -33,20 +31,26 @@ from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named
 from .costs import Cost, cost_of
 from .errors import BadInput
+from .families import MAX_LISTED, all_of, children_of, root_of
+from .fanout.items import items_of_values
+from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
+from .goals import doers_of, goal_for
+from .packing import packed
 from .pages import Wanted, page_of
+from .planner.modes import PlanMode
+from .planner.wish import plan_again
+from .plans import plans_of
 from .prompting import going_on, listener, session_of, undoing
 from .requeue import requeued
+from .resolving import requests_from
 from .session.fold import Session
 from .session.kept import Folds
 from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
 from .settings import Settings, load_settings
 from .staying import stay
-from .submit import DRIVERS, TaskFields, is_resolved, repeated, resolved, task_request
-from .trust import TrustStore, trusted_digest
+from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 
-# As many tasks of a trace, and as many of the latest roots, are looked through.
-MAX_LISTED = 10_000
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
 
@@ -89,30 +93,52 @@ class Muster:
         What a failover of the server forgets is handed over again, by whoever waits for it here (`results`, `gather`).
         Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
         """
-        return await self._outbox.submit(await self._requests(tasks))
+        return await self._outbox.submit(await requests_from(self.transport, tasks))
 
-    async def _requests(self, tasks: Sequence[TaskRequest | TaskFields]) -> list[TaskRequest]:
-        workers = [] if all(map(is_resolved, tasks)) else await self.workers()
-        made = [self._request(task, workers, await self._near(task)) for task in tasks]
-        # the queue refuses what was made long ago, and a caller may have kept a request for later
-        fresh = {"created_at_ms": time.time_ns() // 1_000_000}
-        is_kept = (isinstance(task, TaskRequest) for task in tasks)
-        return [
-            request.model_copy(update=fresh) if kept else request for request, kept in zip(made, is_kept, strict=True)
-        ]
+    async def goal(
+        self,
+        goal: str,
+        *,
+        agent: str = BUILD,
+        plan: PlanMode | str = PlanMode.NONE,
+        given_plan: Plan | None = None,
+        **fields: Unpack[GoalFields],
+    ) -> TaskRequest:
+        """A goal, to be given to `run` or `submit`: an agent works on it, and its gate proves the change.
 
-    async def _near(self, task: TaskRequest | TaskFields) -> str:
-        """The trace of the session that a task goes on with, by which the queue finds both."""
-        session = "" if isinstance(task, TaskRequest) else task.get("resume_token", "")
-        return (await self.record(session)).trace_id if session else ""
+        `plan`: layered, light, on-demand, living or none; `given_plan`: the first plan, made by you, whose steps are
+        dispatched. `UnknownName` for an agent that no live worker offers.
+        """
+        said: GoalFields = {"sender": "api", **fields}
+        workspace = said.get("workspace")
+        commit = workspace.base if workspace else ""
+        doers = doers_of(agent, await self.workers(), plan=plan, given_plan=given_plan, commit=commit)
+        return goal_for(goal, doers, self.settings, **said)
 
-    def _request(self, task: TaskRequest | TaskFields, workers: Sequence[WorkerCard], near: str) -> TaskRequest:
-        if not is_resolved(task):
-            agent = task.agent if isinstance(task, TaskRequest) else task.get("agent", "")
-            workspace = task.workspace if isinstance(task, TaskRequest) else task.get("workspace")
-            commit = workspace.base if workspace else ""
-            return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
-        return task if isinstance(task, TaskRequest) else task_request(near=near, **task)
+    async def fanout(
+        self, agent: str, prompt: str, items: Iterable[Any], **fields: Unpack[FanoutFields]
+    ) -> TaskRequest:
+        """One prompt for each of many items, to be given to `submit_repeatable`, which does again only what failed.
+
+        `{item}` in the prompt stands for the item, `{name}` for its field. `BadInput` where each would be the same.
+        """
+        workers, workspace = await self.workers(), fields.get("workspace")
+        card = agent_named(agent, workers, by_person=False, commit=workspace.base if workspace else "")
+        said: FanoutFields = {"sender": "api", **fields}
+        over = items_of_values(items, name="the list of items")
+        return await fanout_request(
+            prompt, over, agent=card, blobs=self.transport.blobs, settings=self.settings, **said
+        )
+
+    async def plans(self, task_id: str) -> dict[str, Plan]:
+        """How far the plan of a task is, by the task that keeps it; of a goal also those of the tasks below it."""
+        record = await self.record(task_id)
+        return plans_of(await self.tree(record.trace_id), record)
+
+    async def replan(self, task_id: str, reason: str, *, by: str = "api") -> list[TaskRecord]:
+        """Have the rest of a goal planned again, by any of its tasks: its steps that are under way, which are returned,
+        are stopped. `BadInput` where no step of such a plan is under way."""
+        return await plan_again(self.transport, await self.record(task_id), reason, by=by)
 
     async def run(
         self,
@@ -268,12 +294,12 @@ class Muster:
         return await open_asks(self.transport, trace_id=trace_id)
 
     async def reply(self, ask: OpenAsk, reply: Reply, *, by: str = "api") -> Answer:
-        """Answer an ask (see `asks.reply_to`); the answer that stands, which may be an earlier one.
+        """Answer an ask (see `asks.reply_to`). `Answered`, with who said what, when somebody was first.
 
         What "always" allows is kept here, too, for the project that the task names.
         """
         standing = await give(self.transport, ask, reply, by=by)
-        if reply.rules and standing.text == reply.text():
+        if reply.rules:
             terms = (await self.request(ask.task.task_id)).asks
             approve_in(self.settings.state_dir, terms.project if terms else "", reply.rules)
         return standing
@@ -297,10 +323,7 @@ class Muster:
     async def children(self, task: TaskRecord) -> list[TaskRecord]:
         """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
         latest roots."""
-        inside = await self.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
-        roots = await self.tasks(limit=MAX_LISTED) if task.agent in SHARDED else []
-        shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
-        return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
+        return await children_of(self.transport, task)
 
     async def request(self, task_id: str) -> TaskRequest:
         return await self.transport.request(task_id)
@@ -347,28 +370,17 @@ class Muster:
 
     async def budget(self, trace_id: str) -> Funds:
         """The money of a trace, or of a batch or fan-out with all its shards: spent, set aside, allowed, waited for."""
-        root = await self._root(trace_id)
-        return await funds_of(self.transport, root, await self._all_of(root))
+        root = await root_of(self.transport, trace_id)
+        return await funds_of(self.transport, root, await all_of(self.transport, root))
 
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
         """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
 
         Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
         """
-        root = await self._root(trace_id)
-        shards = await self._all_of(root) if root.agent in SHARDED else []
+        root = await root_of(self.transport, trace_id)
+        shards = await all_of(self.transport, root) if root.agent in SHARDED else []
         return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
-
-    async def _root(self, trace_id: str) -> TaskRecord:
-        roots = await self.tasks(trace_id=trace_id, limit=1)
-        if not roots:
-            raise NotFound(f"there is no trace {trace_id}", hint="see the latest with: muster task list")
-        return roots[0]
-
-    async def _all_of(self, root: TaskRecord) -> list[TaskRecord]:
-        inside = await self.tasks(trace_id=root.trace_id, limit=MAX_LISTED)
-        known = {task.task_id for task in inside}
-        return [*inside, *(shard for shard in await self.children(root) if shard.task_id not in known)]
 
     async def tenant_budget(self, tenant: str) -> Ledger:
         """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
@@ -418,14 +430,6 @@ class Muster:
 
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
-        place = repository if isinstance(repository, Place) else await locate(repository)
-        base = commit or (await describe(place.root)).head
-        with temporary_folder("pack") as folder:
-            packed = folder / "repository.bundle"
-            await bundle(place, base, packed)
-            return Workspace(
-                bundle=await self.transport.blobs.put(await asyncio.to_thread(packed.read_bytes)),
-                base=base,
-                setup=tuple(setup),
-                trusted=await trusted_digest(TrustStore(self.settings.state_dir), place.root, place.git_dir, base),
-            )
+        return await packed(
+            repository, self.transport.blobs, state_dir=self.settings.state_dir, commit=commit, setup=setup
+        )

@@ -5,7 +5,8 @@ MusterError
     ├── BadInput            what a person wrote cannot be used
     │   ├── BadBatchFile    names the file and the field
     │   ├── BadSettings     a setting or the user's configuration file
-    │   └── UnknownName     an agent or pool that nobody serves
+    │   ├── UnknownName     an agent or pool that nobody serves
+    │   └── Answered        an ask that somebody has answered before; their answer stands
     └── TaskFailed          a task that the work cannot go on without has ended badly; carries its error
 
 How a task ended badly travels as `ErrorInfo` in its result; these are for the process that sees them.
@@ -16,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from envelope.asks import Reply
 from envelope.errors import CODES, ErrorCode, ExitCode, MusterError
 from envelope.messages import ErrorInfo
 from repo.errors import RepoError
+from transport.audit import TIMEOUT
 from transport.errors import Misconfigured, NotFound, Refused
 
 
@@ -37,6 +40,16 @@ class BadSettings(BadInput): ...
 
 
 class UnknownName(BadInput): ...
+
+
+class Answered(BadInput):
+    """`reply`: what was said, `by` whom and when; nobody else's words count any more."""
+
+    def __init__(self, by: str, at_ms: int, reply: Reply) -> None:
+        said = reply.in_words()
+        who = "nobody answered this in time" if by == TIMEOUT else f"{by} has answered this already"
+        super().__init__(f"{who}: {said}", hint="that stands; say more to the agent with: muster task prompt")
+        self.by, self.at_ms, self.reply = by, at_ms, reply
 
 
 class TaskFailed(OrchestratorError):

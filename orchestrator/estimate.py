@@ -29,15 +29,19 @@ class Estimate:
     high_microusd: int
 
 
-def estimate(price: ModelPrice, *, prompt: str, agents: int = 1, cap_microusd: int | None = None) -> Estimate:
-    """Of so many agents with a prompt like this one.
+def estimate(
+    price: ModelPrice, *, prompt: str, agents: int = 1, cap_microusd: int | None = None, history_tokens: int = 0
+) -> Estimate:
+    """Of so many agents with a prompt like this one. `history_tokens`: what was said before, in a session that goes on.
 
     >>> estimate(ModelPrice(input_microusd=1_000_000, output_microusd=5_000_000), prompt="mend it")
     Estimate(low_microusd=28208, high_microusd=679560)
+    >>> estimate(ModelPrice(input_microusd=1_000_000, output_microusd=0), prompt="", history_tokens=50_000).low_microusd
+    207200
     >>> estimate(ModelPrice(input_microusd=0, output_microusd=0), prompt="mend it").high_microusd
     0
     """
-    start = START_TOKENS + -(-len(prompt.encode()) // BYTES_PER_TOKEN)
+    start = max(START_TOKENS, history_tokens) + -(-len(prompt.encode()) // BYTES_PER_TOKEN)
     low, high = (agents * _cost(price, start, turns) for turns in (FEW_TURNS, MANY_TURNS))
     cap = high if cap_microusd is None else cap_microusd
     return Estimate(min(low, cap), min(high, cap))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
+from typing import Any, NotRequired, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -63,6 +63,24 @@ class TaskFields(TypedDict):
     retry_of: NotRequired[str | None]
     resume_token: NotRequired[str]
     asks: NotRequired[AskTerms | None]  # None: nobody can be asked
+
+
+class GoalFields(TypedDict, total=False):
+    """What a caller says of a goal, beside its words and its agent."""
+
+    workspace: Workspace | None
+    gate: Sequence[str]  # the commands that the platform proves the change by; none: nothing is proved
+    min_tests: int
+    auth_scope: Scope | None  # instead of the agent's own
+    budget: Budget | None
+    deadline_ms: int | None
+    model: str
+    idempotency_key: str
+    record: bool  # the agent's task keeps a cassette, which can be replayed
+    sender: str
+    asks: AskTerms | None  # None: nobody can be asked
+    tenant: str
+    attachments: tuple[Attachment, ...]
 
 
 class RepositoryInput(Wire):
@@ -143,6 +161,7 @@ HINTS = {
     **dict.fromkeys(("agent", "pool", "tenant"), "names have up to 100 of: letters, digits and . _ / -"),
 }
 CALLED = {"recipient": "pool"}  # where a message's field has another name than the caller's
+NESTED: dict[str, type[Wire]] = {"budget": Budget, "workspace": Workspace, "asks": AskTerms}
 
 
 def task_request(
@@ -158,6 +177,8 @@ def task_request(
     unknown = next((name for name in fields if name not in TaskFields.__annotations__), None)
     if unknown is not None:
         raise BadInput(f"a task has no field {unknown!r}", hint=near_miss(unknown, TaskFields.__annotations__))
+    for name, model in NESTED.items():
+        _require_known(name, fields.get(name), model)
     tenant = fields.get("tenant") or (parent.tenant if parent else "default")
     key = fields.get("idempotency_key", "")
     values: dict[str, Any] = {
@@ -177,6 +198,14 @@ def task_request(
     except ValidationError as e:
         fault = _first_fault(e)
         raise BadInput(fault, hint=HINTS.get(fault.partition(":")[0].partition(".")[0], "")) from e
+
+
+def _require_known(name: str, value: object, model: type[Wire]) -> None:
+    """A message passes over a key that it does not know; a caller meant something by it."""
+    if isinstance(value, dict):
+        given = cast(dict[str, Any], value)
+        for unknown in given.keys() - model.model_fields.keys():
+            raise BadInput(f"{name} has no field {unknown!r}", hint=near_miss(str(unknown), model.model_fields))
 
 
 def intent_of(prompt: object) -> str:
@@ -231,57 +260,58 @@ def goal_request(
     *,
     agent: AgentCard,
     settings: Settings,
-    workspace: Workspace | None = None,
-    gate: Sequence[str] = (),
-    min_tests: int = 1,
-    auth_scope: Scope | None = None,
-    budget: Budget | None = None,
-    deadline_ms: int | None = None,
-    model: str = "",
-    idempotency_key: str = "",
-    record: bool = False,
-    sender: str = "cli",
-    asks: AskTerms | None = AskTerms(),
     then: AgentCard | None = None,
-    tenant: str = "",
     planning: Planning | None = None,
-    attachments: tuple[Attachment, ...] = (),
+    **fields: Unpack[GoalFields],
 ) -> TaskRequest:
-    """A goal for one agent, with the commands that the platform proves its change by (none: nothing is proved).
+    """A goal for one agent; what is not said of it comes from the settings.
 
-    `asks`: None when nobody can be asked. `then`: who carries out what the agent has planned.
-    `record`: the agent's task keeps a cassette, which can be replayed. `planning`: None when its agent plans by itself.
+    `then`: who carries out what the agent has planned. `planning`: None when its agent plans by itself.
     """
-    scope = scope_of(agent) if auth_scope is None else auth_scope
-    after = step_of(then) if then else None
-    params = GoalParams(
-        agent=agent.name,
-        pool=agent.pool,
-        auth_scope=scope,
-        then=after,
-        gate=tuple(gate),
-        min_tests=min_tests,
-        record=record,
-        plan=planning.mode if planning else PlanMode.NONE,
-        planner=_step_within(scope, planning.planner, agent) if planning else None,
-        roster=tuple(_step_within(scope, card, agent) for card in planning.roster) if planning else (),
-        given_plan=planning.plan if planning else None,
-    )
+    params = _goal_params(agent, then, planning, fields)
+    deadline_ms = fields.get("deadline_ms")
     return task_request(
         agent=RUN,
         pool=DRIVERS,
         prompt=goal,
         params=params.model_dump(mode="json"),
-        workspace=workspace,
-        auth_scope=tuple(
-            dict.fromkeys((*scope, *(after.auth_scope if after else ()), *(RECIPE_SCOPE if gate else ())))
-        ),
-        budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
+        workspace=fields.get("workspace"),
+        auth_scope=_scope_of_goal(params),
+        budget=fields.get("budget") or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
-        model=model,
-        idempotency_key=idempotency_key,
-        tenant=tenant or settings.tenant,
-        sender=sender,
-        asks=asks,
-        attachments=attachments,
+        model=fields.get("model", ""),
+        idempotency_key=fields.get("idempotency_key", ""),
+        tenant=fields.get("tenant") or settings.tenant,
+        sender=fields.get("sender", "cli"),
+        asks=fields.get("asks", AskTerms()),
+        attachments=fields.get("attachments", ()),
     )
+
+
+def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | None, fields: GoalFields) -> GoalParams:
+    given = fields.get("auth_scope")
+    scope = scope_of(agent) if given is None else given
+    params = GoalParams(
+        agent=agent.name,
+        pool=agent.pool,
+        auth_scope=scope,
+        then=step_of(then) if then else None,
+        gate=tuple(fields.get("gate", ())),
+        min_tests=fields.get("min_tests", 1),
+        record=fields.get("record", False),
+    )
+    if planning is None:
+        return params
+    planned = {
+        "plan": planning.mode,
+        "planner": _step_within(scope, planning.planner, agent),
+        "roster": tuple(_step_within(scope, card, agent) for card in planning.roster),
+        "given_plan": planning.plan,
+    }
+    return params.model_copy(update=planned)
+
+
+def _scope_of_goal(params: GoalParams) -> Scope:
+    """All that is done for a goal fits into it: its agents' work, and its gate's."""
+    after = params.then.auth_scope if params.then else ()
+    return tuple(dict.fromkeys((*params.auth_scope, *after, *(RECIPE_SCOPE if params.gate else ()))))

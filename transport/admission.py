@@ -80,7 +80,7 @@ def check_trace(trace_id: str, after: str) -> None:
         raise NotFound(
             f"there is no trace {trace_id}", hint="a trace has 32 hex digits; `muster task list` shows tasks"
         )
-    if not re.fullmatch(r"\d{1,20}(-\d{1,20})?", after):
+    if not re.fullmatch("[0-9]{1,20}(-[0-9]{1,20})?", after) or any(int(part) >= 2**64 for part in after.split("-")):
         raise Refused("after", f"{after!r} is no id of an entry", hint="take the id of an entry that was read")
 
 

@@ -75,6 +75,7 @@ class Consumer:
         self._runs: set[_Run] = set()
         # the latest of each task: one that was lost may still clean up when the next starts here
         self._latest: dict[str, _Run] = {}
+        self._coming = 0  # claimed, and about to start
         self._freed = asyncio.Event()
         self._draining = False
 
@@ -131,17 +132,24 @@ class Consumer:
 
     async def _fill(self) -> None:
         """Start as much as there are free slots; when there is none, wait for one."""
-        free = self._slots - len(self._runs)
+        free = self._slots - len(self._runs) - self._coming
         if free <= 0:
             self._freed.clear()
             await self._freed.wait()
             return
         slots = min(free, CLAIM_AT_ONCE)
         claims = await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
+        if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
+            self._start_all(claims)
+            await asyncio.sleep(0)
+        else:  # the server works on the next claim while these are worked on here
+            self._coming = len(claims)
+            asyncio.get_running_loop().call_soon(self._start_all, claims)
+
+    def _start_all(self, claims: Sequence[Claim]) -> None:
+        self._coming = 0
         for claim in claims:
             self._start(claim)
-        if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
-            await asyncio.sleep(0)
 
     def _start(self, claim: Claim) -> None:
         run = _Run(claim, self._latest.get(claim.lease.task_id))

@@ -8,7 +8,7 @@ from .errors import Refused
 
 # The moment in ms, and the task.
 Place = tuple[int, str]
-_CURSOR = re.compile(r"(\d{1,16})-([0-9a-f-]{36})")
+_CURSOR = re.compile(r"([0-9]{1,16})-([0-9a-f-]{36})")
 
 
 def cursor_of(place: Place) -> str:

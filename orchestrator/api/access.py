@@ -13,7 +13,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from transport.base import TaskRecord
 from transport.errors import NotFound, no_task
 
-from ..client import MAX_LISTED, Muster
+from ..client import Muster
+from ..families import MAX_LISTED
 from .problems import Problem
 from .rates import Rates
 from .tokens import ALL_TENANTS, Right, Token, TokenFile

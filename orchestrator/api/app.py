@@ -7,18 +7,21 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from ..client import Muster
-from . import asks, audit, blobs, budgets, fleet, linked, sessions, tasks, traces
+from . import asks, audit, blobs, budgets, fanouts, fleet, linked, sessions, tasks, traces
 from .bodies import BodyCap
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
+from .streams import Streams
 from .tokens import TokenFile
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
     """For one fleet. Everything but health needs a token; see `tokens.PERMITS` for who may do what."""
     app = FastAPI(title="Muster", version=version("muster"), docs_url=None, redoc_url=None, responses=PROBLEMS)
+    app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
-    for routes in (tasks, sessions, blobs, traces, budgets, asks, linked, audit, fleet):
+    app.state.streams = Streams()
+    for routes in (tasks, fanouts, sessions, blobs, traces, budgets, asks, linked, audit, fleet):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
     add_problems(app)

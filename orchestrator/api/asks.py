@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,10 +9,9 @@ from pydantic import BaseModel
 
 from transport.errors import NotFound
 
-from ..asks import OpenAsk, answer_to, reply_to
+from ..asks import OpenAsk, answered_ask, reply_to
 from ..client import Muster
 from .access import Approver, Caller, Viewer
-from .problems import Problem
 from .tasks import Body
 
 router = APIRouter(prefix="/v1/asks", tags=["asks"])
@@ -61,30 +59,25 @@ async def show_ask(ask_id: str, caller: Viewer) -> Open:
 
 @router.post("/{ask_id}/answer")
 async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standing:
-    """Answer. 409 when somebody else was first: what they said stands."""
-    return await answered(caller.muster, await _find_to_answer(ask_id, caller), answer, by=caller.name)
+    """Answer. 409 when somebody else was first, with what they said: that stands."""
+    return await give_answer(caller.muster, await _find_to_answer(ask_id, caller), answer, by=caller.name)
 
 
-async def answered(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
+async def give_answer(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
     reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
     standing = await muster.reply(one, reply, by=by)
-    if standing.by != by or standing.text != reply.text():
-        raise _answered(standing.by)
     return Standing(by=standing.by, at_ms=standing.at_ms)
 
 
-def _answered(by: str) -> Problem:
-    return Problem(HTTPStatus.CONFLICT, f"{by} has answered this already", hint="their answer stands")
-
-
 async def _find_to_answer(ask_id: str, caller: Caller) -> OpenAsk:
+    """Also one that has its answer: of a caller who did not hear of its own, and says it again."""
     try:
         return await _find(ask_id, caller)
     except NotFound:
-        first = await answer_to(caller.muster.transport, ask_id)
-        if first is None or not caller.sees(first[0]):
+        known = await answered_ask(caller.muster.transport, ask_id)
+        if known is None or known[0].ask.ask_id != ask_id or not caller.sees(known[0].task):
             raise
-        raise _answered(first[1].by) from None
+        return known[0]
 
 
 async def _open(caller: Caller) -> list[OpenAsk]:

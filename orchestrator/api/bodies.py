@@ -1,7 +1,8 @@
-"""No body is read further than its route's limit, whatever its header says."""
+"""No body is read further than its route's limit, whatever its header says, nor waited for longer than that takes."""
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -12,10 +13,12 @@ from .problems import problem
 MAX_JSON_BYTES = 1024 * 1024  # of an envelope, too
 MAX_BLOB_BYTES = 64 * 1024 * 1024  # a repository's bundle; what is larger comes by URL
 BLOBS = "/v1/blobs"
+# For a whole body: a slow line has 20 KB/s of JSON, and 200 KB/s of a blob of the largest size.
+JSON_S, BLOB_S = 60.0, 360.0
 
 
 class BodyCap:
-    """Middleware: 413 as soon as a body is too long."""
+    """Middleware: 413 as soon as a body is too long, 408 when it does not come to an end in time."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -24,17 +27,25 @@ class BodyCap:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = MAX_BLOB_BYTES if scope["path"] == BLOBS else MAX_JSON_BYTES
+        limit, time_s = (MAX_BLOB_BYTES, BLOB_S) if scope["path"] == BLOBS else (MAX_JSON_BYTES, JSON_S)
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if told.isdigit() and int(told) > limit:
             await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))(scope, receive, send)
             return
-        read = 0
+        read, is_whole = 0, False
+        until_s = asyncio.get_running_loop().time() + time_s
 
         async def counted() -> Message:
-            nonlocal read
-            message = await receive()
+            nonlocal read, is_whole
+            if is_whole:  # what may come now is the end of the connection, for which streams wait as long as they last
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until_s):
+                    message = await receive()
+            except TimeoutError as e:
+                raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, f"the body took more than {time_s:g} s") from e
             read += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             if read > limit:
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))
             return message

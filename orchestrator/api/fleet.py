@@ -10,16 +10,17 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from envelope.agents import AgentCard, WorkerCard
-from transport.errors import TransportError
+from transport.errors import NotFound, TransportError
 
 from ..catalogue import agents_of
 from ..client import Muster
-from .access import Operator, Viewer
+from .access import Caller, Operator, Viewer
 from .problems import Problem
 
 router = APIRouter(tags=["fleet"])
 
 READY_S = 2.0
+LETTERS, LETTERS_TOLD = 1_000, 100
 
 
 @router.get("/v1/agents")
@@ -30,7 +31,9 @@ async def list_agents(caller: Viewer) -> list[AgentCard]:
 
 @router.get("/v1/workers")
 async def list_workers(caller: Viewer) -> list[WorkerCard]:
-    return await caller.muster.workers()
+    """Who is alive. The repositories that they have worked on are told to those who see all tenants."""
+    cards = await caller.muster.workers()
+    return cards if caller.seen_tenant is None else [card.model_copy(update={"projects": ()}) for card in cards]
 
 
 @router.get("/v1/pools")
@@ -41,8 +44,19 @@ async def list_pools(caller: Viewer) -> list[dict[str, Any]]:
 
 @router.get("/v1/dead-letters")
 async def list_dead_letters(caller: Operator) -> list[dict[str, Any]]:
-    """Tasks that ended because nobody could do them."""
-    return [asdict(letter) for letter in await caller.muster.dead_letters()]
+    """Tasks of the caller's tenant that ended because nobody could do them, among the fleet's latest 1,000."""
+    letters = await caller.muster.dead_letters(limit=LETTERS)
+    theirs = await asyncio.gather(*(_is_for(caller, letter.task_id) for letter in letters))
+    return [asdict(letter) for letter, is_theirs in zip(letters, theirs, strict=True) if is_theirs][:LETTERS_TOLD]
+
+
+async def _is_for(caller: Caller, task_id: str) -> bool:
+    if caller.seen_tenant is None:
+        return True
+    try:
+        return caller.sees(await caller.muster.record(task_id))
+    except NotFound:  # past its retention: nobody can say whose it was
+        return False
 
 
 @router.get("/healthz", include_in_schema=False)

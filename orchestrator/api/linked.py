@@ -12,7 +12,7 @@ from transport.errors import NotFound
 from ..asks import OpenAsk, open_asks
 from ..client import Muster
 from ..webhooks.links import MAX_CHARS, PATH, Links
-from .asks import NewAnswer, Open, Standing, answered, told
+from .asks import NewAnswer, Open, Standing, give_answer, told
 from .problems import Problem
 from .rates import Rates
 
@@ -31,7 +31,7 @@ async def show_linked_ask(token: Token, request: Request) -> Open:
 async def answer_linked_ask(token: Token, answer: NewAnswer, request: Request) -> Standing:
     """Answer, once. 404 when it is answered or over; the answer stands for what the link's webhook said."""
     one, hook = await _linked(token, request)
-    return await answered(request.app.state.muster, one, answer, by=f"webhook:{hook}")
+    return await give_answer(request.app.state.muster, one, answer, by=f"webhook:{hook}")
 
 
 async def _linked(token: str, request: Request) -> tuple[OpenAsk, str]:

@@ -17,7 +17,7 @@ from envelope.errors import MusterError
 from envelope.logs import get_logger
 from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
-from ..errors import BadInput, code_of
+from ..errors import Answered, BadInput, code_of
 
 _log = get_logger("api")
 
@@ -38,6 +38,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (QueueFull, HTTPStatus.SERVICE_UNAVAILABLE),
     (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (Answered, HTTPStatus.CONFLICT),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 

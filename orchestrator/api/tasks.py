@@ -10,18 +10,19 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.asks import AskTerms
-from envelope.budget import Budget
 from envelope.lifecycle import State
-from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
+from envelope.messages import MAX_DEADLINE_MS, Name, Priority, TaskResult, Workspace
+from envelope.plan import Plan
 from envelope.scope import Scope
 from transport.base import Handle, TaskRecord
 
-from ..catalogue import agent_named
 from ..errors import BadInput
+from ..planner.modes import PlanMode
 from ..session.told import cost_as_json, tree_as_json
-from ..submit import TaskFields, goal_request
+from ..submit import TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
+from .given import NewAttachment, NewBudget, NewReference, NewWorkspace
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -31,6 +32,8 @@ NEXT = "Next-Cursor"
 IdempotencyKey = Annotated[
     str, Header(alias="Idempotency-Key", max_length=150, description="The same key gives the first task back.")
 ]
+
+Model = Annotated[str, Field(max_length=200)]
 
 
 class Body(BaseModel):
@@ -47,28 +50,33 @@ class NewTask(Body):
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)]
     pool: Name | None = None
     params: dict[str, Any] = {}
-    workspace: Workspace | None = None
+    workspace: NewWorkspace | None = None
     auth_scope: Scope | None = None
-    budget: Budget = Budget()
-    model: str = ""
+    budget: NewBudget = NewBudget()
+    model: Model = ""
     output_schema: dict[str, Any] | None = None
-    context_refs: tuple[ContextRef, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    context_refs: tuple[NewReference, ...] = ()
+    attachments: tuple[NewAttachment, ...] = ()
     priority: Priority = Priority.NORMAL
-    resume_token: str = ""
+    resume_token: Annotated[str, Field(pattern=r"^[0-9a-f-]{0,36}$")] = ""
 
 
 class NewGoal(Body):
-    """A goal for an agent that people start, with the commands that prove its change."""
+    """A goal for an agent that people start, with the commands that prove its change.
+
+    `plan`: how it is planned; `given_plan`: the first plan, whose steps are dispatched.
+    """
 
     goal: Annotated[str, Field(min_length=1)]
     agent: Name = "build"
-    workspace: Workspace | None = None
+    workspace: NewWorkspace | None = None
     gate: tuple[str, ...] = ()
-    min_tests: Annotated[int, Field(ge=0)] = 1
-    budget: Budget | None = None
+    min_tests: Annotated[int, Field(ge=0, le=10**9)] = 1
+    budget: NewBudget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
-    model: str = ""
+    model: Model = ""
+    plan: PlanMode = PlanMode.NONE
+    given_plan: Plan | None = None
 
 
 class Accepted(BaseModel):
@@ -94,6 +102,12 @@ class Stopped(BaseModel):
     stopped: int
 
 
+class Wish(Body):
+    """What the next plan should know."""
+
+    reason: str = "asked for"
+
+
 class Words(Body):
     text: Annotated[str, Field(min_length=1)]
 
@@ -102,7 +116,7 @@ class GoOn(Body):
     """What is left out is as before; without a prompt the agent takes up its work where that stopped."""
 
     prompt: str = ""
-    budget: Budget | None = None
+    budget: NewBudget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
 
 
@@ -119,7 +133,7 @@ def accepted(handle: Handle, response: Response) -> Accepted:
 @router.post("/tasks", status_code=201)
 async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Hand over one task. When this answers, it will have exactly one result."""
-    _require_reachable(task.workspace)
+    require_reachable(task.workspace)
     if task.resume_token:
         await caller.record(task.resume_token)
     fields: TaskFields = {
@@ -143,18 +157,9 @@ async def submit_task(task: NewTask, caller: Submitter, response: Response, key:
 @router.post("/goals", status_code=201)
 async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Give an agent a goal, and prove its change by the gate, if one is named."""
-    _require_reachable(goal.workspace)
-    card = agent_named(goal.agent, await caller.muster.workers(), commit=goal.workspace.base if goal.workspace else "")
-    request = goal_request(
-        goal.goal,
-        agent=card,
-        settings=caller.muster.settings,
-        workspace=goal.workspace,
-        gate=goal.gate,
-        min_tests=goal.min_tests,
-        budget=goal.budget,
-        deadline_ms=goal.deadline_ms,
-        model=goal.model,
+    require_reachable(goal.workspace)
+    request = await caller.muster.goal(
+        **{name: getattr(goal, name) for name in NewGoal.model_fields},
         idempotency_key=key,
         sender=caller.name,
         tenant=caller.tenant,
@@ -162,7 +167,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
     return accepted(await caller.muster.submit(request), response)
 
 
-def _require_reachable(workspace: Workspace | None) -> None:
+def require_reachable(workspace: Workspace | None) -> None:
     """A caller over the network says nothing of folders of the server, and is trusted with no repository's settings."""
     if workspace is not None and workspace.path is not None:
         raise BadInput("workspace.path names a folder of the workers' host", hint="send a bundle, or name a URL")
@@ -211,6 +216,20 @@ async def show_cost(task_id: str, caller: Viewer) -> Response:
     """What this one's trace has cost, by model and by agent, beside its cap."""
     record = await caller.record(task_id)
     return told_at_once(cost_as_json(await caller.muster.cost(record.trace_id)))
+
+
+@router.get("/tasks/{task_id}/plan")
+async def show_plans(task_id: str, caller: Viewer) -> dict[str, Plan]:
+    """How far the plan is, by the task that keeps it; of a goal also those of the tasks below it."""
+    await caller.record(task_id)
+    return await caller.muster.plans(task_id)
+
+
+@router.post("/tasks/{task_id}/replan")
+async def replan_task(task_id: str, wish: Wish, caller: Submitter) -> Stopped:
+    """Have the rest of a goal planned again; how many of its steps that were under way are stopped for that."""
+    await caller.record(task_id)
+    return Stopped(stopped=len(await caller.muster.replan(task_id, wish.reason, by=caller.name)))
 
 
 @router.get("/tasks/{task_id}/diff", response_class=Response)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
 
+from transport.admission import check_trace
 from transport.base import Entry
 
 from ..session.told import funds_as_json, tree_as_json
 from .access import Approver, Caller, Viewer
 from .answers import told_at_once
 from .budgets import Cap, Money
+from .streams import EventStream
+from .tokens import TokenFile
 
 router = APIRouter(prefix="/v1/traces", tags=["traces"])
 
@@ -27,24 +31,34 @@ SILENCE_S = 15.0
 async def follow_events(
     trace_id: str,
     caller: Viewer,
-    last_event_id: Annotated[str, Header(pattern=r"^\d+(-\d+)*$", max_length=60)] = "0",
+    request: Request,
+    last_event_id: Annotated[str, Header(pattern=r"^[0-9]{1,20}(-[0-9]{1,20})?$")] = "0",
 ) -> StreamingResponse:
     """Server-sent events: each `data` is one message of the trace, each `id` is what a reader resumes after.
 
     Ends, with an event `end`, after the result of the trace's root task.
     """
     await caller.require_trace(trace_id)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(caller, trace_id, last_event_id), media_type="text/event-stream", headers=headers)
+    check_trace(trace_id, last_event_id)  # later it would be too late for a problem
+    events = _stream(caller, request.app.state.tokens, trace_id, last_event_id)
+    return EventStream(events, request.app.state.streams, caller.token.name)
 
 
-async def _stream(caller: Caller, trace_id: str, after: str) -> AsyncIterator[str]:
-    """A comment now and then where nothing happens; a reader that is slow holds up nobody else."""
+async def _stream(caller: Caller, tokens: TokenFile, trace_id: str, after: str) -> AsyncIterator[str]:
+    """A comment now and then where nothing happens; a reader that is slow holds up nobody else.
+
+    Without its token, which may be revoked meanwhile, it goes on for `SILENCE_S` at most.
+    """
+    look_at_s = time.monotonic() + SILENCE_S
     entries = aiter(caller.muster.follow(trace_id, after=after))
     coming = asyncio.ensure_future(anext(entries, None))
     try:
         while True:
             done, _ = await asyncio.wait({coming}, timeout=SILENCE_S)
+            if time.monotonic() >= look_at_s:
+                if caller.token not in tokens.all():
+                    return
+                look_at_s = time.monotonic() + SILENCE_S
             if not done:
                 yield ": nothing new\n\n"
                 continue

@@ -10,12 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..asks import OpenAsk, find_ask, reply_to
+from ..asks import OpenAsk, ask_to_answer, find_ask, reply_to
 from ..client import Muster
 from ..settings import load_settings
 from .asking import show_ask, subject
 from .completing import ask_ids
-from .console import data, note, people, plain, warn
+from .console import data, note, people, plain
 from .fleet import open_fleet, open_records
 from .options import JsonLines
 from .person import person
@@ -89,15 +89,13 @@ async def _show(words: str, as_json: bool) -> None:
 
 async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
     async with open_fleet(load_settings()) as muster:
-        one = await find_ask(muster.transport, words)
+        one = await ask_to_answer(muster.transport, words)
         await _give(muster, one, choice, message, says)
 
 
 async def _give(muster: Muster, one: OpenAsk, choice: str, message: str, says: list[str]) -> None:
     reply = reply_to(one.ask, choice, message=message, says=says)
-    standing = await muster.reply(one, reply, by=person())
-    if standing.text != reply.text():
-        warn(f"{standing.by} has answered before, and that stands")
+    await muster.reply(one, reply, by=person())
     note(f"its task goes on; see it with: muster task watch {one.task.task_id}")
 
 

@@ -11,7 +11,7 @@ from envelope.events import AskOpened
 
 from ..asks import PLAN_EXIT, OpenAsk, find_ask, reply_to
 from ..client import Muster
-from ..errors import BadInput
+from ..errors import Answered, BadInput
 from .console import people, plain, warn
 from .interrupt import read_line
 from .person import person
@@ -70,9 +70,10 @@ async def ask_at_keyboard(muster: Muster, ask_id: str) -> None:
         return
     show_ask(one)
     reply = await _reply(one)
-    standing = await muster.reply(one, reply, by=person())
-    if standing.text != reply.text():
-        warn(f"{standing.by} has answered before, and that stands")
+    try:
+        await muster.reply(one, reply, by=person())
+    except Answered as e:
+        warn(e.message, e.hint)
 
 
 async def _reply(one: OpenAsk) -> Reply:

@@ -25,7 +25,8 @@ from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import load_settings
 from ..submit import BATCH
-from .batch_asking import ManyShards, agreed_on, tell_difference
+from .batch_asking import agreed_on, tell_difference
+from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview
 from .batch_life import cancel, diff, status
 from .batch_plan import planned, undone_by
@@ -35,7 +36,7 @@ from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, ask_terms
 from .outcome import exit_code_after
 from .places import recall, repositories_of
 from .publish import publish_bundle
@@ -57,13 +58,14 @@ def run(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
-    yes: ManyShards = False,
+    yes: Yes = False,
 ) -> None:
     """Run the batch in FILE, and set its branch to what was merged.
 
     Killing this command stops nothing. Running it again joins the batch, or shows what came of it.
     """
-    raise typer.Exit(asyncio.run(_run(file, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty, yes=yes)))
+    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    raise typer.Exit(asyncio.run(_run(file, detach, as_json, **told)))
 
 
 @app.command("attach")
@@ -84,9 +86,11 @@ def retry(
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
+    yes: Yes = False,
 ) -> None:
     """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
-    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, may_ask=not no_input, allow_dirty=allow_dirty)))
+    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, **told)))
 
 
 @app.command("list")
@@ -110,7 +114,7 @@ def print_report(
     asyncio.run(_report(task, form))
 
 
-async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool = False) -> int:
+async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     spec = load_batch(file)
     plan = await planned(spec, file, settings, allow_dirty=allow_dirty)
@@ -120,6 +124,8 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
         if spec.shards.failures_of is not None:
             plan = replace(plan, found=await undone_by(muster, spec.shards.failures_of))
         await tell_difference(muster, plan, settings)
+        if not await agreed_to_batch(muster, plan, may_ask=may_ask and not (yes or detach or as_json)):
+            return ExitCode.CANCELLED
         asks = ask_terms(settings, list(plan.folders.values()), no_input=not may_ask)
         handle = await submitted(muster, plan, settings, asks)
         if detach:
@@ -133,7 +139,7 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
         return code
 
 
-async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool) -> int:
+async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     async with open_records(settings) as muster:
         record = await find_task(muster, words)
@@ -143,7 +149,8 @@ async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allo
             "is no batch" if record.agent != BATCH else "is under way" if result is None else "has nothing that failed"
         )
         raise BadInput(f"the task {record.task_id} {told}", hint=f"muster task show {record.task_id}")
-    return await _run(recall(settings, record.task_id), detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty)
+    file = recall(settings, record.task_id)
+    return await _run(file, detach, as_json, may_ask=may_ask, allow_dirty=allow_dirty, yes=yes)
 
 
 async def _attach(words: str, file: Path | None, as_json: bool) -> int:

@@ -22,6 +22,7 @@ class Spending:
     cap_microusd: int | None
     may_ask: bool
     agents: int = 1
+    history_tokens: int = 0  # of a session that goes on
 
 
 async def agreed(spending: Spending, workers: Iterable[WorkerCard], *, ask_above_microusd: int) -> bool:
@@ -33,7 +34,13 @@ async def agreed(spending: Spending, workers: Iterable[WorkerCard], *, ask_above
         early(f"estimate: none, the price of {card.model} is not known")
         return True
     cap = spending.cap_microusd
-    about = estimate(card.price, prompt=spending.prompt, agents=spending.agents, cap_microusd=cap)
+    about = estimate(
+        card.price,
+        prompt=spending.prompt,
+        agents=spending.agents,
+        cap_microusd=cap,
+        history_tokens=spending.history_tokens,
+    )
     if not about.high_microusd:
         return True
     early(estimate_text(about, card.model, spending))

@@ -15,6 +15,7 @@ import typer
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskResult
+from envelope.scope import Scope
 from repo.content import files_of
 from repo.local import LocalRepository
 
@@ -29,14 +30,14 @@ from ..gathering import Policy, Want
 from ..globs import matching
 from ..session.fold import Session
 from ..settings import load_settings
-from ..submit import FANOUT
+from ..submit import FANOUT, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
 from .console import answer, data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd
+from .options import Allow, AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, grants, microusd
 from .outcome import exit_code_after
 from .project_file import project_defaults
 from .repository import starting_point
@@ -69,6 +70,7 @@ class Ask:
     no_input: bool
     allow_dirty: bool
     yes: bool
+    allow: Scope
 
 
 def fanout(
@@ -99,6 +101,7 @@ def fanout(
     budget: Budget = None,
     deadline: Deadline = None,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
+    allow: Allow = None,
     detach: Detach = False,
     as_json: Json = False,
     no_input: NoInput = False,
@@ -111,7 +114,7 @@ def fanout(
     """
     asked = Ask(
         agent, prompt, over, repo, Want(gather, quorum), max_running, form, microusd(budget), deadline, model, detach,
-        as_json, no_input, allow_dirty, yes,
+        as_json, no_input, allow_dirty, yes, grants(allow),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(asked)))
 
@@ -140,6 +143,7 @@ async def _run(asked: Ask) -> int:
             want=asked.want,
             max_running=asked.max_running,
             workspace=await muster.pack(local.root, commit=local.head, setup=known.setup),
+            auth_scope=(*scope_of(card), *asked.allow),
             budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not asked.no_input),
             deadline_ms=deadline_s and deadline_s * 1000,
             model=asked.model or known.model,

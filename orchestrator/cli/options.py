@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from envelope.asks import AskTerms
 from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
+from envelope.scope import Scope
 
 from ..approvals import approved_in
 from ..errors import BadInput
@@ -42,8 +44,12 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the t
 NoInput = Annotated[
     bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may cost as much as is estimated.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may be as much as it is.")]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…"),
+]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 
 
@@ -67,6 +73,15 @@ TaskId = Annotated[
 
 def microusd(usd: float | None) -> int | None:
     return None if usd is None else round(usd * MICROUSD_PER_USD)
+
+
+def grants(texts: Sequence[str] | None) -> Scope:
+    """What `--allow` says; `BadInput` for what is no grant."""
+    try:
+        return TypeAdapter[Scope](Scope).validate_python(tuple(texts or ()))
+    except ValidationError as e:
+        wrong = e.errors()[0]["input"]
+        raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
 
 
 def ask_terms(settings: Settings, projects: Sequence[Path], *, no_input: bool) -> AskTerms | None:

@@ -21,9 +21,8 @@ from ..errors import BadInput
 from ..planner.checks import Bounds
 from ..planner.files import file_faults, read_plan
 from ..planner.team import roster_among
-from ..session.fold import Session, apply_all
 from ..settings import load_settings
-from ..submit import DRIVERS, scope_of
+from ..submit import scope_of
 from ..trust import TrustStore, trusted_digest
 from .console import data, note, plain, warn
 from .find import find_task
@@ -73,15 +72,13 @@ async def _agents(repo: Path) -> dict[str, Scope]:
 async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        view = Session.of(record.task_id, record.trace_id, agent=record.agent)
-        tasks = apply_all(view, await muster.events(record.trace_id)).tasks
-    own = [one for one in tasks.values() if one.plan and (one.task_id == record.task_id or record.pool == DRIVERS)]
+        own = await muster.plans(record.task_id)
     if not own:
         hint = "plans are made by: muster run --plan layered, or by an agent that calls plan_update"
         raise BadInput(f"the task {record.task_id} has no plan", hint=hint)
-    for one in own:
-        if one.plan and as_json:
-            data(json.dumps({"task_id": one.task_id, "plan": one.plan.model_dump(mode="json")}))
-        elif one.plan:
-            for line in plan_lines(one.plan):
+    for task_id, plan in own.items():
+        if as_json:
+            data(json.dumps({"task_id": task_id, "plan": plan.model_dump(mode="json")}))
+        else:
+            for line in plan_lines(plan):
                 data(plain(line))

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
-from envelope.messages import TaskRequest
 from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
@@ -24,17 +22,32 @@ from ..agent_files import project_cards
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
+from ..goals import doers_of, goal_for
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
-from ..planner.team import planning_of, require_other
+from ..planner.team import require_other
 from ..settings import load_settings
-from ..submit import BUILD, PLAN, Planning, goal_request, scope_of
+from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
 from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .options import AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, microusd, task_words
+from .options import (
+    Allow,
+    AllowDirty,
+    Budget,
+    Deadline,
+    Detach,
+    Json,
+    NoInput,
+    Repo,
+    Yes,
+    ask_terms,
+    grants,
+    microusd,
+    task_words,
+)
 from .project_file import Defaults, project_defaults
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -63,6 +76,7 @@ class RunOptions:
     given_plan: Plan | None
     yes: bool
     files: tuple[Path, ...]
+    key: str = ""
     default_agent: str = ""  # the repository's
 
 
@@ -88,9 +102,7 @@ def run(
     budget: Budget = None,
     deadline: Deadline = None,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…")
-    ] = None,
+    allow: Allow = None,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
     ] = None,
@@ -111,6 +123,10 @@ def run(
     task: Annotated[
         str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
     ] = "",
+    key: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="The same key again, within a day, joins what it started the first time."),
+    ] = "",
     resume: Annotated[
         str,
         typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
@@ -124,23 +140,16 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
-        from .trees import resumed
+        from .resuming import Resuming, resumed
 
-        told = task_words(resume), goal, microusd(budget), deadline
-        raise typer.Exit(asyncio.run(resumed(*told, is_detached=detach, as_json=as_json)))
+        may_ask = not (yes or no_input)
+        wish = Resuming(task_words(resume), goal, microusd(budget), deadline, detach, as_json, may_ask)
+        raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
-        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), _grants(allow or []), microusd(budget), deadline,
-        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()),
+        goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
+        model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()), key,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
-
-
-def _grants(texts: list[str]) -> Scope:
-    try:
-        return TypeAdapter[Scope](Scope).validate_python(tuple(texts))
-    except ValidationError as e:
-        wrong = e.errors()[0]["input"]
-        raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
 
 
 async def _run(options: RunOptions) -> int:
@@ -163,16 +172,18 @@ async def _run(options: RunOptions) -> int:
     async with open_fleet(settings) as muster:
         workers = await muster.workers()
         card, project = await _card(muster, options, command, local, trusted, workers)
-        planning = planning_of(options.plan, card, workers, commit=local.head, project=project, plan=options.given_plan)
-        then = agent_named(BUILD, workers) if card.name == PLAN else None
-        request = await _request(muster, options, card, then, planning, local)
+        plan, given_plan = options.plan, options.given_plan
+        doers = doers_of(card, workers, plan=plan, given_plan=given_plan, commit=local.head, project=project)
+        request = goal_for(options.goal, doers, settings, **await _fields(muster, options, card, local))
         spending = Spending(
             options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
         )
         if not await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
             note("nothing was submitted")
             return ExitCode.CANCELLED
-        handle = await muster.submit(request)
+        handle = await muster.submit_repeatable(request)
+        if handle.existing:
+            note(f"its key is known: this is {handle.task_id}")
         if options.detach:
             note(f"it runs; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
@@ -222,28 +233,18 @@ async def _card(
     return agent_for(command, default, agents), project
 
 
-async def _request(
-    muster: Muster,
-    options: RunOptions,
-    card: AgentCard,
-    then: AgentCard | None,
-    planning: Planning | None,
-    local: LocalRepository,
-) -> TaskRequest:
-    cap = muster.settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
-    return goal_request(
-        options.goal,
-        agent=card,
-        then=then,
-        settings=muster.settings,
-        workspace=await muster.pack(local.place, commit=local.head, setup=options.setup),
-        gate=options.gate,
-        auth_scope=(*scope_of(card), *options.allow),
-        budget=TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
-        deadline_ms=options.deadline_s and options.deadline_s * 1000,
-        model=options.model,
-        record=options.record,
-        planning=planning,
-        attachments=tuple([await muster.attach(path) for path in options.files]),
-        asks=ask_terms(muster.settings, (local.root,), no_input=options.no_input),
-    )
+async def _fields(muster: Muster, options: RunOptions, card: AgentCard, local: LocalRepository) -> GoalFields:
+    settings = muster.settings
+    cap = settings.budget_microusd if options.budget_microusd is None else options.budget_microusd
+    return {
+        "workspace": await muster.pack(local.place, commit=local.head, setup=options.setup),
+        "gate": options.gate,
+        "auth_scope": (*scope_of(card), *options.allow),
+        "budget": TaskBudget(max_cost_microusd=cap, waits_at_cap=not options.no_input),
+        "deadline_ms": options.deadline_s and options.deadline_s * 1000,
+        "model": options.model,
+        "idempotency_key": options.key,
+        "record": options.record,
+        "attachments": tuple([await muster.attach(path) for path in options.files]),
+        "asks": ask_terms(settings, (local.root,), no_input=options.no_input),
+    }

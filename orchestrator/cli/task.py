@@ -17,7 +17,6 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..errors import BadInput
-from ..planner.wish import plan_again
 from ..session.fold import Session, apply_all
 from ..settings import load_settings
 from ..submit import DRIVERS, RUN
@@ -165,7 +164,7 @@ async def _cancel(words: str, reason: str) -> None:
 async def _replan(words: str, reason: str) -> None:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
-        stopped = await plan_again(muster.transport, record, reason, by="cli")
+        stopped = await muster.replan(record.task_id, reason, by=person())
         note(f"{len(stopped)} step(s) stopped; what is left is planned again")
 
 

@@ -11,22 +11,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from envelope.budget import Budget as TaskBudget
-from envelope.errors import ExitCode
-
 from ..client import Muster
 from ..costs import Cost
-from ..session.fold import Session
 from ..session.task import Spent
 from ..session.told import cost_as_json, tree_as_json
 from ..settings import load_settings
-from .console import data, note, people, plain
+from .console import data, people, plain
 from .find import find_task
-from .fleet import open_fleet, open_records
-from .follow import follow
-from .options import Budget, Deadline, Detach, Json, TaskId, microusd
-from .outcome import exit_code_after
-from .show import show_result
+from .fleet import open_records
+from .options import Budget, Deadline, Detach, Json, TaskId, Yes, microusd
+from .resuming import Resuming, resumed
 from .tree import tree
 from .units import dollars, tokens
 from .words import short
@@ -57,33 +51,11 @@ def resume(
     deadline: Deadline = None,
     detach: Detach = False,
     as_json: Json = False,
+    yes: Yes = False,
 ) -> None:
     """Go on, in a new task, with the session of one that has ended, however it ended."""
-    raise typer.Exit(
-        asyncio.run(resumed(task, prompt, microusd(budget), deadline, is_detached=detach, as_json=as_json))
-    )
-
-
-async def resumed(
-    words: str, prompt: str, budget_microusd: int | None, deadline_s: int | None, *, is_detached: bool, as_json: bool
-) -> int:
-    """Submit the task that goes on, and stay with it unless told otherwise; the exit code."""
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
-        budget = None if budget_microusd is None else TaskBudget(max_cost_microusd=budget_microusd, waits_at_cap=True)
-        handle = await muster.resume(
-            record.task_id, prompt, budget=budget, deadline_ms=deadline_s and deadline_s * 1000
-        )
-        if is_detached:
-            note(f"its session goes on; see it with: muster task watch {handle.task_id}")
-            data(handle.task_id)
-            return ExitCode.OK
-        request = await muster.request(handle.task_id)
-        view = Session.of(handle.task_id, handle.trace_id, agent=request.agent, title=request.intent)
-        followed = await follow(muster, view, as_json=as_json, may_ask=True)
-        if followed.result is not None and not as_json:
-            await show_result(muster, followed.view, followed.result)
-        return exit_code_after(followed)
+    wish = Resuming(task, prompt, microusd(budget), deadline, detach, as_json, may_ask=not yes)
+    raise typer.Exit(asyncio.run(resumed(wish)))
 
 
 async def _tree(words: str, in_json: bool) -> None:

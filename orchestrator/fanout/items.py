@@ -32,11 +32,19 @@ def items_of_json(lines: Iterable[str], *, name: str) -> list[Item]:
     return _counted((_item(line, f"{name}:{at}") for at, line in enumerate(lines, 1) if line.strip()), name)
 
 
+def items_of_values(values: Iterable[Any], *, name: str) -> list[Item]:
+    """One item for each value: a mapping, whose fields have names, or any other."""
+    return _counted(map(_of_value, values), name)
+
+
 def _item(line: str, place: str) -> dict[str, str]:
     try:
-        value = json.loads(line)
+        return _of_value(json.loads(line))
     except (json.JSONDecodeError, RecursionError) as e:
         raise BadInput(f"{place}: this line is not JSON", hint="one JSON value on each line") from e
+
+
+def _of_value(value: Any) -> dict[str, str]:
     fields = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     return {**{name: _text(each) for name, each in fields.items()}, "item": _text(value)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskRequest, Workspace
+from envelope.scope import Scope
 from transport.blobs.base import Blobs
 
 from ..errors import BadInput
@@ -39,6 +40,21 @@ class FanoutParams(GoalStep):
         return Want(self.policy, self.quorum)
 
 
+class FanoutFields(TypedDict, total=False):
+    """What a caller says of a fan-out, beside its prompt, its items and its agent."""
+
+    want: Want
+    max_running: int | None
+    workspace: Workspace | None
+    auth_scope: Scope | None  # instead of the agent's own
+    budget: Budget | None  # of all together
+    deadline_ms: int | None
+    model: str
+    asks: AskTerms | None  # None: nobody can be asked
+    sender: str
+    tenant: str
+
+
 async def fanout_request(
     prompt: str,
     items: Sequence[Item],
@@ -46,32 +62,12 @@ async def fanout_request(
     agent: AgentCard,
     blobs: Blobs,
     settings: Settings,
-    want: Want = Want(),
-    max_running: int | None = None,
-    workspace: Workspace | None = None,
-    budget: Budget | None = None,
-    deadline_ms: int | None = None,
-    model: str = "",
-    asks: AskTerms | None = None,
-    sender: str = "cli",
+    **fields: Unpack[FanoutFields],
 ) -> TaskRequest:
     """One task that makes one for each item. The same prompt, items and commit have the same key."""
-    check_prompt(prompt, items)
-    want.checked(len(items))
-    if max_running is not None and max_running < 1:
-        raise BadInput("at least one task must be able to run", hint="--max-running 8")
-    content = json.dumps(items, sort_keys=True).encode()
-    params = FanoutParams(
-        agent=agent.name,
-        pool=agent.pool,
-        auth_scope=scope_of(agent),
-        items=await blobs.put(content),
-        count=len(items),
-        policy=want.policy,
-        quorum=want.quorum,
-        max_running=max_running,
-    )
+    params = await _params(prompt, items, agent, blobs, fields)
     told: dict[str, Any] = params.model_dump(mode="json")
+    workspace, model, deadline_ms = fields.get("workspace"), fields.get("model", ""), fields.get("deadline_ms")
     base = workspace.base if workspace else ""
     return task_request(
         agent=FANOUT,
@@ -80,11 +76,31 @@ async def fanout_request(
         params=told,
         workspace=workspace,
         auth_scope=params.auth_scope,
-        budget=budget or Budget(max_cost_microusd=settings.budget_microusd),
+        budget=fields.get("budget") or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
         idempotency_key=content_key("fanout", prompt, json.dumps(told, sort_keys=True), base, model),
         model=model,
-        tenant=settings.tenant,
-        sender=sender,
-        asks=asks,
+        tenant=fields.get("tenant") or settings.tenant,
+        sender=fields.get("sender", "cli"),
+        asks=fields.get("asks"),
+    )
+
+
+async def _params(
+    prompt: str, items: Sequence[Item], agent: AgentCard, blobs: Blobs, fields: FanoutFields
+) -> FanoutParams:
+    check_prompt(prompt, items)
+    want, max_running, scope = fields.get("want", Want()), fields.get("max_running"), fields.get("auth_scope")
+    want.checked(len(items))
+    if max_running is not None and max_running < 1:
+        raise BadInput("at least one task must be able to run", hint="--max-running 8")
+    return FanoutParams(
+        agent=agent.name,
+        pool=agent.pool,
+        auth_scope=scope_of(agent) if scope is None else scope,
+        items=await blobs.put(json.dumps(items, sort_keys=True).encode()),
+        count=len(items),
+        policy=want.policy,
+        quorum=want.quorum,
+        max_running=max_running,
     )

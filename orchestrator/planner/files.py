@@ -16,7 +16,7 @@ from envelope.plan_sections import section_faults
 from ..errors import BadInput, near_miss
 from .checks import Bounds, Fault, checked, faults_of
 from .graph import as_graph
-from .modes import PlanMode
+from .modes import PlanMode, mode_named
 
 MAX_FILE_BYTES = 512 * 1024  # half of what an envelope may have
 READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
@@ -24,13 +24,9 @@ READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tom
 
 def mode_or_plan(word: str) -> tuple[PlanMode, Plan | None]:
     """What `--plan` says: a way to plan, or the file of a first plan, whose steps are dispatched."""
-    modes = [mode.value for mode in PlanMode]
-    if word in modes:
-        return PlanMode(word), None
     file = Path(word)
     if file.suffix not in READERS:
-        hint = near_miss(word, modes) + "; or a file of steps that ends in .toml or .json"
-        raise BadInput(f"there is no way to plan called {word!r}", hint=hint)
+        return mode_named(word, else_="; or a file of steps that ends in .toml or .json"), None
     return PlanMode.LAYERED, checked(plan_in(file.name, read_plan(file), file.suffix), Bounds())
 
 

@@ -11,6 +11,7 @@ from ..catalogue import agent_named, agents_of
 from ..errors import BadInput
 from ..submit import PLAN, Planning, scope_of
 from .checks import Bounds, checked
+from .graph import as_graph
 from .modes import PlanMode
 
 DO_STEPS = frozenset({"primary", "subagent", "all"})
@@ -34,7 +35,7 @@ def planning_of(
     agents = agents_of(known, commit=commit) | {card.name: card for card in project}
     roster = roster_among(agents.values())
     if plan is not None:
-        checked(plan, Bounds(agents={card.name: scope_of(card) for card in roster}))
+        plan = checked(as_graph(plan), Bounds(agents={card.name: scope_of(card) for card in roster}))
     return Planning(mode, agent_named(PLAN, known), roster, plan)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from contextlib import ExitStack
 
@@ -87,8 +88,12 @@ def test_a_refusal_ends_the_goal_with_its_own_exit_code(user: User, model):
     user.muster("run", "lead", "--repo", "more-itertools")
     root = next(task for task in user.tasks() if task["agent"] == "run")
 
-    user.muster("ask", "answer", open_ask(user)["ask_id"], "reject")
+    ask = open_ask(user)["ask_id"]
+    user.muster("ask", "answer", ask, "reject")
+    late = user.muster("ask", "answer", ask, "once")
     watched = user.muster("task", "watch", root["task_id"])
+
+    assert late.returncode == 2 and re.search(r"error: cli:\S+ has answered this already: reject\n", late.stderr)
 
     assert watched.returncode == 7, watched.stderr
     assert "a person refused" in watched.stderr

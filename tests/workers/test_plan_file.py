@@ -106,6 +106,37 @@ async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_wor
     assert (told.role, told.synthetic) == ("user", True)
 
 
+OTHER = "/workspace/.opencode/plans/refuse.md"
+NAMED = f"""
+rules:
+  - {{when: {{turn: 1}}, {calls("write", filePath=OTHER, content=quoted(whole("1. Change X.")))}}}
+  - {{when: {{turn: 2}}, {calls("edit", filePath=OTHER, oldString="Change X.", newString="Change Y.")}}}
+  - {{when: {{turn: 3}}, {calls("write", filePath="/workspace/.opencode/plans/deep/er.md", content="X")}}}
+  - {{when: {{turn: 4}}, {LEAVES}}}
+  - {{when: {{turn: 5}}, {calls("read", filePath=OTHER)}}}
+  - {{{LEAVES}}}
+"""
+
+
+async def test_a_plan_has_the_name_that_its_agent_gives_it_where_plans_are(start_agents, workspace):
+    hands, server = await start_agents(NAMED)
+    request = goal(hands, workspace, asks=AskTerms())
+    await hands.transport.submit([request])
+    first, place = await asked(hands, request)
+    await say(hands, request, first, Reply(choice="reject", message="are you sure?"))  # and it begins in a new attempt
+    second, _ = await asked(hands, request, after=place)
+    await say(hands, request, second, YES)
+
+    planned = await hands.ended(request.task_id)
+
+    assert (planned.next_agent, planned.patch) == ("build", None)
+    assert first.detail == second.detail == whole("1. Change Y.")
+    said = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "tool"]
+    assert said[0] == f"Created {OTHER}."
+    assert "deep/er.md" in said[2] and "not allowed" in said[2]
+    assert f"<path>{OTHER}" in said[4] and "1. Change Y." in said[4]
+
+
 STOPS = """
 rules:
   - {when: {turn: 1}, reply: {text: I would change X.}}

@@ -10,6 +10,7 @@ from envelope.plan import Plan
 from ..permissions.guard import PLAN_FILE
 from ..tools.base import ToolResult
 from ..tools.plan_changes import listed
+from ..tools.plan_file import PLAN_NAME
 from ..tools.plan_update import PLAN, PLAN_UPDATE
 from .session import Session
 
@@ -17,6 +18,11 @@ from .session import Session
 def plan_text_of(session: Session) -> str:
     """Of the plan file; empty when nothing was written."""
     return next((metadata[PLAN_FILE] for metadata in _newest_first(session) if PLAN_FILE in metadata), "")
+
+
+def plan_name_of(session: Session) -> str:
+    """The path that the plan file was last written by; empty when nothing was written."""
+    return next((metadata[PLAN_NAME] for metadata in _newest_first(session) if PLAN_NAME in metadata), "")
 
 
 def plan_of(session: Session) -> Plan | None:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from ..agent.hearing import AFTER_PLAN
 from ..agent.history import Prompt
-from ..agent.planned import plan_of, plan_text_of
+from ..agent.planned import plan_name_of, plan_of, plan_text_of
 from ..agent.session import Session
 from ..agents.base import Agent
 from ..delivery.attempt import Attempt, session_of
@@ -25,6 +25,7 @@ def planning_of(session: Session, attempt: Attempt, agents: Mapping[str, Agent])
     return Planning(
         path=session.plan_file or path_of(session_of(attempt.request)),
         text=plan_text_of(session),
+        name=plan_name_of(session),
         plan=plan_of(session),
         agents=sorted(agent.name for agent in agents.values() if not agent.hidden),
         agent=AFTER_PLAN if plans(attempt.guard) else attempt.agent.name,
@@ -46,7 +47,7 @@ async def with_plan_file(session: Session, attempt: Attempt, tape: Tape) -> Sess
 def planning_tools(tools: Mapping[str, Tool], planning: Planning, attempt: Attempt) -> dict[str, Tool]:
     """The tools as they are where there is no plan file and will be none."""
     only = plans(attempt.guard)
-    return knowing_plan_file(tools, planning.path, only=only) if only or planning.text else dict(tools)
+    return knowing_plan_file(tools, planning, only=only) if only or planning.text else dict(tools)
 
 
 def carrying_out(prompt: Prompt, earlier: Session, attempt: Attempt) -> Prompt:

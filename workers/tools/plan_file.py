@@ -1,11 +1,13 @@
 """The plan file: the one file that whoever plans may write.
 
 It is a text of the session and no file of the workspace, which stays as read-only as it is. So it can be in no patch,
-no command reaches it, and it is there again in another sandbox. `read`, `write` and `edit` know it by its path.
+no command reaches it, and it is there again in another sandbox. `read`, `write` and `edit` know it by its path, and by
+the name that the agent has given it in the folder where other tools keep plans.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -21,11 +23,14 @@ from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .diff import MAX_SHOWN_BYTES
 from .errors import ToolError
 from .paths import absolute, relative
+from .planning import Planning
 from .question import PLAN_EXIT
 
 MAX_BYTES = MAX_SHOWN_BYTES  # people read all of it before they say yes
 WRITERS = frozenset({"write", "edit"})
 TOOLS = WRITERS | {"read"}
+OTHER_FOLDER = f"{WORKSPACE}/.opencode/plans"
+PLAN_NAME = "plan_name"  # in the metadata of what wrote the plan, beside its text
 
 
 def path_of(session: str) -> str:
@@ -38,22 +43,35 @@ def plans(guard: Guard) -> bool:
     return not hidden(guard.rules, PLAN_EXIT) and not offers(guard.scope, "edit")
 
 
-def knowing_plan_file(tools: Mapping[str, Tool], path: str, *, only: bool) -> dict[str, Tool]:
+def is_plans_name(path: str) -> bool:
+    """Is this absolute path one that a plan may be written by, beside its own?
+
+    >>> [is_plans_name(f"{WORKSPACE}/.opencode/plans/{name}") for name in ("a.md", "a.txt", "b/a.md", ".md")]
+    [True, False, False, False]
+    """
+    folder, name = posixpath.split(path)
+    return folder == OTHER_FOLDER and name.endswith(".md") and name != ".md"
+
+
+def knowing_plan_file(tools: Mapping[str, Tool], planning: Planning, *, only: bool) -> dict[str, Tool]:
     """The tools, of which some know the plan file. `only`: they write nothing else."""
-    return {name: InPlanFile(tool, path, only=only) if name in TOOLS else tool for name, tool in tools.items()}
+    return {name: InPlanFile(tool, planning, only=only) if name in TOOLS else tool for name, tool in tools.items()}
 
 
 class InPlanFile:
-    def __init__(self, tool: Tool, path: str, *, only: bool) -> None:
+    def __init__(self, tool: Tool, planning: Planning, *, only: bool) -> None:
         self._tool = tool
-        self._path = path
+        self._planning = planning
+        self._names_it = only and tool.name in WRITERS
         self.name = tool.name
         self.parameters: dict[str, Any] = tool.parameters
-        bound = f" Your plan, {path}, is all that you can write." if only and tool.name in WRITERS else ""
+        bound = f" Your plan, {planning.path}, is all that you can write." if self._names_it else ""
         self.description = tool.description + bound
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
-        return [Target(PLAN_FILE, relative(self._path))] if self._is_meant(arguments) else self._tool.targets(arguments)
+        if not self._is_meant(arguments):
+            return self._tool.targets(arguments)
+        return [Target(PLAN_FILE, relative(arguments["filePath"]))]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return "the plan" if self._is_meant(arguments) else self._tool.title(arguments)
@@ -61,21 +79,25 @@ class InPlanFile:
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> CallResult:
         if not self._is_meant(arguments):
             return await self._tool.run(context, call_id, arguments)
-        file = _OneFile(self._path, context.planning.text)
+        path = absolute(arguments["filePath"])
+        file = _OneFile(path, context.planning.text)
         result = await self._tool.run(file.around(context), call_id, arguments)
         if file.text == context.planning.text or not isinstance(result, ToolResult):
             return result
-        context.planning.text = file.text
-        return replace(result, metadata={**result.metadata, PLAN_FILE: file.text})
+        context.planning.text, context.planning.name = file.text, path
+        return replace(result, metadata={**result.metadata, PLAN_FILE: file.text, PLAN_NAME: path})
 
     async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
         if not isinstance(self._tool, Shows):
             return ""
-        file = _OneFile(self._path, context.planning.text)
+        file = _OneFile(context.planning.path, context.planning.text)
         return await self._tool.preview(file.around(context) if self._is_meant(arguments) else context, arguments)
 
     def _is_meant(self, arguments: Mapping[str, Any]) -> bool:
-        return "filePath" in arguments and absolute(arguments["filePath"]) == self._path
+        if "filePath" not in arguments:
+            return False
+        path = absolute(arguments["filePath"])
+        return path in (self._planning.path, self._planning.name) or (self._names_it and is_plans_name(path))
 
 
 class _OneFile:

@@ -10,7 +10,8 @@ from envelope.plan import Plan
 
 @dataclass(slots=True)
 class Planning:
-    """`path` and `text` are the plan file's; its text is the session's, and in no sandbox (see `plan_file.py`).
+    """`path` and `text` are the plan file's; its text is the session's, and in no sandbox (see `plan_file.py`). `name`:
+    the path that it was last written by, which may be another.
 
     `plan` is the living plan (see `plan_update.py`); None while there is none. `agents`: who may carry out its steps;
     `agent` does unless a step says otherwise.
@@ -18,6 +19,7 @@ class Planning:
 
     path: str = ""
     text: str = ""
+    name: str = ""
     plan: Plan | None = None
     agents: Collection[str] = ()
     agent: str = ""

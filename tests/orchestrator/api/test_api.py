@@ -31,11 +31,14 @@ NOBODY = "01900000-0000-7000-8000-000000000000"
 ROUTES = {
     ("POST", "/v1/tasks"): Right.SUBMIT,
     ("POST", "/v1/goals"): Right.SUBMIT,
+    ("POST", "/v1/fanouts"): Right.SUBMIT,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/cost"): Right.SEE,
     ("POST", "/v1/tasks/{task_id}/resume"): Right.SUBMIT,
+    ("GET", "/v1/tasks/{task_id}/plan"): Right.SEE,
+    ("POST", "/v1/tasks/{task_id}/replan"): Right.SUBMIT,
     ("GET", "/v1/tasks/{task_id}/diff"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/attachments/{name}"): Right.SEE,
     ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
@@ -67,10 +70,12 @@ LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
     "/v1/goals": {"json": {"goal": "do it"}},
+    "/v1/fanouts": {"json": {"agent": "build", "prompt": "look at {item}", "items": ["one"]}},
     "/v1/blobs": {"data": b"bytes"},
     "/v1/tasks/{task_id}/cancel": {"json": {}},
     "/v1/tasks/{task_id}/prompt": {"json": {"text": "more"}},
     "/v1/tasks/{task_id}/resume": {"json": {}},
+    "/v1/tasks/{task_id}/replan": {"json": {}},
     "/v1/sessions/{task_id}/fork": {"json": {}},
     "/v1/sessions/{task_id}/archived": {"json": {}},
     "/v1/traces/{trace_id}/budget": {"json": {"cap_microusd": 5}},
@@ -103,6 +108,24 @@ async def asking(api) -> str:
     await api.stage.transport.emit(claim.lease, progress)
     assert await api.stage.transport.park(claim.lease, Wait(asks=frozenset({PUSH.ask_id})))
     return task_id
+
+
+async def test_one_prompt_goes_to_many_items_once(api):
+    ask = {"agent": "build", "prompt": "look at {path}", "items": [{"path": "a"}, {"path": "b"}], "gather": "first"}
+    first = await api.call("POST", "/v1/fanouts", who="submitter", json=ask)
+    again = await api.call("POST", "/v1/fanouts", who="submitter", json=ask)
+    same = await api.call("POST", "/v1/fanouts", who="submitter", json={**ask, "prompt": "look"})
+    wide = {**ask, "gather": "quorum", "quorum": 3}
+
+    assert (first[0], again[0], again[1]["task_id"]) == (201, 200, first[1]["task_id"])
+    assert (same[0], same[1]["title"]) == (422, "the prompt would be the same for every item")
+    assert (await api.call("POST", "/v1/fanouts", who="submitter", json=wide))[0] == 422
+    request = await api.stage.muster.request(first[1]["task_id"])
+    assert (request.sender, request.input.params["policy"], request.input.params["count"]) == (
+        "api:submitter",
+        "first",
+        2,
+    )
 
 
 @pytest.mark.parametrize("role", Role)
@@ -288,7 +311,7 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     assert shown[1]["ask"]["detail"] == "git push origin main"
     assert (wrong[0], wrong[1]["title"]) == (422, "'perhaps' is no answer")
     assert (first[0], first[1]["by"]) == (200, "api:approver")
-    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already")
+    assert (late[0], late[1]["title"]) == (409, "api:approver has answered this already: once")
     missing = await api.call("POST", "/v1/asks/ask_none/answer", who="second", json={"choice": "once"})
     strangers = await api.call("POST", "/v1/asks/ask_1/answer", who="stranger", json={"choice": "once"})
     assert (missing[0], strangers[0]) == (404, 404)
@@ -308,7 +331,7 @@ async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(ap
     assert sorted(status for status, _ in told) == [200, 409]
     won, lost = (next(said for status, said in told if status == wanted) for wanted in (200, 409))
     assert won["by"] == standing.by
-    assert lost["title"] == f"{standing.by} has answered this already"
+    assert lost["title"] == f"{standing.by} has answered this already: reject"
 
 
 async def test_a_reader_whose_place_was_trimmed_gets_the_whole_tree_again(api):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, projec
     assert told["spent_microusd"] == told["ledger"]["spent_microusd"] > 0
     assert [told_tree["tasks"][told_tree["root"]]["agent"], len(told_tree["tasks"])] == ["run", 2]
     assert (resumed.exit_code, resumed.stdout) == (0, "You are welcome.\n"), resumed.stderr
+    assert re.search(r"estimate: \$0\.0\d+ to \$0\.\d+ with openai/scripted; at \$1\.00 it stops", resumed.stderr)
     assert (again.exit_code, again.stdout) == (0, "You are welcome.\n"), again.stderr
 
 

@@ -42,10 +42,23 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
         yield environment | {"MUSTER_ASK_ABOVE_MICROUSD": "100000"}
 
 
+BATCH = """
+name = "tidy"
+[[repositories]]
+path = "project"
+[shards]
+files = ["greet.py", "part.py"]
+[[steps]]
+agent = "build"
+prompt = "tidy {path}"
+"""
+
+
 @pytest.fixture
 def terminal(fleet_desk, tmux) -> Iterator[Screen]:
     folder = Path(fleet_desk.home)
-    fleet_desk.repository("project", {"greet.py": "def greet():\n    return 'hello'\n"})
+    fleet_desk.repository("project", {"greet.py": "def greet():\n    return 'hello'\n", "part.py": ""})
+    (folder / "batch.toml").write_text(BATCH)
     program = folder / "muster"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m orchestrator.cli.main "$@"\n')
     program.chmod(0o755)
@@ -80,3 +93,14 @@ def test_a_run_is_agreed_to_watched_left_and_found_again(terminal):
 
     terminal.types("clear; ./muster task cancel $(./muster task list --limit 1 --json | cut -d'\"' -f4)")
     terminal.shows(r"5 task\(s\) cancelled")
+
+
+def test_a_batch_of_agents_is_agreed_to(terminal):
+    terminal.types("./muster batch run batch.toml; echo left with $?")
+    terminal.shows(
+        r"estimate: \$0\.0564 to \$1\.36 by 2 agents with openai/scripted; at \$5\.00 it stops", r"go on\? \[y/N\]"
+    )
+    terminal.types("n")
+    terminal.shows("nothing was submitted", "left with 5")
+    terminal.types("clear; ./muster batch list --json; echo left with $?")
+    assert "task_id" not in terminal.shows("left with 0")

@@ -15,8 +15,9 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.approvals import approve_in, approved_in
 from orchestrator.asks import find_ask, reply_to
-from orchestrator.errors import BadInput
+from orchestrator.errors import Answered, BadInput
 from orchestrator.submit import task_request
+from transport.audit import TIMEOUT
 from transport.base import Wait
 
 DOC = Path(__file__).parent.parent.parent.parent / "docs" / "agents" / "asks.md"
@@ -50,7 +51,7 @@ async def test_open_asks_are_those_that_are_waited_for_in_their_order(any_stage)
 
     assert [(one.task.task_id, one.ask) for one in await any_stage.muster.asks()] == [(task_id, LOG)]
     assert (await find_ask(any_stage.transport, "0001")).ask == LOG
-    with pytest.raises(BadInput, match="no open ask"):
+    with pytest.raises(Answered, match="me has answered this already: once"):
         await find_ask(any_stage.transport, PUSH.ask_id)
 
 
@@ -91,9 +92,27 @@ async def test_of_two_answers_the_first_stands(any_stage):
     one = await find_ask(any_stage.transport, LOG.ask_id)
     await any_stage.muster.reply(one, Reply(choice="reject", message="no"), by="ann")
 
-    standing = await any_stage.muster.reply(one, Reply(choice="once"), by="bob")
+    again = await any_stage.muster.reply(one, Reply(choice="reject", message="no"), by="ann")
+    for other in (Reply(choice="once"), Reply(choice="reject", message="no")):
+        with pytest.raises(Answered) as told:
+            await any_stage.muster.reply(one, other, by="bob")
 
-    assert (standing.by, read_reply(standing.text).message) == ("ann", "no")
+    assert again.by == "ann"
+    assert (told.value.by, told.value.reply.message) == ("ann", "no")
+    assert told.value.message == "ann has answered this already: reject, no"
+    with pytest.raises(Answered, match="ann has answered"):
+        await find_ask(any_stage.transport, LOG.ask_id)
+
+
+async def test_an_ask_of_a_task_that_has_ended_still_knows_its_answer(any_stage):
+    task_id = await asking(any_stage, LOG)
+    await any_stage.transport.answer(task_id, LOG.ask_id, "reject", by=TIMEOUT)
+    await any_stage.muster.cancel(task_id)
+
+    with pytest.raises(Answered, match="nobody answered this in time: reject"):
+        await find_ask(any_stage.transport, "0001")
+    with pytest.raises(BadInput, match="no open ask has an id that ends in '9999'"):
+        await find_ask(any_stage.transport, "9999")
 
 
 @pytest.mark.redis

@@ -96,6 +96,15 @@ async def test_a_task_gets_its_agents_grants_an_equal_part_of_the_money_and_a_tr
     assert {task.batch_id for task in explorers.started} == {result.task_id}
 
 
+async def test_more_may_be_granted_than_the_agent_has_and_is_other_work(stage):
+    explorers, more = Explorers(), ("read:**", "webfetch:https://docs.example.org/*")
+    usual, wider = await ask(stage), await ask(stage, auth_scope=more)
+    await run(stage, explorers, wider)
+
+    assert {task.auth_scope for task in explorers.started} == {more}
+    assert wider.auth_scope == more and wider.idempotency_key != usual.idempotency_key
+
+
 async def test_what_failed_is_named_and_alone_done_again(stage):
     explorers = Explorers(fails=lambda prompt: "three" in prompt)
     request = await ask(stage)

@@ -1,0 +1,48 @@
+"""Streams of events to readers that may be many, slow, and not entitled any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from .problems import problem
+
+# Each holds a connection to Redis, of which a server has 10,000 for all of the fleet.
+MOST = 100
+
+
+@dataclass(slots=True)
+class Streams:
+    """How many each token has open in this process."""
+
+    most: int = MOST
+    open: Counter[str] = field(default_factory=Counter[str])
+
+
+class EventStream(StreamingResponse):
+    """One of a token's streams, from its first byte to its last, however it ends; 429 when there are too many."""
+
+    def __init__(self, events: AsyncIterator[str], streams: Streams, token: str) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._streams = streams
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._streams.open[self._token] >= self._streams.most:
+            title, hint = (
+                f"{self._streams.most} streams are open with this token",
+                "close one; one follows a whole trace",
+            )
+            await problem(HTTPStatus.TOO_MANY_REQUESTS, title, hint=hint, retry_after_s=1)(scope, receive, send)
+            return
+        self._streams.open[self._token] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.open[self._token] -= 1
