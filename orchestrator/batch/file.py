@@ -47,7 +47,7 @@ def _listed(repository: Repository, file: Path) -> list[Repository]:
 def _repository(line: str, folder: Path, listed: Repository) -> Repository:
     """What looks like an address is one: `https://…`, `ssh://…`, `git@host:path`."""
     if "://" in line or ADDRESS.match(line):
-        return Repository(url=line, base=listed.base)
+        return Repository(url=line, base=listed.base, forge=listed.forge)
     return Repository(path=str(folder / line), base=listed.base)
 
 

@@ -40,23 +40,30 @@ def _address(url: str) -> str:
 
 
 class Repository(_Part):
-    """`path` (relative to the batch file) or `url` (https or ssh), or `list`: a file beside the batch file with one of
-    these on each line. `name` (default: the folder's) stands in reports. `base`: a branch, tag or commit to start from,
-    by default what is checked out, or the remote's first branch.
+    """`path` (relative to the batch file), or `url` (https or ssh), or `list`: a file beside the batch file with one of
+    these on each line, or `organisation`: all that its `forge` lists of it whose names match `only` (a glob).
+
+    `name` (default: the folder's) stands in reports. `base`: a branch, tag or commit to start from, by default what is
+    checked out, or the remote's first branch. `forge`: one of the settings' `[forges.NAME]`, whose token lets git in.
     """
 
     path: Text | None = None
     url: Annotated[str, AfterValidator(_address)] | None = None
     list: Text | None = None
+    organisation: Text | None = None
+    only: Text = "*"
     name: FileName | None = None
     base: str = ""
+    forge: str = ""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if sum(way is not None for way in (self.path, self.url, self.list)) != 1:
-            raise ValueError("say one of `path`, `url` and `list`")
-        if self.list is not None and self.name is not None:
-            raise ValueError("a `list` is of many, and has no `name`")
+        if sum(way is not None for way in (self.path, self.url, self.list, self.organisation)) != 1:
+            raise ValueError("say one of `path`, `url`, `list` and `organisation`")
+        if self.name is not None and (self.list is not None or self.organisation is not None):
+            raise ValueError("a `list` or an `organisation` is of many, and has no `name`")
+        if self.organisation is not None and not self.forge:
+            raise ValueError("an `organisation` needs the `forge` that lists it: [forges.NAME] of the settings")
         return self
 
 

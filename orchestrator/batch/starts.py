@@ -12,6 +12,10 @@ from repo.mirror import mirror_of
 from repo.pointed import commit_at
 
 from ..errors import BadBatchFile
+from ..publication.address import read_address
+from ..publication.place import place_of, remote_of
+from ..publication.settings import ForgeSettings
+from ..publication.terms import Form, Terms
 from .spec import Repository
 
 
@@ -40,10 +44,13 @@ def folder_of(repository: Repository, file: Path) -> Path:
     return (file.parent / (repository.path or "")).resolve()
 
 
-async def fetched(url: str, base: str, cache_dir: Path, *, env: Mapping[str, str] | None = None) -> Start:
+async def fetched(repository: Repository, cache_dir: Path, forges: Mapping[str, ForgeSettings]) -> Start:
     """The remote repository, in the mirror that is kept of it; what it has already is not fetched again."""
-    commit = await commit_at(url, base, env=env)
-    mirror = await mirror_of(cache_dir, url=url, commit=commit, env=env)
+    address = read_address(repository.url or "")
+    terms = Terms(to=Form.PUSH, remote=address.url, forge=repository.forge)
+    remote = remote_of(await place_of(terms, forges, None), forges)
+    commit = await commit_at(remote.url, repository.base, protocols=remote.protocols, env=remote.env)
+    mirror = await mirror_of(cache_dir, url=remote.url, commit=commit, protocols=remote.protocols, env=remote.env)
     return Start(mirror.git_dir, await mirror.resolve(commit), folder=None)
 
 

@@ -13,35 +13,33 @@ import typer
 from envelope.errors import ExitCode
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
-from repo.local import locate
 from transport.base import Handle
 
 from ..batch.file import load_batch
 from ..batch.formats import FORMATS
 from ..batch.report import REPORT_NAME, BatchReport
-from ..batch.request import batch_request
 from ..batch.spec import BatchSpec
-from ..batch.starts import Start
 from ..client import Muster
 from ..errors import BadInput, near_miss
 from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import load_settings
-from ..submit import BATCH, RepositoryInput
-from .batch_asking import Yes, agreed_on, tell_difference
+from ..submit import BATCH
+from .batch_asking import agreed_on, tell_difference
 from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
 from .batch_plan import planned, undone_by
+from .batch_submit import submitted, tell_moved
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, ask_terms
 from .outcome import exit_code_after
-from .places import recall, remember, repositories_of
+from .places import recall, repositories_of
 from .publish import publish_bundle
 from .show import report_of, show_task
 from .summary import summary_of_batch, summary_of_run
@@ -132,19 +130,17 @@ async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_
         await tell_difference(muster, plan, settings)
         if not await agreed_to_batch(muster, plan, may_ask=may_ask and not (yes or detach or as_json)):
             return ExitCode.CANCELLED
-        inputs = [await _packed(muster, name, start) for name, start in plan.starts.items()]
         asks = ask_terms(settings, list(plan.folders.values()), no_input=not may_ask)
-        request = batch_request(plan.spec, inputs, settings=settings, found=plan.found, asks=asks)
-        handle = await muster.submit_repeatable(request)
-        remember(settings, handle.task_id, file)
-        if handle.existing:
-            state = "already done" if await muster.result(handle.task_id) else "already under way"
-            note(f"{spec.name} is {state} as {handle.task_id}; nothing is submitted again")
+        handle = await submitted(muster, plan, settings, asks)
         if detach:
             note(f"it runs; join it with: muster batch attach {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        return await _follow(muster, handle, plan.spec, plan.folders, as_json=as_json, may_ask=may_ask, owner=True)
+        code = await _follow(muster, handle, plan.spec, plan.folders, as_json=as_json, may_ask=may_ask, owner=True)
+        result = await muster.result(handle.task_id)
+        if result is not None and (report := report_of(result)) is not None:
+            await tell_moved(plan, report)
+        return code
 
 
 async def _retry(words: str, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
@@ -172,11 +168,6 @@ async def _attach(words: str, file: Path | None, as_json: bool) -> int:
         handle = Handle(record.task_id, record.trace_id)
         folders = repositories_of(spec, source)
         return await _follow(muster, handle, spec, folders, as_json=as_json, may_ask=False, owner=False)
-
-
-async def _packed(muster: Muster, name: str, start: Start) -> RepositoryInput:
-    workspace = await muster.pack(start.folder or await locate(start.git_dir), commit=start.base)
-    return RepositoryInput(name=name, bundle=workspace.bundle or "", base=workspace.base)
 
 
 async def _follow(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from transport.errors import NotFound
 
@@ -18,7 +15,6 @@ from .console import early, interactive, note
 from .interrupt import read_line
 from .places import latest_of
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may be so many shards, or cost so much.")]
 NO_LIMIT = 1_000_000  # while they are counted; a person says whether that is what was meant
 
 

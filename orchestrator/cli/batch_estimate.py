@@ -10,16 +10,17 @@ from .estimate import Spending, agreed
 
 
 async def agreed_to_batch(muster: Muster, plan: Planned, *, may_ask: bool) -> bool:
-    """Tell what it will about cost; False when the person says no."""
+    """Tell what it will about cost, where its shards are known; False when the person says no."""
     step = next((step for step in plan.spec.steps if step.agent), None)
-    found = await plan.preview(muster.settings)
-    if step is None or not found.known:
+    if step is None:
         return True
+    settings = muster.settings
+    found = await plan.preview(settings)
     workers = await muster.workers()
     card = agents_of(workers).get(step.agent or "")
     model = card.model if card else ""
-    spending = Spending(step.prompt or "", model, found.max_cost_microusd, may_ask, agents=found.count)
-    if await agreed(spending, workers, ask_above_microusd=muster.settings.ask_above_microusd):
+    spending = Spending(step.prompt or "", model, found.max_cost_microusd, may_ask, agents=max(1, found.count))
+    if await agreed(spending, workers, ask_above_microusd=settings.ask_above_microusd):
         return True
     note("nothing was submitted")
     return False

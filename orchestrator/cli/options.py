@@ -44,7 +44,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the t
 NoInput = Annotated[
     bool, typer.Option("--no-input", help="Nobody answers: what a rule asks is denied, an interrupt cancels.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may cost as much as is estimated.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it may be as much as it is.")]
 AllowDirty = Annotated[bool, typer.Option("--allow-dirty", help="Work on the last commit, without later changes.")]
 Allow = Annotated[
     list[str] | None,

@@ -13,8 +13,8 @@ from ..settings import Settings
 
 def repositories_of(spec: BatchSpec, file: Path) -> dict[str, Path]:
     """The folders of a batch's local repositories by their names."""
-    found = named(spec.repositories, file)
-    return {name: folder_of(repository, file) for name, repository in found.items() if repository.path is not None}
+    local = (repository for repository in spec.repositories if repository.path is not None)
+    return {name: folder_of(repository, file) for name, repository in named(local, file).items()}
 
 
 def remember(settings: Settings, task_id: str, file: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repo.local import LocalRepository, describe
+from repo.local import LocalRepository, describe, locate
+from repo.mirror import Mirror
 
 from ..errors import BadInput
 from .console import note
@@ -26,3 +27,8 @@ async def starting_point(path: Path, *, allow_dirty: bool) -> LocalRepository:
     if left := len(local.dirty) + len(local.untracked):
         note(f"{left} uncommitted file(s) of {local.root} are not part of this")
     return local
+
+
+async def head_of(folder: Path) -> str:
+    """The commit that is checked out there now."""
+    return await Mirror((await locate(folder)).git_dir).resolve("HEAD")

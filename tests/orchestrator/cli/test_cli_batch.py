@@ -181,7 +181,7 @@ def test_an_interrupt_asks_and_leaves_nothing_half_done(fleet, desk, project, an
     batch = _latest_batch(desk)
     assert (batch["state"] == "cancelled") is ended
     if not ended:
-        assert desk.muster("task", "cancel", batch["task_id"]).exit_code == 0
+        assert desk.muster("batch", "cancel", batch["task_id"]).exit_code == 0
         desk.muster("task", "watch", batch["task_id"])
     assert _containers_of(fleet.home) == []
 
@@ -196,30 +196,24 @@ def _drain(terminal: int) -> None:
 
 
 def test_a_second_run_does_what_changed_and_says_so_first(desk, project):
-    never = desk.muster("batch", "diff", "batch.toml")
     first = desk.muster("batch", "run", "batch.toml")
     (project / "shapes" / "box.py").write_text("class Box(object):\n    sides = 6\n")
     desk.git("commit", "-aqm", "more", repository=project)
     (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD) + "[limits]\nshard_deadline_s = 600\n")
 
     shown = desk.muster("batch", "diff", "batch.toml")
-    as_json = json.loads(desk.muster("batch", "diff", "batch.toml", "--json").stdout)
     again = desk.muster("batch", "run", "batch.toml")
-    task_id = _latest_batch(desk)["task_id"]
-    status = json.loads(desk.muster("batch", "status", task_id, "--json").stdout)
-    ended = desk.muster("batch", "cancel", task_id)
+    status = json.loads(desk.muster("batch", "status", _latest_batch(desk)["task_id"], "--json").stdout)
 
-    assert (never.exit_code, "batch.toml was never run here" in never.stderr) == (2, True)
     assert first.exit_code == 0, first.stderr
-    assert "shards 0 new, 1 changed, 1 same, 0 gone" in " ".join(shown.stderr.split())
+    told = " ".join(shown.stderr.split())
+    assert "shards 0 new, 1 changed, 1 same, 0 gone changed project:shapes/box.py" in told
     assert '+    "shard_deadline_s": 600' in shown.stdout
-    assert (as_json["changed"], as_json["same"]) == (["project:shapes/box.py"], ["project:shapes/ball.py"])
     assert again.exit_code == 0, again.stderr
     assert "since the last run of batch.toml: 0 new, 1 changed, 1 same, 0 gone" in again.stderr
     assert "2 merged (1 as before)" in again.stderr
     assert "sides = 6" in desk.git("show", "muster/modernise:shapes/box.py", repository=project)
     assert (status["state"], status["tasks"]) == ("completed", {"done": 4})
-    assert (ended.exit_code, "has ended already: completed" in ended.stderr) == (2, True)
 
 
 def test_shards_by_a_command_go_through_steps_in_real_sandboxes(desk, project):

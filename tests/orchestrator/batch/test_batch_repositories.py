@@ -1,0 +1,205 @@
+"""Repositories by path, address, list and organisation: real git over HTTP, and a forge's list, on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from orchestrator.batch.file import load_batch
+from orchestrator.batch.report import BatchReport, RepositoryReport
+from orchestrator.cli.batch_plan import planned
+from orchestrator.cli.batch_submit import tell_moved
+from orchestrator.errors import BadBatchFile, BadInput
+from orchestrator.publication.settings import ForgeSettings
+from repo.errors import CommitMissing, RepoError, RepositoryMissing, SourceRefused
+
+TOKEN = "canary-token-51f0"
+BATCH = """
+name = "b"
+repositories = [{repositories}]
+shards = {{ whole = true }}
+steps = [{{ recipe = ["true"] }}]
+"""
+LISTED = ("alpha-service", "beta-service", "tool", "old-service")
+PATHS = {"/orgs/acme/repos": "github or gitea", "/groups/acme/projects": "gitlab"}
+
+
+@dataclass
+class Server:
+    """git repositories below /git, to be read with a token, and the lists of three forges, two to a page."""
+
+    root: Path
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def __init__(self, server: Server, *arguments, **named) -> None:
+        self.ours = server
+        super().__init__(*arguments, directory=str(server.root), **named)
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        if not self.headers.get("Authorization"):
+            self.send_error(401)
+        elif parts.path.startswith("/git/"):
+            super().do_GET()
+        elif parts.path in PATHS:
+            self._list(int(parse_qs(parts.query)["page"][0]))
+        else:
+            self.send_error(404)
+
+    def _list(self, page: int) -> None:
+        self.ours.asked.append(self.path)
+        names = LISTED[2 * page - 2 : 2 * page]
+        url = f"{self.ours.url}/git/%s.git"
+        entries = [
+            {"name": n, "path": n, "clone_url": url % n, "http_url_to_repo": url % n, "archived": n.startswith("old")}
+            for n in names
+        ]
+        content = json.dumps(entries).encode()
+        self.send_response(200)
+        if page == 1:
+            self.send_header("Link", f'<{self.ours.url}{self.path}>; rel="next"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_words) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    ours = Server(tmp_path_factory.mktemp("served"))
+    for name in LISTED:
+        bare(ours.root / "git" / f"{name}.git", tmp_path_factory.mktemp(name))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, ours)) as http:
+        ours.url = f"http://127.0.0.1:{http.server_address[1]}"
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield ours
+        http.shutdown()
+        thread.join()
+
+
+def bare(target: Path, work: Path) -> None:
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost", "-c", "init.defaultBranch=main")
+    (work / "a.py").write_text("x\n")
+    target.parent.mkdir(exist_ok=True)
+    for words in (
+        ("init", "-q"),
+        ("add", "-A"),
+        ("commit", "-qm", "first"),
+        ("tag", "v1"),
+        ("clone", "-q", "--bare", ".", str(target)),
+        ("-C", str(target), "update-server-info"),
+    ):
+        subprocess.run(["git", *identity, *words], cwd=work, check=True)
+
+
+@pytest.fixture
+def look(server, keep_settings, tmp_path, monkeypatch):
+    """What a batch of these repositories begins with."""
+    monkeypatch.setenv("FORGE_TOKEN", TOKEN)
+
+    async def looked(repositories: str, kind: str = "github"):
+        forges = {"ours": ForgeSettings(kind=kind, url=server.url, token_env="FORGE_TOKEN")}
+        file = tmp_path / "b.toml"
+        file.write_text(BATCH.format(repositories=repositories.replace("URL", server.url)))
+        return await planned(
+            load_batch(file), file, keep_settings.model_copy(update={"forges": forges}), allow_dirty=False
+        )
+
+    return looked
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea"])
+async def test_an_organisations_repositories_are_listed_page_after_page_and_fetched(look, server, kind):
+    server.asked.clear()
+
+    plan = await look('{ organisation = "acme", forge = "ours", only = "*-service" }', kind)
+
+    assert list(plan.starts) == ["alpha-service", "beta-service"]  # the archived one takes no change
+    assert len(server.asked) == 2
+    assert [one.url for one in plan.spec.repositories] == [f"{server.url}/git/{n}.git" for n in LISTED[:2]]
+    assert plan.folders == {}
+
+
+async def test_an_address_is_fetched_at_its_tag_or_first_branch(look, server):
+    plan = await look('{ url = "URL/git/tool.git" }, { url = "URL/git/tool.git", base = "v1", name = "again" }')
+
+    first, again = plan.starts["tool"], plan.starts["again"]
+    assert len(first.base) == 40 and first.base == again.base
+    assert TOKEN not in (first.git_dir / "config").read_text()
+
+
+@pytest.mark.parametrize(
+    ("repositories", "kind", "message"),
+    [
+        ('{ path = "nowhere" }', RepositoryMissing, "There is no folder"),
+        ('{ url = "URL/git/none.git" }', RepositoryMissing, "none.git holds no repository that can be reached"),
+        ('{ url = "URL/git/tool.git", base = "v2" }', CommitMissing, "tool.git has no branch or tag 'v2'"),
+        ('{ organisation = "acme", forge = "theirs" }', BadInput, "there is no forge 'theirs' in the settings"),
+        ('{ organisation = "acme", forge = "ours", only = "x*" }', BadInput, "lists no repository of acme"),
+        ('{ url = "https://me:secret@127.0.0.1/x.git" }', BadBatchFile, "carries a password or a token"),
+        ('{ path = "a", url = "https://127.0.0.1/b" }', BadBatchFile, "say one of `path`, `url`, `list`"),
+        ('{ organisation = "acme" }', BadBatchFile, "needs the `forge` that lists it"),
+        ('{ url = "http://127.0.0.1:1/x.git" }', SourceRefused, "uses a protocol that is not allowed here"),
+    ],
+)
+async def test_what_cannot_be_started_from_is_said_in_one_sentence(look, repositories, kind, message):
+    with pytest.raises(kind) as caught:
+        await look(repositories)
+
+    assert message in str(caught.value)
+    assert caught.value.hint
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_token_that_is_not_welcome_is_said(look, server, monkeypatch):
+    monkeypatch.setattr(Handler, "do_GET", lambda self: self.send_error(401))
+
+    with pytest.raises(RepoError, match=r"tool\.git does not let us in") as caught:
+        await look('{ url = "URL/git/tool.git" }')
+    assert TOKEN not in f"{caught.value} {caught.value.hint} {caught.value.__cause__}"
+
+
+async def test_a_list_names_paths_and_addresses(look, server, tmp_path):
+    subprocess.run(["git", "clone", "-q", server.root / "git" / "tool.git", tmp_path / "here"], check=True)
+    (tmp_path / "list.txt").write_text(f"here\n\n{server.url}/git/beta-service.git\n")
+
+    plan = await look('{ list = "list.txt" }')
+
+    assert list(plan.starts) == ["here", "beta-service"]
+    assert plan.folders == {"here": tmp_path / "here"}
+
+
+async def test_a_base_that_moved_meanwhile_is_said(look, server, tmp_path, capsys):
+    subprocess.run(["git", "clone", "-q", server.root / "git" / "tool.git", tmp_path / "here"], check=True)
+    plan = await look('{ path = "here" }, { path = "here", base = "v1", name = "fixed" }')
+    report = BatchReport(
+        name="b",
+        repositories=tuple(
+            RepositoryReport(name=name, base=start.base, commit=start.base) for name, start in plan.starts.items()
+        ),
+    )
+    await tell_moved(plan, report)
+    before = capsys.readouterr().err
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path / "here", check=True)
+    await tell_moved(plan, report)
+
+    assert before == ""
+    told = capsys.readouterr().err
+    assert "here has moved on from" in told
+    assert "fixed has moved on" not in told
