@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from envelope.logs import get_logger
 from envelope.messages import TaskRequest
 from sandbox.base import Sandbox, SandboxDriver, SandboxSpec
-from sandbox.errors import SandboxError
+from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError
 
 from ..agents.base import Agent
 
@@ -104,6 +104,8 @@ class Turns:
         ends_at_s = time.monotonic() + wanted.limits.lifetime_s
         try:
             sandbox = await self.driver.open(replace(wanted, labels=spec.labels))
+        except (EngineUnavailable, ImageMissing, DiskFull):  # these pass, or are told
+            raise
         except SandboxError as error:
             sandbox = await self.driver.open(spec)  # which fails like it, unless this host cannot renew
             self.enabled = False
