@@ -12,12 +12,13 @@ demo: venv engine image ## the main job on a real old package: a batch without a
 	@$(BIN)/python examples/demo/demo.py
 
 test: dev engine tools image ## the whole suite: real Redis, real Docker, the real loopback model server
-	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR -m "not alone" -n 2 --dist loadfile
-	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR -m alone
+	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR --durations=60 -m "not alone" -n 2 --dist loadfile
+	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR --durations=30 -m alone
 
 soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
-	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/repo/test_repo_merge_properties.py
+	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/repo/test_repo_merge_properties.py \
+		tests/orchestrator/publication
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .
