@@ -53,14 +53,11 @@ class Fund:
     def spend(self, seat: str, cost_microusd: int) -> None:
         self.spent[seat] += cost_microusd
 
-    async def take_spare(self, seat: str) -> int | None:
-        """All that is left over goes to one more seat, for what is done after the shards; None: there is no limit."""
-        if self.cap_microusd is None:
-            return None
+    async def take_spare(self, seat: str) -> Budget:
+        """All that is left over goes to one more seat, for a task that is done after the shards, until it is closed."""
         async with self._sharing:
-            self.seats[seat] = await self._spare()
-            self.spent[seat] = 0
-        return self.seats[seat]
+            self.seats[seat] = await self._spare() + self.spent.setdefault(seat, 0)
+        return self.budget(seat)
 
     async def close(self, seat: str, *, spent_microusd: int = 0) -> None:
         """The shard is done. Each time that half of them are, what these have left is shared among the others."""

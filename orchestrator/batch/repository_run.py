@@ -82,10 +82,8 @@ async def _conclude(
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
     material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
-    left_microusd = await fund.take_spare(f"merge {given.name}") if spec.merge.resolve == "agent" else 0
-    resolver = Resolver(driver, spec, given, material, left_microusd)
+    resolver = Resolver(driver, spec, given, material, fund)
     proved = await prove_merge(trials, resolver.merge)
-    await fund.close(f"merge {given.name}", spent_microusd=resolver.spent_microusd)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
