@@ -141,7 +141,10 @@ class Chains:
                             again.append(ended)
                         else:
                             yield replace(ended, result=_refused(ended.result, e))
-            funded = await self.fund.grant([ended.work.key for ended in short]) if short else frozenset[str]()
+            next_keys = {
+                ended.work.key: ended.work.after(ended.result.task_id).request.idempotency_key for ended in short
+            }
+            funded = await self.fund.grant(next_keys) if short else frozenset[str]()
             for ended in short:
                 if ended.work.key in funded:
                     again.append(ended)

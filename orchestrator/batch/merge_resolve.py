@@ -94,7 +94,7 @@ class Resolver:
         # Of all repositories: what a task holds is found under its work's key.
         seat = f"resolve {self.given.name}:{collision.key}"
         cost_microusd = 0
-        budget = await self.fund.take_spare(seat)
+        budget = await self.fund.take_spare(seat, asked.idempotency_key)
         try:
             if budget.max_cost_microusd == 0:
                 return None
