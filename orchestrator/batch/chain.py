@@ -171,7 +171,7 @@ class Chains:
         for patch in (first, second):
             if patch is not None:
                 tree = await apply_to_tree(self.mirror.git_dir, tree, await blobs.get(patch.diff))
-        return await reference(self.mirror, blobs, self.given.base, tree)
+        return await reference(self.mirror, blobs, self.given.base, tree, max_files=None)
 
     async def _failing(self, lines: Mapping[str, Line], keys: Sequence[str]) -> list[str]:
         """Those whose changes, alone on the base, the gate does not accept."""
