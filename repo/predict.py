@@ -29,7 +29,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`order`: the keys, those first that leave room for the most others. `misfits` do not even apply to the base, or lie.
+    """`order`: the keys, those first that leave room for the most others. `misfits` do not even apply to the base.
 
     `is_whole`: every pair was looked at, else the first `MAX_PAIRS`. `sides` saves the merge from making them again.
     """

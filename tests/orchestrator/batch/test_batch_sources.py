@@ -204,6 +204,28 @@ async def test_a_change_that_no_longer_fits_is_made_anew(stage, batch_text):
     assert b"+very new(d)" in await stage.muster.diff(result.task_id)
 
 
+async def test_a_change_that_would_land_in_a_similar_place_is_made_anew(stage, batch_text):
+    """A file beside its own has got a second place of the same looks, right where the first one was."""
+    block = "x\ny\nz\nold\nx\ny\nz\n"
+
+    def edit(task, files):
+        stage.builders.modernise(task, files)
+        if "src/a.py" in task.input.params["commands"][0]:
+            files["docs/x.txt"] = "new".join(files["docs/x.txt"].rsplit("old", 1))  # the last one
+
+    stage.builders.edit = edit
+    text = batch_text.replace("[shards]", '[shards]\nalso_edit = ["docs/**"]')
+    first = await stage.repository({**FILES, "docs/x.txt": block})
+    await stage.batch(first, text=text)
+    before = len(stage.builders.shards_started())
+
+    result, report = await stage.batch(await stage.repository({**FILES, "docs/x.txt": block + "\n" + block}), text=text)
+
+    anew = [task.input.params["commands"][0] for task in stage.builders.shards_started()[before:]]
+    assert (anew, report.verified) == (["fix src/a.py"], True)
+    assert b"@@ -9,7 +9,7 @@" in await stage.muster.diff(result.task_id)  # in the second one
+
+
 def test_a_folder_depends_on_what_is_in_it():
     blobs = {"a/x": "1", "a/y": "2", "a-b/z": "3", "b/x": "4"}
 
