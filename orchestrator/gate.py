@@ -54,7 +54,7 @@ NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one
 class Gate:
     """The commands of one driver's gate, on one repository. `key` names the repository where there are several.
 
-    `scope` is what the change may edit: who may edit tests by name is not asked why they fail as they were.
+    `scope`: the grants that a person wrote down. Who may edit tests by name is not asked why they fail as they were.
     """
 
     driver: Driver

@@ -28,13 +28,18 @@ async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: 
         return await mirror_of(cache_dir, bundle=packed, commit=base)
 
 
-async def reference(mirror: Mirror, blobs: Blobs, base: str, commit: str) -> PatchRef:
-    """The change from `base` to `commit` as it travels; its diff is stored as a blob."""
+async def reference(
+    mirror: Mirror, blobs: Blobs, base: str, commit: str, *, max_files: int | None = MAX_LISTED_FILES
+) -> PatchRef:
+    """The change from `base` to `commit` as it travels; its diff is stored as a blob.
+
+    Whoever merges it needs all of its files: None for what stays in this process.
+    """
     patch = await patch_between(mirror, base, commit)
     return PatchRef(
         base=base,
         diff=await blobs.put(patch.diff),
-        files=tuple(_stat(change) for change in patch.files[:MAX_LISTED_FILES]),
+        files=tuple(_stat(change) for change in patch.files[:max_files]),
         added=sum(change.added or 0 for change in patch.files),
         removed=sum(change.removed or 0 for change in patch.files),
         tree=patch.tree,

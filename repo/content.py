@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from .git import git
@@ -10,6 +12,7 @@ from .weight import MAX_LISTING_BYTES
 from .wording import is_utf8
 
 REGULAR_FILES = (b"100644", b"100755")
+IS_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 async def files_of(git_dir: Path, commit: str) -> list[str]:
@@ -30,6 +33,16 @@ async def blobs_of(git_dir: Path, commit: str) -> dict[str, str]:
         for attributes, path in entries
         if attributes.split(b" ", 1)[0] in REGULAR_FILES and is_utf8(path)
     }
+
+
+async def ids_at(git_dir: Path, tree: str, paths: Sequence[str]) -> list[str]:
+    """git's id of what `tree` (a commit or tree id) has at each path, in their order; empty where it has nothing.
+
+    No path may hold a line's end: git reads one a line.
+    """
+    asked = "".join(f"{tree}:{path}\n" for path in paths).encode("utf-8", "surrogateescape")
+    told = await git("cat-file", "--batch-check=%(objectname)", git_dir=git_dir, stdin=asked)
+    return [line if IS_ID.fullmatch(line) else "" for line in told.stdout.decode("utf-8", "replace").split("\n")[:-1]]
 
 
 async def file_at(git_dir: Path, tree: str, path: str, *, max_bytes: int) -> bytes | None:

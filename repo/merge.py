@@ -31,8 +31,8 @@ class Landed:
 @dataclass(frozen=True, slots=True)
 class Collision:
     """A patch that was set aside. `other_keys` are applied patches that changed `paths` differently (none: the patch
-    does not apply to the base itself). `detail` is git's account of it. `tree`, if any, is the merge with both sides
-    between conflict markers, for whoever resolves it.
+    does not apply to the base itself, or changes more than it says). `detail` is git's account of it. `tree`, if any,
+    is the merge with both sides between conflict markers, for whoever resolves it.
     """
 
     key: str
@@ -75,7 +75,6 @@ async def merge_patches(
     are fixed, the dates to the base's. Patches that share no path are applied as they are, which is exact; others
     are merged 3-way against the base, and what is in conflict by lines by its entities. An empty patch counts as
     applied and makes no commit. `sides`: what `sides_of` has made of these patches (and maybe more) before.
-    `PatchRefused` when a diff touches what its `files` do not name.
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:

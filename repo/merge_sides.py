@@ -48,7 +48,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """`of`: by key; `PatchRefused` for a patch that does not apply to `base`. The objects are in the mirror."""
+    """`of`: by key; `PatchRefused` for a patch that does not apply to `base`, or touches what its `files` do not name
+    (overlaps are found by these). The objects are in the mirror."""
 
     base: str
     date: str
@@ -71,9 +72,7 @@ class _Making:
 
 
 async def sides_of(mirror: Mirror, base_commit: str, patches: Sequence[Changeset]) -> Sides:
-    """`PatchRefused` is raised when a diff touches what its `files` do not name: overlaps are found by these.
-
-    Patches that share no path are applied by one process. What it made of each is then compared with the patch, byte
+    """Patches that share no path are applied by one process. What it made of each is then compared with the patch, byte
     for byte; one that differs (made by another git, or not what it says it is) is applied alone.
     """
     base = await mirror.resolve(base_commit)
@@ -176,7 +175,8 @@ async def _apply_alone(making: _Making, patch: Changeset) -> None:
     for about, path in zip(listed[::2], listed[1::2], strict=True):
         if path.decode("utf-8", "backslashreplace") not in patch.paths:
             named = path.decode("utf-8", "backslashreplace")
-            raise PatchRefused(f"The patch {patch.key} changes {named}, which is not among its files")
+            making.found[patch.key] = PatchRefused(f"The patch changes {named}, which is not among its files")
+            return
         _, mode, _, blob, _ = about.decode().removeprefix(":").split(" ")
         entries.append(Entry(path, mode, blob))
     making.found[patch.key] = tuple(entries)

@@ -21,6 +21,7 @@ from ..judgement import Run, judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
 from .fund import Fund
+from .refit import refuse_other_files
 from .retries import is_short_of_money, is_worth_another_try
 from .shards import Shard
 from .spec import BatchSpec
@@ -177,15 +178,19 @@ class Chains:
         if patch is None:
             patch = line.patch
         elif before is not None or (ended.reused and patch.base != self.given.base):
-            patch = await self._joined(line.patch, patch)
+            patch = await self._joined(line.patch, patch, reused=ended.reused)
         return replace(ended, reused=reused, result=result.model_copy(update={"patch": patch}))
 
-    async def _joined(self, first: PatchRef | None, second: PatchRef) -> PatchRef:
+    async def _joined(self, first: PatchRef | None, second: PatchRef, *, reused: bool) -> PatchRef:
+        """`reused`: `second` may have been made for another tree."""
         blobs, tree = self.driver.transport.blobs, self.given.base
-        for patch in (first, second):
-            if patch is not None:
-                tree = await apply_to_tree(self.mirror.git_dir, tree, await blobs.get(patch.diff))
-        return await reference(self.mirror, blobs, self.given.base, tree)
+        if first is not None:
+            tree = await apply_to_tree(self.mirror.git_dir, tree, await blobs.get(first.diff))
+        diff = await blobs.get(second.diff)
+        if reused:
+            await refuse_other_files(self.mirror, tree, diff)
+        tree = await apply_to_tree(self.mirror.git_dir, tree, diff)
+        return await reference(self.mirror, blobs, self.given.base, tree, max_files=None)
 
     async def _failing(self, lines: Mapping[str, Line], keys: Sequence[str]) -> list[str]:
         """Those whose changes, alone on the base, the gate does not accept."""

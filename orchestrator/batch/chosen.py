@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any, cast
 
+from envelope.artifacts import FOLDER
 from envelope.ids import content_key
-from envelope.messages import PatchRef, TaskResult, Workspace
+from envelope.messages import Workspace
 from envelope.recipe import RecipeParams
-from repo.content import blobs_of, file_at
+from repo.content import blobs_of
 from repo.mirror import Mirror
-from repo.patch import apply_to_tree
 
 from ..driver import Driver, Work, completed
 from ..errors import BadInput, TaskFailed
@@ -23,9 +23,8 @@ from .request import BatchParams
 from .shards import WHOLE, Found, folders_of
 from .spec import BatchSpec
 
-# The command's output leaves its sandbox as a file of its own, in its patch.
-OUTPUT = "muster-shards.out"
-MAX_OUTPUT_BYTES = 8 * 1024 * 1024  # a hundred thousand lines of a path
+# The command's output is an attachment of its task: as a file of its patch, a project's .gitignore might stop it.
+OUTPUT = "muster-shards"
 UNDONE = ("failed", "set_aside", "collision")
 
 
@@ -36,7 +35,7 @@ async def found_in(driver: Driver, params: BatchParams, given: RepositoryInput, 
         return params.found.get(given.name, {})
     if spec.shards.command is None:
         return None
-    lines = await _printed(driver, spec, given, mirror)
+    lines = await _printed(driver, spec, given)
     return _keyed(lines, await blobs_of(mirror.git_dir, given.base), spec, given.name)
 
 
@@ -50,37 +49,29 @@ def undone_in(report: BatchReport) -> dict[str, dict[str, dict[str, str]]]:
     }
 
 
-async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput, mirror: Mirror) -> list[str]:
+async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> list[str]:
     """By the command, in a sandbox of its own and at the base: never on this machine."""
     works = [_work(driver, spec, given)]
     async with aclosing(driver.run(works)) as endings:
         [result] = [ended.result async for ended in endings]
     if not completed(result):
         raise TaskFailed(result.errors[0])
-    if result.patch is None:
-        return []
-    return (await _output(driver, mirror, given, result, result.patch)).splitlines()
-
-
-async def _output(driver: Driver, mirror: Mirror, given: RepositoryInput, result: TaskResult, patch: PatchRef) -> str:
-    diff = await driver.transport.blobs.get(patch.diff)
-    tree = await apply_to_tree(mirror.git_dir, given.base, diff)
-    content = await file_at(mirror.git_dir, tree, OUTPUT, max_bytes=MAX_OUTPUT_BYTES)
-    if content is None:
-        hint = f"see it with: muster task logs {result.task_id}"
+    printed = next((one for one in result.attachments if one.name == OUTPUT), None)
+    if printed is None:
+        hint = f"it may print no more than 10 MiB; see: muster task logs {result.task_id}"
         raise BadInput(f"what shards.command printed for {given.name} did not come back", hint=hint)
-    return content.decode("utf-8", "replace")
+    return (await driver.transport.blobs.get(printed.blob)).decode("utf-8", "replace").splitlines()
 
 
 def _work(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> Work:
-    command = f"rm -f {OUTPUT}; ( {spec.shards.command}\n) > {OUTPUT}"
+    command = f"mkdir -p {FOLDER}; ( {spec.shards.command}\n) > {FOLDER}/{OUTPUT}"
     request = task_request(
         parent=driver.request,
         agent=RECIPE,
         pool=BUILD,
         params=RecipeParams(commands=(command,)).model_dump(mode="json", exclude_unset=True),
         workspace=Workspace(bundle=given.bundle, base=given.base, setup=spec.setup.commands),
-        auth_scope=(*RECIPE_SCOPE, f"edit:{OUTPUT}"),
+        auth_scope=RECIPE_SCOPE,
         deadline_ms=driver.remaining_ms,
         intent=f"shards of {given.name}",
         idempotency_key=content_key("shards", command, *spec.setup.commands, given.name, given.base),

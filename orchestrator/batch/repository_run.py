@@ -14,6 +14,7 @@ from ..driver import Driver, Ended
 from ..gate import Gate, Proof
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
+from .asked import asked_for
 from .chain import Chains
 from .fund import Fund
 from .merge import MergeOutcome, material_of
@@ -59,8 +60,7 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
     if spec.gate is None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
-    beside = (f"edit:{pattern}" for pattern in spec.shards.also_edit)
-    scope = (*(shard.edits for shard in run.shards), *beside)
+    scope = asked_for(spec.shards, run.shards, tests=spec.gate.tests)
     return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
 
 

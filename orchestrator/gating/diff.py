@@ -9,6 +9,7 @@ from dataclasses import dataclass
 # In a hunk each line has a sign before it, and base 85 has no spaces: no content can look like this.
 _START = re.compile(rb"^diff --git ", re.MULTILINE)
 _BODY = re.compile(rb"^(?:@@ |GIT binary patch)", re.MULTILINE)
+_STARTS_FROM = re.compile(rb"^index ([0-9a-f]{40,64})\.\.[0-9a-f]{40,64}(?: [0-7]+)?$", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
@@ -26,6 +27,13 @@ class FilePatch:
     def paths(self) -> tuple[str, ...]:
         """Every path that it touches: both sides of a rename."""
         return (self.path,) if self.old_path is None else (self.old_path, self.path)
+
+    @property
+    def starts_from(self) -> str | None:
+        """git's id of the content that it changes: zeros for a new file, None where it changes none (or names none)."""
+        body = _BODY.search(self.content)
+        found = _STARTS_FROM.search(self.content, 0, body.start() if body else len(self.content))
+        return found[1].decode() if found else None
 
     def lines(self, sign: bytes) -> list[str]:
         """The lines that are added (`+`) or removed (`-`)."""

@@ -20,7 +20,7 @@ from envelope.agents import AgentCard
 from envelope.budget import Metrics
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
+from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
 from envelope.scope import allows
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.report import BatchReport
@@ -96,6 +96,7 @@ class Builders:
     started: list[TaskRequest] = field(default_factory=list)
     modernise: Callable[[TaskRequest, Files], None] = modernise
     code: Callable[[Exception], ErrorCode] = lambda _: ErrorCode.RECIPE_FAILED  # of a shard that fails
+    leaves: Callable[[TaskRequest], Files] = lambda _: {}  # what is attached to the result, by name
     fails: type[Exception] = ShardFails  # raised by a test's `edit`: the scripted recipe ends badly
 
     def shards_started(self) -> list[TaskRequest]:
@@ -113,8 +114,13 @@ class Builders:
         except ShardFails as e:
             code = ErrorCode.SETUP_FAILED if self.broken_base else self.code(e)
             fields = {"status": State.ERROR, "errors": (ErrorInfo.of(code, str(e)),)}
+        left = [
+            Attachment(blob=await self.transport.blobs.put(text.encode()), name=name, media_type="text/plain")
+            for name, text in self.leaves(task).items()
+        ]
         return TaskResult(
             **{
+                "attachments": tuple(left),
                 "trace_id": task.trace_id,
                 "task_id": task.task_id,
                 "attempt": delivery.claim.lease.attempt,

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from repo.changes import FileChange
-from repo.errors import PatchRefused
 from repo.footprint import Overlap, overlaps
 from repo.git import git
 from repo.merge import merge_patches
@@ -167,12 +166,19 @@ async def test_a_patch_that_does_not_fit_the_base_is_set_aside_alone(user, mirro
     assert "does not apply" in merged.collisions[0].detail
 
 
-async def test_a_patch_that_hides_a_path_is_refused(user, mirror_at, shard_of):
-    base = user.commit({"a": "1\n", "b": "1\n"})
+async def test_a_patch_that_hides_a_path_is_set_aside_alone(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n", "c": "1\n"})
     mirror = await mirror_at(user, base)
-    shard = await shard_of(base, "sly", {"a": "2\n", "b": "2\n"})
-    with pytest.raises(PatchRefused, match="sly changes b"):
-        await merge_patches(mirror, base, [replace(shard, files=(change("a"),))])
+    shard = await shard_of(base, "sly", {"a": "2\n", "b": LINES})
+    honest = [await shard_of(base, "b", {"b": "3\n"}), await shard_of(base, "c", {"c": "3\n"})]
+
+    merged = await merge_patches(mirror, base, [replace(shard, files=(change("a"),)), *honest])
+
+    assert merged.applied == ("b", "c")
+    assert [(one.key, one.detail) for one in merged.collisions] == [
+        ("sly", "The patch changes b, which is not among its files")
+    ]
+    assert [await read(mirror, merged.commit, path) for path in "abc"] == ["1\n", "3\n", "3\n"]
 
 
 async def test_no_patches_give_the_base_and_an_empty_one_no_commit(user, mirror_at):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import AsyncIterator, Callable
 
+from envelope.artifacts import FOLDER
 from envelope.messages import Attachment
 from sandbox.base import FileStat, Sandbox
 from sandbox.errors import PathError
 from transport.blobs.base import Blobs
 
-FOLDER = "/tmp/artifacts"  # noqa: S108 - inside the sandbox
 SYSTEM_LINE = f"Files that you leave under {FOLDER} (a report, a log, a picture) are attached to the result."
 # Enough for a report with its pictures; results and blobs of a whole fleet are kept for days.
 MAX_FILES = 50

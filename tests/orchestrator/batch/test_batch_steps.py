@@ -10,6 +10,7 @@ from orchestrator.batch.failures import CLASS_OF, FailureClass
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.stages import stages_of
 from orchestrator.errors import BadBatchFile
+from orchestrator.repositories import MAX_LISTED_FILES
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "src/c.py": "fine c\n", "tests/t.py": "assert\nassert\n"}
 AGENT = '[[steps]]\nagent = "build"\nprompt = "Finish {path} of {repository}."\nwhen = '
@@ -101,6 +102,23 @@ async def test_an_agents_step_that_is_new_reuses_what_the_recipe_did(stage, batc
     recipes = [task for task in stage.builders.shards_started() if task.agent != "build"]
     assert (len(recipes), len(prompts(stage))) == (3, 2)
     assert report.repositories[0].count("applied") == 2
+
+
+async def test_more_files_than_a_report_lists_go_through_several_steps(stage, batch_text):
+    count = MAX_LISTED_FILES + 1
+
+    def edit(task, files):
+        made = ["last.py"] if task.agent == "build" else [f"gen/f{n}.py" for n in range(count)]
+        files.update(dict.fromkeys(made, "new\n"))
+
+    stage.builders.edit = edit
+    text = with_agent(batch_text.replace('glob = "src/*.py"', "whole = true"), "changed")
+
+    _, report = await stage.batch(await stage.repository({"gen/f.py": "old\n", "tests/t.py": "assert\n"}), text=text)
+
+    [repository] = report.repositories
+    assert [(shard.outcome, shard.files) for shard in repository.shards] == [("applied", count + 1)]
+    assert len(repository.patch.files) == MAX_LISTED_FILES
 
 
 async def test_infrastructure_is_tried_once_more_and_nothing_else_is(stage, batch_text):
