@@ -118,6 +118,7 @@ class Publisher:
         if is_new and (why := await cap_reason(self._limits(doing), doing, forge, self.book.all())):
             return _held(doing, why)
         if is_new or theirs != doing.commit:  # else it is there, and what people did with it since is theirs
+            doing = await _to_be_reviewed(forge, doing)
             await self._push(doing, mirror, () if theirs is None else (theirs,))
         return _seen(doing, await self._ensure(forge, doing))
 
@@ -159,6 +160,16 @@ def _continued(wanted: Publication, old: Publication | None) -> Publication:
     if old is None:
         return wanted
     return wanted.model_copy(update={"pushed": old.pushed, "number": old.number, "url": old.url})
+
+
+async def _to_be_reviewed(forge: Forge, doing: Publication) -> Publication:
+    """With the branch that it is to go into: a push to that one, or to what everybody begins with, asks nobody."""
+    default = await forge.default_branch()
+    into = doing.into or default
+    if doing.branch in (into, default):
+        message = f"a request cannot be made from {doing.branch}: that is what changes go into"
+        raise ForgeRefused(message, hint="name a branch of its own: `branch` of [publish], or --branch")
+    return doing.model_copy(update={"into": into})
 
 
 async def _latest(forge: Forge, doing: Publication) -> Found | None:
