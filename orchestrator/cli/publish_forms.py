@@ -93,7 +93,7 @@ async def _outside(job: Job) -> Told:
     change, terms, publisher = job.change, job.terms, job.publisher
     if job.repository is not None and is_remote_name(terms.remote):
         await _require_origin(job.repository, change)
-    place = await place_of(terms, publisher.forges, job.repository)
+    place = await place_of(terms, publisher.forges, job.repository, fetched_from=change.url)
     key = key_of(place.address.url, job.branch)
     wanted = Publication(
         key=key,
