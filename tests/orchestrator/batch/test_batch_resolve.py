@@ -9,6 +9,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.report import BatchReport
 
 FILES = {"src/m0.py": "old\n", "src/m1.py": "old\n", "src/m2.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
 CONFLICT = re.compile(r"<<<<<<< \S+\n(.*)\|\|\|\|\|\|\| .*?=======\n(.*)>>>>>>> \S+\n", re.DOTALL)
@@ -235,3 +236,29 @@ async def test_what_is_left_over_stays_for_other_repositories_until_somebody_is_
     assert [shard.outcome for shard in report.shards] == ["applied"] * 4
     again = [task for task in asked(stage.builders) if task.retry_of]
     assert [task.budget.max_cost_microusd for task in again] == [part, part]
+
+
+async def test_a_restarted_driver_goes_on_with_the_answer_that_was_asked_for(stage, asking):
+    """All the money that is left is that answer's already."""
+    play(stage.builders, both)
+    running, restarted = asyncio.Event(), asyncio.Event()
+
+    async def hold(task):
+        if task.input.prompt:
+            running.set()
+            await restarted.wait()
+
+    stage.builders.before_start = hold
+    text = asking + "[limits]\nbudget_usd = 1.0\n"
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(await stage.repository(FILES), text=text)])
+            await running.wait()
+        restarted.set()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    [task] = asked(stage.builders)
+    assert (result.attempt, result.status, task.budget.max_cost_microusd) == (2, State.COMPLETED, 1_000_000)
+    shards = BatchReport.model_validate(result.output.structured).shards
+    assert [shard.resolved_by for shard in shards] == ["", task.task_id, ""]
