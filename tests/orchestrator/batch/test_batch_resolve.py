@@ -9,6 +9,8 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.report import BatchReport
+from orchestrator.driver import Driver
 
 FILES = {"src/m0.py": "old\n", "src/m1.py": "old\n", "src/m2.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
 CONFLICT = re.compile(r"<<<<<<< \S+\n(.*)\|\|\|\|\|\|\| .*?=======\n(.*)>>>>>>> \S+\n", re.DOTALL)
@@ -235,3 +237,38 @@ async def test_what_is_left_over_stays_for_other_repositories_until_somebody_is_
     assert [shard.outcome for shard in report.shards] == ["applied"] * 4
     again = [task for task in asked(stage.builders) if task.retry_of]
     assert [task.budget.max_cost_microusd for task in again] == [part, part]
+
+
+async def test_a_restarted_driver_goes_on_with_the_answer_that_was_asked_for(stage, asking, monkeypatch):
+    """All the money that is left is that answer's already, while it is at work."""
+    play(stage.builders, both)
+    running, met_again = asyncio.Event(), asyncio.Event()
+    place = Driver._place
+
+    async def hold(task):
+        if task.input.prompt:
+            running.set()
+            await met_again.wait()
+        elif task.agent == "verify" and task.workspace.changes:  # who does not go on with it comes here
+            met_again.set()
+
+    async def placed(driver, work, handle):
+        found = await place(driver, work, handle)
+        if driver.delivery.claim.lease.attempt > 1 and work.request.input.prompt:
+            met_again.set()
+        return found
+
+    monkeypatch.setattr(Driver, "_place", placed)
+    stage.builders.before_start = hold
+    text = asking + "[limits]\nbudget_usd = 1.0\n"
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(await stage.repository(FILES), text=text)])
+            await running.wait()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    [task] = asked(stage.builders)
+    assert (result.attempt, result.status, task.budget.max_cost_microusd) == (2, State.COMPLETED, 1_000_000)
+    shards = BatchReport.model_validate(result.output.structured).shards
+    assert [shard.resolved_by for shard in shards] == ["", task.task_id, ""]
