@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,17 @@ import pytest
 from envelope.errors import ErrorCode
 from envelope.events import ChildEnded
 from envelope.lifecycle import State
+from envelope.messages import FileStat, PatchRef, TaskResult
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.formats import FORMATS
+from orchestrator.batch.merge import material_of
 from orchestrator.batch.merge_overlaps import foreseen
 from orchestrator.batch.merge_rules import MergeRules
-from orchestrator.batch.report import BatchReport
+from orchestrator.batch.report import MAX_LISTED, BatchReport
+from orchestrator.driver import Ended, Work
+from orchestrator.repositories import fetch_mirror
 from orchestrator.submit import VERIFY
+from repo.merge import Collision, Merged
 
 COUNT = 8
 FILES = {f"src/m{n}.py": "old\n" for n in range(COUNT)} | {"tests/t.py": "assert\nassert\n"}
@@ -258,6 +264,68 @@ async def test_overlaps_are_foreseen_while_shards_are_still_at_work(stage, batch
 
     [overlap] = found["demo"]
     assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
+
+
+async def test_what_all_steps_of_a_shard_change_is_foreseen_and_nothing_but_shards(stage, batch_text, tmp_path):
+    """Only the second step edits NEWS; the resolver's patch of it, which ends in the same trace, is no shard's."""
+
+    def edit(task, files):
+        if task.input.prompt.startswith("Note"):
+            files["NEWS"] = f"{task.input.prompt}\n"
+        elif task.input.prompt:
+            files["NEWS"] = re.sub(r"(?m)^(<<<<<<<|=======|>>>>>>>).*\n|\|{7}[^=]*", "", files["NEWS"])
+        else:
+            stage.builders.modernise(task, files)
+
+    stage.builders.edit = edit
+    files = {**{f"src/m{n}.py": "old\n" for n in range(2)}, "NEWS": "none\n", "tests/t.py": "assert\n"}
+    second = '[[steps]]\nagent = "build"\nprompt = "Note {path}"\n[gate]'
+    text = batch_text.replace("[shards]", SHARED).replace("[gate]", second) + '[merge]\nresolve = "agent"\n'
+    request = stage.batch_request(await stage.repository(files), text=text)
+
+    result = await stage.run(request)
+    found = await foreseen(stage.muster, request, tmp_path)
+
+    [repository] = BatchReport.model_validate(result.output.structured).repositories
+    assert [shard.merged_by for shard in repository.shards] == ["as it is", "resolved"]
+    [overlap] = found["demo"]
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
+
+
+async def other_base(stage, keys):
+    """Shards' patches against a commit that is not the batch's, as a worker that does not check might send them."""
+    given = await stage.repository({"src/a.py": "old\n"})
+    request, blobs = stage.batch_request(given), stage.transport.blobs
+    file = FileStat(path="src/a.py", status="M")
+    patch = PatchRef(base="f" * 40, diff=await blobs.put(b"what it changed"), files=(file,), tree="")
+    result = TaskResult(
+        trace_id=request.trace_id, task_id=request.task_id, attempt=1, status=State.COMPLETED, patch=patch
+    )
+    endings = {key: Ended(Work(key, request, key), result, reused=False, cost_microusd=0) for key in keys}
+    mirror = await fetch_mirror(blobs, stage.folder / "mirrors", bundle_ref=given.bundle, base=given.base)
+    return await material_of(mirror, blobs, given.base, endings, batch="b", rules=MergeRules())
+
+
+async def test_a_patch_against_another_base_is_kept_and_breaks_no_rule(memory_stage):
+    material = await other_base(memory_stage, ["src/a.py"])
+
+    outcome = material.outcome("demo", await material.merge(), {}, {})
+
+    [shard] = outcome.shards
+    assert (shard.outcome, shard.code) == ("set_aside", ErrorCode.REPOSITORY)
+    assert "the patch is against ffffffffffff, not against" in shard.detail
+    assert [kept.name for kept in outcome.kept] == [shard.patch]
+
+
+async def test_every_patch_in_collision_is_kept_however_many_are_listed(memory_stage):
+    keys = [f"k{n:03}" for n in range(MAX_LISTED + 1)]
+    material = replace(await other_base(memory_stage, keys), objections={})
+    collisions = tuple(Collision(key, (), ("src/a.py",), "CONFLICT") for key in keys)
+
+    outcome = material.outcome("demo", Merged(material.base, (), collisions), {}, {})
+
+    assert {kept.name for kept in outcome.kept} == {shard.patch for shard in outcome.shards}
+    assert len(outcome.kept) == len(keys)
 
 
 def test_the_rules_of_the_page_are_rules(batch_text):
