@@ -50,6 +50,11 @@ def gate_runs(builders):
     return [task for task in builders.started if task.agent == VERIFY and task.workspace.changes]
 
 
+def proved(builders):
+    """The states of which there were runs: a failure is looked at again."""
+    return {task.workspace.changes for task in gate_runs(builders)}
+
+
 async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_lands_verified(stage):
     def break_it(path, files):
         if path == "src/m5.py":
@@ -71,7 +76,7 @@ async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_l
     assert blamed.evidence.failed == 1 and not blamed.evidence.passed
     assert "src/m5.py" not in [file.path for file in result.patch.files]
     assert [error.code for error in result.errors] == [ErrorCode.PARTIAL]
-    assert len(gate_runs(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
+    assert len(proved(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
 
 
 async def test_two_that_break_it_only_together_cost_one_of_them(stage):
@@ -128,15 +133,32 @@ async def test_a_gate_after_each_patch_sees_what_the_end_does_not(stage, batch_t
     }
 
 
-async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text):
+@pytest.mark.parametrize(("reruns", "runs"), [(0, 3), (1, 4)])
+async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text, reruns, runs):
+    """Every run counts, also the second one of a state that fails; what is begun is ended."""
     edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+    text = f"{batch_text}reruns = {reruns}\n[merge]\nmax_gate_runs = 3\n"
 
-    result, report = await stage.batch(await stage.repository(FILES), text=batch_text + "[merge]\nmax_gate_runs = 2\n")
+    result, report = await stage.batch(await stage.repository(FILES), text=text)
 
+    [repository] = report.repositories
     assert not report.verified
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
-    assert len(gate_runs(stage.builders)) == 2
-    assert {shard.outcome for shard in report.repositories[0].shards} == {"applied"}
+    assert len(gate_runs(stage.builders)) == runs
+    assert {shard.outcome for shard in repository.shards} == {"applied"}
+    assert f"stopped after {runs} runs of it (merge.max_gate_runs)" in repository.evidence.notes[-1]
+
+
+async def test_a_gate_after_each_patch_stops_when_its_runs_are_spent_and_says_so(stage, batch_text):
+    edits(stage.builders, lambda path, files: None)
+    text = batch_text + '[merge]\ngate = "each"\nmax_gate_runs = 3\n'
+
+    _, report = await stage.batch(await stage.repository(FILES), text=text)
+
+    [repository] = report.repositories
+    assert len(gate_runs(stage.builders)) == 3 + 1  # the first three states, and what landed
+    assert (repository.verified, repository.count("applied")) == (True, COUNT)
+    assert "stopped after 3 runs of it (merge.max_gate_runs)" in repository.evidence.notes[-1]
 
 
 async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_failed_by_it(stage):
@@ -171,8 +193,8 @@ async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_on
     [repository] = BatchReport.model_validate(result.output.structured).repositories
     assert result.attempt == 2 and repository.verified
     assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
-    changes = [task.workspace.changes for task in gate_runs(stage.builders)]
-    assert len(changes) == len(set(changes)) <= 1 + 2 + 1
+    keys = [task.idempotency_key for task in gate_runs(stage.builders)]
+    assert len(keys) == len(set(keys)) and len(proved(stage.builders)) <= 1 + 2 + 1
 
 
 LIB = "import os\n\n\ndef first():\n    return os.sep\n"
