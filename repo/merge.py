@@ -48,10 +48,6 @@ class Merged:
     landed: tuple[Landed, ...]
     collisions: tuple[Collision, ...]
 
-    @property
-    def applied(self) -> tuple[str, ...]:
-        return tuple(one.key for one in self.landed)
-
 
 @dataclass(slots=True)
 class _Line:

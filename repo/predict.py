@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from .errors import PatchRefused
 from .footprint import Overlap, overlaps
 from .merge_sides import Changeset, Side, Sides, sides_of
 from .merge_tree import conflicts_of
@@ -29,15 +28,13 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`order`: the keys, those first that leave room for the most others. `misfits` do not even apply to the base.
+    """`order`: the keys, those first that leave room for the most others. `meetings`: of the first `MAX_PAIRS` pairs.
 
-    `is_whole`: every pair was looked at, else the first `MAX_PAIRS`. `sides` saves the merge from making them again.
+    `sides` saves the merge from making them again.
     """
 
     order: tuple[str, ...]
     meetings: tuple[Meeting, ...]
-    misfits: tuple[str, ...]
-    is_whole: bool
     sides: Sides
 
 
@@ -53,8 +50,7 @@ async def predict(
     """
     sides = await sides_of(mirror, base_commit, patches)
     fitting = [patch for patch in patches if isinstance(sides.of[patch.key], Side)]
-    found = list(islice(overlaps(fitting), MAX_PAIRS + 1))
-    pairs = found[:MAX_PAIRS]
+    pairs = list(islice(overlaps(fitting), MAX_PAIRS))
     commits = {key: side.commit for key, side in sides.of.items() if isinstance(side, Side)}
     with scratch(write_to=mirror.objects) as own:
         conflicts = await conflicts_of(own, [(commits[pair.first], commits[pair.second]) for pair in pairs])
@@ -66,7 +62,5 @@ async def predict(
     return Forecast(
         order=tuple(patch.key for patch in ordered),
         meetings=meetings,
-        misfits=tuple(key for key, side in sides.of.items() if isinstance(side, PatchRefused)),
-        is_whole=len(found) <= MAX_PAIRS,
         sides=sides,
     )

@@ -34,6 +34,14 @@ class Blame:
 
 
 @dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a shard's patch must not be merged."""
+
+    code: ErrorCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resolution:
     """An agent's task that was to resolve a collision, what it cost, and why that came to nothing (if it did)."""
 
@@ -60,12 +68,12 @@ class MergeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What shards made, as far as it is acceptable, and the order in which the most of it can land."""
+    """What shards made, and the order in which the most of it can land: of all that nothing is objected to."""
 
     mirror: Mirror
     base: str
     endings: Mapping[str, Ended]
-    objections: Mapping[str, str]
+    objections: Mapping[str, Objection]
     patches: Mapping[str, Changeset]
     forecast: Forecast
 
@@ -79,11 +87,12 @@ class Material:
     ) -> MergeOutcome:
         """`name`: the repository's."""
         reports = [
-            _report(key, ended, self.objections[key], merged, blamed.get(key), resolutions.get(key))
+            _report(key, ended, self.objections.get(key), merged, blamed.get(key), resolutions.get(key))
             for key, ended in self.endings.items()
         ]
         collisions = [self._collision(collision, resolutions.get(collision.key)) for collision in merged.collisions]
-        kept = {key: self._kept(name, number, key) for number, key in enumerate((*blamed, *_collided(merged)))}
+        lost = (*blamed, *(collision.key for collision in merged.collisions), *self.objections)
+        kept = {key: self._kept(name, number, key) for number, key in enumerate(lost)}
         named = [one.model_copy(update={"patch": kept[one.key].name if one.key in kept else ""}) for one in reports]
         overlaps = overlaps_in(self.forecast)
         return MergeOutcome(merged.commit, tuple(named), tuple(collisions), overlaps, tuple(kept.values()))
@@ -110,18 +119,16 @@ async def material_of(
     mirror: Mirror, blobs: Blobs, base: str, endings: Mapping[str, Ended], *, batch: str, rules: MergeRules
 ) -> Material:
     ordered = dict(sorted(endings.items()))
-    objections = {key: _objection(ended, base) for key, ended in ordered.items()}
-    patches = {
-        key: await as_changeset(blobs, key, f"{batch}: {key}", patch)
-        for key, ended in ordered.items()
-        if not objections[key] and (patch := _patch_of(ended.result)) is not None
-    }
+    made = {key: patch for key, ended in ordered.items() if (patch := _patch_of(ended.result)) is not None}
+    found = {key: _objection(patch, ordered[key], base) for key, patch in made.items()}
+    objections = {key: objection for key, objection in found.items() if objection is not None}
+    patches = {key: await as_changeset(blobs, key, f"{batch}: {key}", patch) for key, patch in made.items()}
     places = {glob: set(matching(glob, patches)) for glob in rules.first}
 
     def rank(key: str) -> int:
         return next((number for number, keys in enumerate(places.values()) if key in keys), len(places))
 
-    forecast = await predict(mirror, base, list(patches.values()), rank=rank)
+    forecast = await predict(mirror, base, [patches[key] for key in patches if key not in objections], rank=rank)
     return Material(mirror, base, ordered, objections, patches, forecast)
 
 
@@ -129,27 +136,32 @@ def _patch_of(result: TaskResult) -> PatchRef | None:
     return result.patch if completed(result) and result.patch is not None and result.patch.files else None
 
 
-def _objection(ended: Ended, base: str) -> str:
-    """Why a shard's patch must not be merged; empty when it may. A worker has checked this, too."""
-    patch = _patch_of(ended.result)
-    if patch is None:
-        return ""
+def _objection(patch: PatchRef, ended: Ended, base: str) -> Objection | None:
+    """A worker has checked this, too."""
     if patch.base != base:
-        return f"the patch is against {patch.base[:12]}, not against {base[:12]}"
+        reason = f"the patch is against {patch.base[:12]}, not against {base[:12]}"
+        return Objection(ErrorCode.REPOSITORY, reason)
     scope = ended.work.request.auth_scope
     outside = [path for path in paths_of(patch) if not allows(scope, "edit", path)]
-    return f"the patch changes {outside[0]}, which is not in the shard's scope" if outside else ""
+    if not outside:
+        return None
+    return Objection(ErrorCode.OUT_OF_SCOPE, f"the patch changes {outside[0]}, which is not in the shard's scope")
 
 
 def _report(
-    key: str, ended: Ended, objection: str, merged: Merged, blame: Blame | None, resolution: Resolution | None
+    key: str,
+    ended: Ended,
+    objection: Objection | None,
+    merged: Merged,
+    blame: Blame | None,
+    resolution: Resolution | None,
 ) -> ShardReport:
     result, patch = ended.result, ended.result.patch
     collision = next((collision for collision in merged.collisions if collision.key == key), None)
     landed = next((one for one in merged.landed if one.key == key), None)
     error = result.errors[0] if result.errors else None
-    code = error.code if error else (ErrorCode.OUT_OF_SCOPE if objection else ErrorCode.GATE_FAILED if blame else "")
-    detail = objection or (error.message if error else "") or (blame.reason if blame else "")
+    code = error.code if error else objection.code if objection else ErrorCode.GATE_FAILED if blame else ""
+    detail = objection.reason if objection else error.message if error else blame.reason if blame else ""
     return ShardReport(
         key=key,
         outcome=_outcome(ended, objection, collision, blame),
@@ -163,12 +175,12 @@ def _report(
         code=code,
         detail=(detail or (collision.detail if collision else ""))[:DETAIL_CHARS],
         merged_by=landed.level if landed and _patch_of(result) else "",
-        resolved_by=resolution.task_id if resolution and landed else "",
+        resolved_by=resolution.task_id if resolution and landed and landed.level == "resolved" else "",
         evidence=blame.verdict if blame else None,
     )
 
 
-def _outcome(ended: Ended, objection: str, collision: Collision | None, blame: Blame | None) -> Outcome:
+def _outcome(ended: Ended, objection: Objection | None, collision: Collision | None, blame: Blame | None) -> Outcome:
     if not completed(ended.result):
         return "failed"
     if objection or blame:
@@ -176,10 +188,6 @@ def _outcome(ended: Ended, objection: str, collision: Collision | None, blame: B
     if collision is not None:
         return "collision"
     return "applied" if _patch_of(ended.result) else "empty"
-
-
-def _collided(merged: Merged) -> list[str]:
-    return [collision.key for collision in merged.collisions][:MAX_LISTED]
 
 
 def overlaps_in(forecast: Forecast) -> tuple[OverlapReport, ...]:

@@ -6,7 +6,7 @@ Every run of the gate is a task with a content key: killed anywhere, this goes t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envelope.messages import ErrorInfo, PatchRef
 from repo.merge import Landed, Merged
@@ -46,6 +46,7 @@ class Trials:
     before: Run | None
     failure: ErrorInfo | None = None
     _proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
+    stopped_after: int = 0  # runs, of which a search found none left
     _runs: int = 0
 
     async def patch(self, commit: str) -> PatchRef | None:
@@ -60,12 +61,12 @@ class Trials:
         tree = await self.mirror.tree(commit)
         if tree not in self._proofs:
             patch = await self.patch(commit)
-            self._runs += patch is not None
-            changes = patch.diff if patch else None
             try:
-                self._proofs[tree] = await self.gate.prove(self.before, changes=changes, tree=tree)
+                proof = await self.gate.prove(self.before, changes=patch.diff if patch else None, tree=tree)
             except TaskFailed as e:
-                self._proofs[tree] = _unproved(e.error)
+                proof = _unproved(e.error)
+            self._proofs[tree] = proof
+            self._runs += sum(run.phase == "after" for run in proof.evidence.runs)
         return self._proofs[tree]
 
     async def culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
@@ -96,17 +97,26 @@ class Trials:
     async def _by_halves(self, states: Sequence[Landed]) -> Landed | None:
         good, bad = -1, len(states) - 1  # the base passes, the last one does not
         while bad - good > 1:
-            if self._runs >= self.rules.max_gate_runs:
-                return None
             middle = (good + bad) // 2
+            if not await self._may_prove(states[middle].commit):
+                return None
             good, bad = (middle, bad) if await self._passes(states[middle].commit) else (good, middle)
         return states[bad]
 
     async def _by_steps(self, states: Sequence[Landed]) -> Landed | None:
         for state in states:
+            if not await self._may_prove(state.commit):
+                return None
             if not await self._passes(state.commit):
                 return state
         return None
+
+    async def _may_prove(self, commit: str) -> bool:
+        """A state may take several runs: what fails is looked at again. What is known takes none."""
+        if self._runs < self.rules.max_gate_runs or await self.mirror.tree(commit) in self._proofs:
+            return True
+        self.stopped_after = self._runs
+        return False
 
     async def _passes(self, commit: str) -> bool:
         """`TaskFailed` when nobody can say."""
@@ -135,6 +145,13 @@ async def prove_merge(trials: Trials, merge: Callable[[Collection[str]], Awaitab
         found = await trials.culprit(merged.landed)
         if found is None:
             proof = await trials.proof(merged.commit)
-            return Proved(merged, await trials.patch(merged.commit), proof, blamed)
+            told = _that_it_stopped(proof, trials.stopped_after) if trials.stopped_after else proof
+            return Proved(merged, await trials.patch(merged.commit), told, blamed)
         key, blame = found
         blamed[key] = blame
+
+
+def _that_it_stopped(proof: Proof, runs: int) -> Proof:
+    """Whatever the gate says of the whole."""
+    note = f"the search for a patch with which the gate fails stopped after {runs} runs of it (merge.max_gate_runs)"
+    return replace(proof, evidence=proof.evidence.model_copy(update={"notes": (*proof.evidence.notes, note)}))

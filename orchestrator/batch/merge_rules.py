@@ -14,7 +14,7 @@ class MergeRules(BaseModel):
     others, then the smallest.
 
     `gate`: when it fails at the `end`, say so and keep everything; or find who made it fail by halving (`bisect`), set
-    that one aside, and let the rest land; or run it after `each` patch. `max_gate_runs` bounds a bisection.
+    that one aside, and let the rest land; or run it after `each` patch. `max_gate_runs` bounds both.
 
     `resolve`: a conflict that neither lines nor functions settle is a `person`'s, or first the `agent`'s named here.
     """

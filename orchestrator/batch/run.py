@@ -19,6 +19,10 @@ from .shards import refuse_empty
 from .spec import BatchSpec
 from .survey import survey
 
+# Patches that did not land, as attachments of the result: a line of 170 bytes for each in a message of 1 MiB, of which
+# the report has half. All of a batch of the usual size; the tasks of the others have theirs.
+MAX_KEPT = 1_000
+
 
 async def drive_batch(driver: Driver) -> TaskResult:
     """Everything that is submitted has a content key, so that this can be killed anywhere and run again."""
@@ -29,7 +33,7 @@ async def drive_batch(driver: Driver) -> TaskResult:
     fund = Fund.of(driver, seats, asks_a_model=spec.asks_a_model)
     outcomes = await _run_all(driver, spec, runs, fund)
     branch = spec.publish.branch if spec.publish else ""
-    kept = (patch for one in outcomes for patch in one.kept)
+    kept = [patch for one in outcomes for patch in one.kept][:MAX_KEPT]
     reports = tuple(one.report for one in outcomes)
     report = BatchReport(name=spec.name, branch=branch, repositories=reports)
     return ended_with(

@@ -20,6 +20,8 @@ from .shards import Shard
 from .spec import BatchSpec, Shards
 from .step import Step, When
 
+SHARD = "shard"  # how the intent of a shard's task begins
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -76,7 +78,7 @@ def stage_request(
         auth_scope=_scope_of(stage, spec.shards, shard),
         budget=budget,
         deadline_ms=deadline_ms,
-        intent=f"shard {repository.name}:{shard.key}"[:200],
+        intent=f"{SHARD} {repository.name}:{shard.key}"[:200],
         idempotency_key=content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or ""),
         model=driver.model,
         priority=driver.priority,

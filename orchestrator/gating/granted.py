@@ -1,4 +1,7 @@
-"""A change without what its agent had no right to edit. A worker has left that out already; here it is made sure."""
+"""A change without what its agent had no right to edit.
+
+A worker ends a task with such a change as an error, of which nothing comes here. This is for one that does not check.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from repo.fast_import import Entry, NewCommit, make_commits
 from repo.footprint import overlaps
-from repo.merge import merge_patches
+from repo.merge import Merged, merge_patches
 from repo.merge_sides import Changeset, Side
 from repo.mirror import Mirror
 from repo.patch import patch_between
@@ -189,23 +189,27 @@ def test_every_patch_lands_whole_or_is_kept_whole(ground: Ground, patches: list[
     asyncio.run(check_nothing_is_lost(ground, data.draw(st.permutations(patches))))
 
 
+def keys_of(merged: Merged) -> list[str]:
+    return [one.key for one in merged.landed]
+
+
 async def check_nothing_is_lost(ground: Ground, patches: list[Patch]) -> None:
     changesets = [await ground.changeset(patch) for patch in patches]
     forecast = await predict(ground.mirror, ground.base, changesets)
     merged = await merge_patches(ground.mirror, ground.base, changesets, sides=forecast.sides)
 
     collided = [collision.key for collision in merged.collisions]
-    assert sorted([*merged.applied, *collided]) == sorted(patch.key for patch in patches)
+    assert sorted([*keys_of(merged), *collided]) == sorted(patch.key for patch in patches)
     content = ground.content(merged.commit)
     landed = {patch.key for patch in patches if patch.token.encode() in content}
-    assert landed == set(merged.applied)
+    assert landed == set(keys_of(merged))
     for changeset in changesets:
         side = forecast.sides.of[changeset.key]
         assert isinstance(side, Side)
         kept = await patch_between(ground.mirror, ground.base, side.commit)
         assert kept.diff == changeset.diff
     for collision in merged.collisions:
-        assert collision.other_keys and set(collision.other_keys) <= set(merged.applied)
+        assert collision.other_keys and set(collision.other_keys) <= set(keys_of(merged))
         assert collision.paths and collision.detail
 
 
@@ -225,11 +229,11 @@ async def check_disjoint(ground: Ground, patches: list[Patch], data: st.DataObje
     merged = await merge_patches(ground.mirror, ground.base, apart)
     shuffled = await merge_patches(ground.mirror, ground.base, data.draw(st.permutations(apart)))
 
-    assert merged.collisions == () and len(merged.applied) == len(apart)
+    assert merged.collisions == () and len(keys_of(merged)) == len(apart)
     assert ground.tree(merged.commit) == ground.tree(shuffled.commit)
     expected = ground.entries(ground.base)
     for patch in patches:
-        if patch.key in merged.applied:
+        if patch.key in keys_of(merged):
             for path, (mode, content) in patch.change.items():
                 expected.pop(path.encode(), None)
                 if mode != GONE:

@@ -149,6 +149,7 @@ async def test_a_patch_outside_its_shards_scope_is_set_aside_even_if_a_worker_se
     assert (first.key, first.outcome) == ("src/a.py", "set_aside")
     assert [file.path for file in result.patch.files] == ["src/b.py"]
     assert "tests/t.py, which is not in the shard's scope" in result.errors[0].message
+    assert b"tests/t.py" in await stage.muster.attachment(result, first.patch)  # nothing is dropped
 
 
 AT_THE_END = '[merge]\ngate = "end"\n'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,17 @@ import pytest
 from envelope.errors import ErrorCode
 from envelope.events import ChildEnded
 from envelope.lifecycle import State
+from envelope.messages import FileStat, PatchRef, TaskResult
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.formats import FORMATS
+from orchestrator.batch.merge import material_of
 from orchestrator.batch.merge_overlaps import foreseen
 from orchestrator.batch.merge_rules import MergeRules
-from orchestrator.batch.report import BatchReport
+from orchestrator.batch.report import MAX_LISTED, BatchReport
+from orchestrator.driver import Ended, Work
+from orchestrator.repositories import fetch_mirror
 from orchestrator.submit import VERIFY
+from repo.merge import Collision, Merged
 
 COUNT = 8
 FILES = {f"src/m{n}.py": "old\n" for n in range(COUNT)} | {"tests/t.py": "assert\nassert\n"}
@@ -44,6 +50,11 @@ def gate_runs(builders):
     return [task for task in builders.started if task.agent == VERIFY and task.workspace.changes]
 
 
+def proved(builders):
+    """The states of which there were runs: a failure is looked at again."""
+    return {task.workspace.changes for task in gate_runs(builders)}
+
+
 async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_lands_verified(stage):
     def break_it(path, files):
         if path == "src/m5.py":
@@ -65,7 +76,7 @@ async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_l
     assert blamed.evidence.failed == 1 and not blamed.evidence.passed
     assert "src/m5.py" not in [file.path for file in result.patch.files]
     assert [error.code for error in result.errors] == [ErrorCode.PARTIAL]
-    assert len(gate_runs(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
+    assert len(proved(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
 
 
 async def test_two_that_break_it_only_together_cost_one_of_them(stage):
@@ -122,15 +133,32 @@ async def test_a_gate_after_each_patch_sees_what_the_end_does_not(stage, batch_t
     }
 
 
-async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text):
+@pytest.mark.parametrize(("reruns", "runs"), [(0, 3), (1, 4)])
+async def test_a_bisection_that_ran_out_of_runs_says_that_the_gate_fails(stage, batch_text, reruns, runs):
+    """Every run counts, also the second one of a state that fails; what is begun is ended."""
     edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+    text = f"{batch_text}reruns = {reruns}\n[merge]\nmax_gate_runs = 3\n"
 
-    result, report = await stage.batch(await stage.repository(FILES), text=batch_text + "[merge]\nmax_gate_runs = 2\n")
+    result, report = await stage.batch(await stage.repository(FILES), text=text)
 
+    [repository] = report.repositories
     assert not report.verified
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
-    assert len(gate_runs(stage.builders)) == 2
-    assert {shard.outcome for shard in report.repositories[0].shards} == {"applied"}
+    assert len(gate_runs(stage.builders)) == runs
+    assert {shard.outcome for shard in repository.shards} == {"applied"}
+    assert f"stopped after {runs} runs of it (merge.max_gate_runs)" in repository.evidence.notes[-1]
+
+
+async def test_a_gate_after_each_patch_stops_when_its_runs_are_spent_and_says_so(stage, batch_text):
+    edits(stage.builders, lambda path, files: None)
+    text = batch_text + '[merge]\ngate = "each"\nmax_gate_runs = 3\n'
+
+    _, report = await stage.batch(await stage.repository(FILES), text=text)
+
+    [repository] = report.repositories
+    assert len(gate_runs(stage.builders)) == 3 + 1  # the first three states, and what landed
+    assert (repository.verified, repository.count("applied")) == (True, COUNT)
+    assert "stopped after 3 runs of it (merge.max_gate_runs)" in repository.evidence.notes[-1]
 
 
 async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_failed_by_it(stage):
@@ -165,8 +193,8 @@ async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_on
     [repository] = BatchReport.model_validate(result.output.structured).repositories
     assert result.attempt == 2 and repository.verified
     assert [shard.key for shard in repository.shards if shard.outcome == "set_aside"] == ["src/m2.py"]
-    changes = [task.workspace.changes for task in gate_runs(stage.builders)]
-    assert len(changes) == len(set(changes)) <= 1 + 2 + 1
+    keys = [task.idempotency_key for task in gate_runs(stage.builders)]
+    assert len(keys) == len(set(keys)) and len(proved(stage.builders)) <= 1 + 2 + 1
 
 
 LIB = "import os\n\n\ndef first():\n    return os.sep\n"
@@ -258,6 +286,68 @@ async def test_overlaps_are_foreseen_while_shards_are_still_at_work(stage, batch
 
     [overlap] = found["demo"]
     assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
+
+
+async def test_what_all_steps_of_a_shard_change_is_foreseen_and_nothing_but_shards(stage, batch_text, tmp_path):
+    """Only the second step edits NEWS; the resolver's patch of it, which ends in the same trace, is no shard's."""
+
+    def edit(task, files):
+        if task.input.prompt.startswith("Note"):
+            files["NEWS"] = f"{task.input.prompt}\n"
+        elif task.input.prompt:
+            files["NEWS"] = re.sub(r"(?m)^(<<<<<<<|=======|>>>>>>>).*\n|\|{7}[^=]*", "", files["NEWS"])
+        else:
+            stage.builders.modernise(task, files)
+
+    stage.builders.edit = edit
+    files = {**{f"src/m{n}.py": "old\n" for n in range(2)}, "NEWS": "none\n", "tests/t.py": "assert\n"}
+    second = '[[steps]]\nagent = "build"\nprompt = "Note {path}"\n[gate]'
+    text = batch_text.replace("[shards]", SHARED).replace("[gate]", second) + '[merge]\nresolve = "agent"\n'
+    request = stage.batch_request(await stage.repository(files), text=text)
+
+    result = await stage.run(request)
+    found = await foreseen(stage.muster, request, tmp_path)
+
+    [repository] = BatchReport.model_validate(result.output.structured).repositories
+    assert [shard.merged_by for shard in repository.shards] == ["as it is", "resolved"]
+    [overlap] = found["demo"]
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("NEWS",))
+
+
+async def other_base(stage, keys):
+    """Shards' patches against a commit that is not the batch's, as a worker that does not check might send them."""
+    given = await stage.repository({"src/a.py": "old\n"})
+    request, blobs = stage.batch_request(given), stage.transport.blobs
+    file = FileStat(path="src/a.py", status="M")
+    patch = PatchRef(base="f" * 40, diff=await blobs.put(b"what it changed"), files=(file,), tree="")
+    result = TaskResult(
+        trace_id=request.trace_id, task_id=request.task_id, attempt=1, status=State.COMPLETED, patch=patch
+    )
+    endings = {key: Ended(Work(key, request, key), result, reused=False, cost_microusd=0) for key in keys}
+    mirror = await fetch_mirror(blobs, stage.folder / "mirrors", bundle_ref=given.bundle, base=given.base)
+    return await material_of(mirror, blobs, given.base, endings, batch="b", rules=MergeRules())
+
+
+async def test_a_patch_against_another_base_is_kept_and_breaks_no_rule(memory_stage):
+    material = await other_base(memory_stage, ["src/a.py"])
+
+    outcome = material.outcome("demo", await material.merge(), {}, {})
+
+    [shard] = outcome.shards
+    assert (shard.outcome, shard.code) == ("set_aside", ErrorCode.REPOSITORY)
+    assert "the patch is against ffffffffffff, not against" in shard.detail
+    assert [kept.name for kept in outcome.kept] == [shard.patch]
+
+
+async def test_every_patch_in_collision_is_kept_however_many_are_listed(memory_stage):
+    keys = [f"k{n:03}" for n in range(MAX_LISTED + 1)]
+    material = replace(await other_base(memory_stage, keys), objections={})
+    collisions = tuple(Collision(key, (), ("src/a.py",), "CONFLICT") for key in keys)
+
+    outcome = material.outcome("demo", Merged(material.base, (), collisions), {}, {})
+
+    assert {kept.name for kept in outcome.kept} == {shard.patch for shard in outcome.shards}
+    assert len(outcome.kept) == len(keys)
 
 
 def test_the_rules_of_the_page_are_rules(batch_text):

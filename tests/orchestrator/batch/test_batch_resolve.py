@@ -74,6 +74,25 @@ async def test_the_same_conflict_is_resolved_once(stage, asking):
     assert len(asked(stage.builders)) == 1
 
 
+async def test_a_patch_that_lands_as_it_is_after_all_was_resolved_by_nobody(stage, asking):
+    """Once resolved onto another one, which is then set aside for the gate's sake."""
+    play(stage.builders, both)
+    text = asking + 'first = ["src/m0.py"]\n'
+    files = FILES | {"src/m0.py": "old\nfail\n", "tests/t.py": "assert\n"}
+    stage.builders.tests = lambda files: {
+        "passed": 1,
+        "failed": int(files["src/m0.py"].startswith("new")),
+        "errors": 0,
+        "skipped": 0,
+    }
+
+    _, report = await stage.batch(await stage.repository(files), text=text)
+
+    blamed, resolved, _ = report.repositories[0].shards
+    assert (blamed.outcome, len(asked(stage.builders))) == ("set_aside", 1)
+    assert (resolved.merged_by, resolved.resolved_by) == ("as it is", "")
+
+
 # What an agent does to the file in conflict, and why that is no resolution. "elsewhere": another file, too.
 LIES = {
     "NEWS1": (lambda text: text, "it changed nothing"),

@@ -190,6 +190,8 @@ def test_a_shorthand_is_a_command(step, command):
     ("text", "message"),
     [
         ('{recipe=["a"], agent="build", prompt="x"}', "say one of `recipe`, `ruff`, `libcst`, `ast_grep`, `agent`"),
+        ('{agent="verify", prompt="x"}', "'verify' takes commands and no prompt: say these as `recipe`, or as"),
+        ('{agent="recipe", prompt="x"}', "'recipe' takes commands and no prompt"),
         ('{agent="build"}', "`agent` and `prompt` come together"),
         ('{recipe=["a"], when="changed"}', "nothing comes before the first step"),
         ('{recipe=["a"]}, {agent="build", prompt="x", when="gate failed"}', "there is no [gate]"),
