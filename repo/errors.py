@@ -8,6 +8,7 @@ RepoError
 ├── OutputTooLarge      git wrote more than the caller wanted to hold
 ├── FolderMissing       git cannot be started in the folder that it was given
 ├── RepositoryMissing   the path or address holds no repository
+│   └── RemoteDown      its server cannot be reached, or broke off: another try may help
 ├── CommitMissing       the repository has no such commit
 ├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
@@ -65,6 +66,10 @@ class FolderMissing(RepoError):
 
 
 class RepositoryMissing(RepoError):
+    pass
+
+
+class RemoteDown(RepositoryMissing):
     pass
 
 

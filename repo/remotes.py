@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .errors import BranchRefused, GitFailed, RepositoryMissing
+from .errors import BranchRefused, GitFailed, RemoteDown, RepositoryMissing
 from .git import git
 from .local import locate
 from .mirror import Mirror
@@ -36,6 +36,15 @@ _REFUSALS = (
     ),
 )
 _CREDENTIALS = re.compile(r"authentication failed|could not read Username|Permission denied|\b40[13]\b|denied to", re.I)
+
+# As git, curl and ssh say that the network or the server failed, and not what was asked of it.
+_PASSES = re.compile(
+    r"could not resolve|(name|hostname) resolution|(failed|couldn't|unable) to connect|timed out|time-?out"
+    r"|connection (refused|reset|closed|was reset)|network is unreachable|no route to host|hung up unexpectedly"
+    r"|early EOF|unexpected disconnect|empty reply|returned error: (429|5\d\d)|SSL_ERROR_SYSCALL|GnuTLS recv",
+    re.I,
+)
+_REFUSED_BY_HTTP = re.compile(r"\b(HTTP|returned error:) 4(?!08|29)\d\d")  # such as 413, after which it hangs up, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +147,8 @@ def _unreachable(remote: Remote, failure: GitFailed) -> RepositoryMissing:
     if "not allowed" in failure.stderr:
         hint = f"allowed here: {', '.join(remote.protocols)}"
         return RepositoryMissing("The remote's address uses a protocol that is not allowed", hint=hint)
+    if _PASSES.search(failure.stderr) and not _REFUSED_BY_HTTP.search(failure.stderr):
+        hint = "try it again later; if it stays so, check the address"
+        return RemoteDown(f"The remote repository cannot be reached: {failure}", hint=hint)
     hint = "check the address, and that this machine may reach it"
     return RepositoryMissing(f"The remote repository cannot be used: {failure}", hint=hint)

@@ -208,7 +208,7 @@ async def _conclude(
 async def _publish(
     muster: Muster, result: TaskResult, report: BatchReport, spec: BatchSpec, folders: Mapping[str, Path]
 ) -> frozenset[str]:
-    """Set the branches of those repositories whose change may be used: proved, or with nothing to prove it by."""
+    """Set the branches of those repositories whose change may go: see `Terms.lets_go`."""
     ready = [
         repository
         for repository in report.repositories
@@ -216,7 +216,7 @@ async def _publish(
         and repository.name in folders
         and repository.changed
         and repository.bundle
-        and (repository.verified or spec.gate is None)
+        and spec.publish.lets_go(verified=repository.verified, is_judged=spec.gate is not None)
     ]
     for repository in ready:
         await publish_bundle(

@@ -48,7 +48,7 @@ class Job:
 
 async def publish_change(job: Job) -> Told:
     """The line says what became of it; no error stops the next change."""
-    if not job.change.may_go(job.terms.to, unverified=job.terms.unverified):
+    if not job.change.may_go(job.terms):
         why = job.change.facts.reason or "nobody has proved it"
         hint = "look at it, then publish it with --unverified, or `unverified = true`"
         return _told(job, UNPROVED, reason=f"not verified: {why}", hint=hint, code=ErrorCode.GATE_FAILED)

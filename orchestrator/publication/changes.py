@@ -21,7 +21,7 @@ from ..errors import BadInput
 from ..goal import BUNDLE_NAME
 from ..submit import BATCH, RUN, params_of
 from .body import Facts, title_of
-from .terms import OUTSIDE, Form
+from .terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,8 @@ class Change:
     def is_goal(self) -> bool:
         return not self.repository
 
-    def may_go(self, to: Form, *, unverified: bool) -> bool:
-        """What leaves this machine is verified, unless told otherwise; here, nothing that a gate has refused."""
-        return self.facts.verified or unverified or (to not in OUTSIDE and not self.is_judged)
+    def may_go(self, terms: Terms) -> bool:
+        return terms.lets_go(verified=self.facts.verified, is_judged=self.is_judged)
 
 
 async def changes_of(muster: Muster, task_id: str) -> list[Change]:

@@ -11,9 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode, MusterError
-from repo.errors import RepoError
+from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
 from repo.mirror import Mirror
 from repo.remotes import push_branch
+from transport.errors import Unreachable
 
 from ..errors import BadInput, OrchestratorError, code_of
 from .address import read_address
@@ -31,6 +32,9 @@ from .settings import ForgeSettings
 from .terms import Form
 
 LOOKED_AT = WAITS_FOR_PEOPLE | {Stage.CLOSED}  # a closed one may be opened again; a merged one stays so
+# What may be over when `sync` comes again.
+PASSES = (ForgeDown, ForgeLimits, RemoteDown, GitTimedOut, DiskFull, Unreachable)
+GO_ON = "go on later with: muster publish sync"
 CREATE_TRIES = 4  # a forge may take a moment until it lists what it has just made
 _STAGES = {state: Stage(state.value) for state in RequestState}
 
@@ -73,8 +77,10 @@ class Publisher:
         return self._note(_seen(current, found)) if is_same else current
 
     async def refuse(self, publication: Publication, error: MusterError | RepoError) -> Publication:
+        """Unless somebody has gone on with it since it was read."""
         async with self.book.at_work():
-            return self._note(_stopped(publication, error))
+            current = self.book.get(publication.key)
+            return self._note(_stopped(publication, error)) if current in (publication, None) else current
 
     def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
         settings = self.forges.get(publication.forge)
@@ -209,16 +215,16 @@ def _now(publication: Publication, stage: Stage, reason: str = "", hint: str = "
 
 
 def _held(publication: Publication, why: str) -> Publication:
-    return publication.model_copy(
-        update={"stage": Stage.HELD, "reason": why, "hint": "go on later with: muster publish sync", "code": ""}
-    )
+    return publication.model_copy(update={"stage": Stage.HELD, "reason": why, "hint": GO_ON, "code": ""})
 
 
 def _stopped(publication: Publication, error: MusterError | RepoError) -> Publication:
     """What passes by itself is held; for the rest somebody has to do something."""
-    stage = Stage.HELD if isinstance(error, ForgeDown | ForgeLimits) else Stage.REFUSED
-    code = code_of(error) or ErrorCode.INTERNAL
-    return publication.model_copy(update={"stage": stage, "reason": str(error), "hint": error.hint, "code": str(code)})
+    passes = isinstance(error, PASSES)
+    stage = Stage.HELD if passes else Stage.REFUSED
+    code = ErrorCode.INTERNAL if passes else code_of(error) or ErrorCode.INTERNAL
+    hint = error.hint or (GO_ON if passes else "")
+    return publication.model_copy(update={"stage": stage, "reason": str(error), "hint": hint, "code": str(code)})
 
 
 def _taken(known: Publication) -> BadInput:

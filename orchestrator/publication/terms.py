@@ -46,3 +46,10 @@ class Terms(Limits):
     draft: bool = True
     folder: Annotated[str, Field(min_length=1)] = "published"
     unverified: bool = False
+
+    def lets_go(self, *, verified: bool, is_judged: bool) -> bool:
+        """What leaves this machine is verified, unless told otherwise; here, nothing that a gate has refused.
+
+        `is_judged`: a gate was to prove it.
+        """
+        return verified or self.unverified or (self.to not in OUTSIDE and not is_judged)

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from envelope.logs import get_logger
 from envelope.redaction import redact_head
 
+from ...errors import BadInput
 from ..errors import ForgeDown, ForgeLimits, ForgeRefused, ForgeUnsure
 from ..patience import is_limit, limit_s, pause_s
 
@@ -97,7 +99,10 @@ class Api:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), trust_env=True
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+            trust_env=False,  # it would look for ~/.netrc, too, and fail when that knows the host beside our token
+            proxy=_proxy_to(self.base),
         )
         return self
 
@@ -187,6 +192,19 @@ class Api:
         hint = _HINTS.get(answer.status, _HINTS[301] if answer.status < 400 else "see what the forge's own page says")
         message = f"{self.name} refuses ({answer.status}){f': {said}' if said else ''}"
         return ForgeRefused(message, hint=hint, status=answer.status)
+
+
+def _proxy_to(url: str) -> str | None:
+    """As the environment says it, to curl and git as well."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc):
+        return None
+    proxy = getproxies().get(parts.scheme)
+    if proxy is None or proxy.startswith(("http://", "https://")):
+        return proxy
+    if "://" in proxy:
+        raise BadInput(f"{parts.scheme}_proxy names a proxy that is not spoken to", hint="name one by http://HOST:PORT")
+    return f"http://{proxy}"
 
 
 def reads(read: Callable[[Any], T]) -> Callable[[Any], T]:

@@ -20,6 +20,7 @@ from orchestrator.batch.request import BatchParams
 from orchestrator.cli.batch_plan import planned
 from orchestrator.cli.batch_submit import submitted, tell_moved
 from orchestrator.errors import BadBatchFile, BadInput
+from orchestrator.publication.errors import ForgeDown
 from orchestrator.publication.settings import ForgeSettings
 from orchestrator.submit import params_of
 from repo.errors import CommitMissing, RepoError, RepositoryMissing, SourceRefused
@@ -37,10 +38,14 @@ PATHS = {"/orgs/acme/repos": "github or gitea", "/groups/acme/projects": "gitlab
 
 @dataclass
 class Server:
-    """git repositories below /git, to be read with a token, and the lists of three forges, two to a page."""
+    """git repositories below /git, to be read with a token, and the lists of three forges, two to a page.
+
+    `listed`: their paths below /git, or an entry as it stands.
+    """
 
     root: Path
     url: str = ""
+    listed: tuple[object, ...] = LISTED
     asked: list[str] = field(default_factory=list)
 
 
@@ -62,19 +67,20 @@ class Handler(SimpleHTTPRequestHandler):
 
     def _list(self, page: int) -> None:
         self.ours.asked.append(self.path)
-        names = LISTED[2 * page - 2 : 2 * page]
-        url = f"{self.ours.url}/git/%s.git"
-        entries = [
-            {"name": n, "path": n, "clone_url": url % n, "http_url_to_repo": url % n, "archived": n.startswith("old")}
-            for n in names
-        ]
-        content = json.dumps(entries).encode()
+        names = self.ours.listed[2 * page - 2 : 2 * page]
+        content = json.dumps([self._entry(name) if isinstance(name, str) else name for name in names]).encode()
         self.send_response(200)
-        if page == 1:
+        if page * 2 < len(self.ours.listed):
             self.send_header("Link", f'<{self.ours.url}{self.path}>; rel="next"')
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _entry(self, path: str) -> dict[str, object]:
+        url, name = f"{self.ours.url}/git/{path}.git", path.rpartition("/")[2]
+        return {
+            "name": name, "path": name, "clone_url": url, "http_url_to_repo": url, "archived": name.startswith("old"),
+        }  # fmt: skip
 
     def log_message(self, *_words) -> None:
         pass
@@ -152,6 +158,27 @@ async def test_a_fetched_repositorys_address_goes_along_for_its_publication(look
 
     given = params_of(BatchParams, await memory_stage.muster.request(handle.task_id)).repositories
     assert {each.name: each.url for each in given} == {"tool": f"{server.url}/git/tool.git", "here": ""}
+
+
+async def test_what_is_called_alike_in_two_groups_keeps_both_and_has_a_name_of_its_own(look, server, monkeypatch):
+    for group in ("web", "data"):
+        link = server.root / "git" / group / "tool.git"
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(server.root / "git" / "tool.git")
+    monkeypatch.setattr(server, "listed", ("web/tool", "alpha-service", "data/tool"))
+    plan = await look('{ organisation = "acme", forge = "ours", only = "[at]*" }', "gitlab")
+    one = await look('{ organisation = "acme", forge = "ours", only = "alpha*" }', "gitlab")
+
+    assert list(plan.starts) == ["alpha-service", "git-data-tool", "git-web-tool"]
+    assert plan.starts["git-web-tool"].url == f"{server.url}/git/web/tool.git"
+    assert list(one.starts) == ["alpha-service"]
+
+
+@pytest.mark.parametrize("entry", [{}, [], None, {"path": "a", "http_url_to_repo": None}])
+async def test_a_list_in_an_odd_form_is_told(look, server, monkeypatch, entry):
+    monkeypatch.setattr(server, "listed", (entry,))
+    with pytest.raises(ForgeDown, match="in a form that is not known"):
+        await look('{ organisation = "acme", forge = "ours" }', "gitlab")
 
 
 PUBLISH = '[publish]\nbranch = "x"\nremote = "{}"\n'

@@ -135,6 +135,30 @@ async def test_a_folder_with_other_things_is_left_alone(github):
     assert os.listdir(folder) == ["mine.txt"]
 
 
+async def test_a_bundle_takes_no_other_files_place(github):
+    base, first = git(github.user, "rev-parse", "main"), github.commit("second\n")
+    mirror, target = await github.mirror(first), github.folder / "app.bundle"
+    git(github.user, "branch", "-f", BRANCH, first)
+    git(github.user, "bundle", "create", "-q", str(github.folder / "theirs"), f"^{base}", BRANCH)
+    theirs = (github.folder / "theirs").read_bytes()
+    for content in (b"mine", b"", theirs):
+        target.write_bytes(content)
+        with pytest.raises(BranchRefused, match="is not a bundle of ours") as told:
+            await write_branch_bundle(mirror, base, first, BRANCH, target)
+        assert (target.read_bytes(), told.value.hint != "") == (content, True)
+    target.unlink()
+    target.symlink_to("theirs")
+    with pytest.raises(BranchRefused):
+        await write_branch_bundle(mirror, base, first, BRANCH, target)
+    assert target.is_symlink()
+
+    target.unlink()
+    second = github.commit("third\n", parent=first)
+    for commit in (first, second):
+        await write_branch_bundle(await github.mirror(commit), base, commit, BRANCH, target)
+    assert f"{second} refs/heads/{BRANCH}" in git(github.user, "bundle", "list-heads", str(target))
+
+
 @pytest.mark.parametrize(
     ("text", "scheme", "host", "path"),
     [

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
+from orchestrator.errors import BadInput
 from orchestrator.publication.book import Stage
 from orchestrator.publication.errors import ForgeDown, ForgeLimits, ForgeRefused
 from orchestrator.publication.forges.table import open_forge
 from orchestrator.publication.patience import is_limit, limit_s, pause_s
 from orchestrator.publication.telling import comment
+from orchestrator.publication.terms import Form
+from repo.errors import DiskFull, GitTimedOut, RemoteDown
+from transport.errors import Unreachable
 
 SECONDARY = {"message": "You have exceeded a secondary rate limit. Please wait."}
 
@@ -107,6 +111,75 @@ async def test_an_answer_that_was_lost_makes_no_second_comment(github):
 
     assert await comment(github.publisher, made, "hello")
     assert len(github.hub.reviews[0].comments) == 1
+
+
+async def test_what_passes_by_itself_is_held_and_sync_goes_on(github):
+    """git's own errors: nobody listens, the server is broken, the disk is full. A push that is too large is none."""
+    commit = github.commit("second\n")
+    mirror = await github.mirror(commit)
+    gone = github.wanted(commit, remote="https://127.0.0.1:1/team/app", to=Form.PUSH)
+    held = [await github.publisher.publish(gone, mirror)]
+    github.hub.look = at_git(github.hub, 503)
+    held.append(await github.publish(commit))
+    github.hub.look = at_git(github.hub, 413)
+    refused = await github.publish(commit)
+    github.hub.look = lambda _: None
+    made = await github.publish(commit)
+
+    assert [(each.stage, each.code) for each in held] == [(Stage.HELD, "internal")] * 2, held
+    assert all("cannot be reached" in each.reason and "try it again later" in each.hint for each in held)
+    assert (refused.stage, made.stage) == (Stage.REFUSED, Stage.DRAFT)
+
+
+def at_git(hub, code: int):
+    async def fail(_: web.Request) -> web.Response:
+        return web.Response(status=code)
+
+    def look(request: web.Request) -> None:
+        if "/app.git/" in request.path:
+            hub.faults[:] = [fail]
+
+    return look
+
+
+@pytest.mark.parametrize("error", [GitTimedOut("late"), DiskFull("full"), Unreachable("no Redis"), RemoteDown("off")])
+async def test_what_sync_could_not_do_is_held_unless_somebody_went_on(github, error):
+    held = await github.publish(github.commit("second\n"), windows=["sun 00:00-00:01 UTC"])
+    told = await github.publisher.refuse(held, error)
+    newer = await github.publish(github.commit("third\n"))
+    kept = await github.publisher.refuse(told, BadInput("its result is gone"))
+
+    assert (told.stage, told.reason, told.code) == (Stage.HELD, str(error), "internal") and told.hint
+    assert (kept, github.book.get(kept.key)) == (newer, newer)
+
+
+async def test_a_netrc_that_knows_the_host_is_not_asked(github, monkeypatch):
+    netrc = github.folder / "netrc"
+    netrc.write_text("machine 127.0.0.1 login ann password another-0123456789\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    assert await ask(github) == "main"
+
+
+async def test_the_environments_proxy_is_gone_through(github, says, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", github.hub.url.replace("://", "://ann:secret@"))
+    seen: list[str | None] = []
+    github.hub.look = lambda request: seen.append(request.headers.get("Proxy-Authorization"))
+    nowhere = github.hub.settings().model_copy(update={"url": "http://127.0.0.1:1/api"})
+    github.hub.faults[:] = [says(200, {"default_branch": "through"})]
+    async with open_forge("hub", nowhere, "team/app", github.slept.pace()) as forge:
+        through = await forge.default_branch()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    straight = await ask(github)
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    with pytest.raises(BadInput, match="http_proxy names a proxy"):
+        await ask(github)
+
+    assert (through, straight) == ("through", "main")
+    assert seen == ["Basic YW5uOnNlY3JldA==", None]
 
 
 def lost_once(hub, end: str):

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from envelope.agents import WorkerCard
-from orchestrator.batch.file import parse_batch
+from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
 from orchestrator.cli.places import remember
 from orchestrator.publication.book import Book, Stage
@@ -158,6 +158,27 @@ async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is
     assert (told.exit_code, "Done, not verified" in desk.hub.reviews[0].body) == (0, True)
     assert gone.exit_code == 2 and "hint: " in gone.stderr
     assert [each.stage for each in book.all()] == [Stage.REFUSED]
+
+
+@pytest.mark.parametrize(("line", "is_set"), [("", False), ("unverified = true", True)])
+async def test_a_branch_of_what_the_gate_refused_is_set_where_the_file_says_so(made, line, is_set):
+    desk, _, muster, stage = made
+    text = (stage.folder / "batch.toml").read_text().partition("[publish]")[0].replace('"."', f'"{desk.user}"')
+    file = muster.home / "mine.toml"
+    file.write_text(f'{text}\n[merge]\ngate = "end"\n[publish]\nbranch = "kept"\n{line}\n')
+    where = await stage.muster.pack(desk.user)
+    given = RepositoryInput(name="user", bundle=where.bundle, base=where.base)
+    stage.builders.tests = lambda _files: None  # which proves nothing
+    result = await stage.run(batch_request(load_batch(file), [given], settings=stage.muster.settings))
+    for pool in ("orchestrator", "build"):
+        await stage.transport.announce(WorkerCard(worker=f"{pool}-1", pool=pool, slots=4), ttl_s=600)
+    there = replace(muster, environment={**muster.environment, "MUSTER_POOLS": '{"build": 1}'})
+    attached = await there("batch", "attach", result.task_id, "--file", str(file))
+
+    [told] = result.output.structured["repositories"]
+    assert told["commit"] != told["base"] and told["bundle"] and not told["verified"]
+    kept = git(desk.user, "for-each-ref", "--format=%(objectname)", "refs/heads/kept")
+    assert kept == (told["commit"] if is_set else ""), attached.stderr
 
 
 async def test_files_and_branches_need_no_forge_and_what_cannot_be_says_so(made):

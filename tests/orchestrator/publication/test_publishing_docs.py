@@ -13,7 +13,7 @@ from envelope.messages import Workspace
 from orchestrator.batch.file import parse_batch
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.publication.changes import changes_of
-from orchestrator.publication.terms import Form
+from orchestrator.publication.terms import Form, Terms
 from orchestrator.settings import load_settings
 from orchestrator.submit import goal_request
 
@@ -77,6 +77,6 @@ async def test_a_goal_is_published_with_what_proved_it(memory_stage):
     assert (change.title, change.branch) == ("Make it new", f"muster/{result.task_id[-8:]}")
     assert change.commit == result.output.structured["commit"] and change.base == given.base
     assert [(gate.phase, gate.tests) for gate in change.facts.gates] == [("before", 1), ("after", 1)]
-    assert change.may_go(Form.REQUEST, unverified=False)
+    assert change.may_go(Terms(to=Form.REQUEST))
     with pytest.raises(BadInput, match="has changed nothing"):
         await changes_of(memory_stage.muster, nothing.task_id)
