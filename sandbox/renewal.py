@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+
+from repo.removal import remove_tree
 
 from . import kernel
 from .base import WORKSPACE
@@ -152,4 +153,4 @@ def _forget(former: Workspace) -> None:
         kernel.unmount(former.merged)
         former.merged.rmdir()
     for part in (former.upper, former.work):
-        shutil.rmtree(part)
+        remove_tree(part)

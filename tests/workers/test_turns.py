@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.redis]
 
 LEAVE = "echo left > /tmp/left; echo left > ~/.left; echo left > new.txt; setsid sleep 1000 > /dev/null 2>&1 &"
 LOOK = "ls -A /tmp ~ && git status --porcelain && ps -A -o args= | grep -c '[s]leep 1000'; true"
+DEEP = "import os; [(os.mkdir('dd'), os.chdir('dd')) for _ in range(1300)]"
 BOOT = "awk '{print $22}' /proc/1/stat"  # when its first process began
 
 
@@ -104,6 +106,25 @@ async def test_what_cannot_be_put_back_is_not_handed_on(run: Any):
     said(await run("python3 -c 'import ctypes; assert ctypes.CDLL(None).shmget(7, 4096, 0o1777) >= 0'"))
 
     assert said(await run(BOOT)) != boot
+
+
+async def test_folders_as_deep_as_they_like_are_put_back_too(run: Any):
+    boot = said(await run(BOOT))
+    said(await run(f'python3 -c "{DEEP}"'))
+
+    assert said(await run(f"{LOOK}; {BOOT}")) == f"/home/agent:\n\n/tmp:\n0\n{boot}"
+
+
+async def test_whatever_goes_wrong_in_between_it_is_closed(
+    driver: DockerDriver, image: str, monkeypatch: pytest.MonkeyPatch
+):
+    turns = Turns(driver, enabled=True)
+    sandbox = await turns.take(("t", "b"), SandboxSpec(image))
+    monkeypatch.setattr(sandbox, "renew", Mock(side_effect=RecursionError))
+    await turns.give_back(sandbox)
+    await asyncio.gather(*turns._background)  # pyright: ignore[reportPrivateUsage]
+
+    assert sandbox.id not in {each.sandbox_id for each in await driver.known()}
 
 
 async def test_one_that_nobody_wants_goes(driver: DockerDriver, image: str):

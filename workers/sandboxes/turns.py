@@ -131,8 +131,8 @@ class Turns:
     async def _renewed(self, seat: _Seat) -> None:
         try:
             await seat.sandbox.renew(labels={"batch": seat.batch[1]})
-        except (SandboxError, OSError) as failure:
-            log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=str(failure))
+        except Exception as failure:  # whatever it is: nobody waits for this task, and it alone still knows the sandbox
+            log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=repr(failure))
             await _closed(seat.sandbox)
         else:
             self._free[seat] = asyncio.get_running_loop().call_later(self.idle_s, self._drop, seat)
