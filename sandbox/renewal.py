@@ -24,7 +24,7 @@ from repo.removal import remove_tree
 from . import kernel
 from .base import WORKSPACE
 from .container import HOME, QUEUES, SHM, TMP
-from .errors import SandboxError, SandboxLost
+from .errors import SandboxError, SandboxLost, Unsupported
 from .view import Keeper
 from .workspace import Workspace, add_layer
 
@@ -126,7 +126,7 @@ def _mounts(told: str) -> dict[str, _Mount]:
 def _of_kind(kind: str, mounts: Mapping[str, _Mount], place: str) -> _Mount:
     mount = mounts.get(place)
     if mount is None or mount.kind != kind:
-        raise SandboxError(f"The sandbox has no file system of its own at {place}.")
+        raise Unsupported(f"The sandbox has no file system of its own at {place}.")
     return mount
 
 
