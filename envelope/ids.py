@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from typing import Annotated
 
@@ -15,8 +14,6 @@ TaskId = Annotated[
 ]
 TraceId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 BlobRef = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def new_task_id(*, now_ms: int | None = None) -> str:
@@ -45,12 +42,6 @@ def new_trace_id(*, near: str = "", key: str = "") -> str:
 def shares_home(trace_id: str, *, near: str = "", key: str = "") -> bool:
     """Was the trace's id made with the same `near` or `key`?"""
     return trace_id[-HOME_DIGITS:] == (near or content_key(key))[-HOME_DIGITS:]
-
-
-def trace_id_of(traceparent: str) -> str | None:
-    """The trace id inside a `traceparent` header; None when it is not one (a bad header never stops a task)."""
-    found = _TRACEPARENT.fullmatch(traceparent)
-    return found[1] if found and found[1] != "0" * 32 else None
 
 
 def blob_ref(content: bytes) -> str:

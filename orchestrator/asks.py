@@ -34,22 +34,22 @@ class OpenAsk:
     ask: AskOpened
 
 
-async def open_asks(transport: Transport, *, trace_id: str | None = None) -> list[OpenAsk]:
-    """Of one trace, or of all that are under way; a task's in the order in which it asked."""
-    traces = [trace_id] if trace_id else await _live_traces(transport)
+async def open_asks(transport: Transport, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
+    """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked."""
+    traces = [trace_id] if trace_id else await _live_traces(transport, tenant)
     found = await asyncio.gather(*(_of_trace(transport, each) for each in traces))
     return [one for asks in found for one in asks]
 
 
-async def _live_traces(transport: Transport) -> list[str]:
-    roots = await transport.tasks(limit=MAX_ROOTS)
-    return [root.trace_id for root in roots if root.state not in TERMINAL]
+async def _live_traces(transport: Transport, tenant: str | None) -> list[str]:
+    roots = await transport.roots(tenant=tenant, limit=MAX_ROOTS)
+    return [root.trace_id for root in roots.records if root.state not in TERMINAL]
 
 
 async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
     """The records say what is waited for; only then the stream is read for what it is."""
     tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
-    waiting = {task.task_id: task for task in tasks if any(map(_is_ask, task.waits_for))}
+    waiting = {task.task_id: task for task in tasks if any(map(is_ask, task.waits_for))}
     if not waiting:
         return []
     texts = await _texts(transport, trace_id)
@@ -73,12 +73,13 @@ def _forgotten(ask_id: str) -> AskOpened:
 def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
     known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
     order = {ask.ask_id: place for place, ask in enumerate(known)}
-    for ask_id in sorted(filter(_is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
+    for ask_id in sorted(filter(is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
         yield OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
 
 
-def _is_ask(awaited: str) -> bool:
-    return awaited.startswith("ask_")
+def is_ask(name: str) -> bool:
+    """Is it an ask's id? A task waits for other things, too."""
+    return name.startswith("ask_")
 
 
 async def find_ask(transport: Transport, words: str) -> OpenAsk:
@@ -105,20 +106,20 @@ async def _named(transport: Transport, words: str) -> tuple[OpenAsk, Answer | No
     return known
 
 
-async def answered_ask(transport: Transport, words: str) -> tuple[OpenAsk, Answer] | None:
+async def answered_ask(transport: Transport, words: str, *, tenant: str | None = None) -> tuple[OpenAsk, Answer] | None:
     """An ask with this id, or this end of it, that got its answer; of what has ended, the latest are looked at."""
-    for trace_id in await _latest_traces(transport) if len(words) >= SHORTEST else ():
+    for trace_id in await _latest_traces(transport, tenant) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            if ask_id := next((each for each in answers if _is_ask(each) and each.endswith(words)), None):
+            if ask_id := next((each for each in answers if is_ask(each) and each.endswith(words)), None):
                 texts = await _texts(transport, trace_id)
                 return OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id))), answers[ask_id]
     return None
 
 
-async def _latest_traces(transport: Transport) -> list[str]:
-    roots = await transport.tasks(limit=MAX_ROOTS)
+async def _latest_traces(transport: Transport, tenant: str | None) -> list[str]:
+    roots = (await transport.roots(tenant=tenant, limit=MAX_ROOTS)).records
     ended = [root.trace_id for root in roots if root.state in TERMINAL]
     return [*(root.trace_id for root in roots if root.state not in TERMINAL), *ended[:MAX_ENDED]]
 

@@ -66,14 +66,6 @@ def default_agent(
     return agents[USUAL if USUAL in startable else startable[0]]
 
 
-def require_pools(pools: Iterable[str], workers: Iterable[WorkerCard]) -> None:
-    """`UnknownName` unless a live worker serves each pool."""
-    served = {worker.pool for worker in workers}
-    for pool in pools:
-        if pool not in served:
-            raise UnknownName(f"no live worker serves the pool {pool!r}", hint=f"start one: muster-worker {pool}")
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     """As texts, 0.10 would be older than 0.9."""
     return tuple(int(number) for number in re.findall(r"\d+", version))

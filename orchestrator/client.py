@@ -294,9 +294,9 @@ class Muster:
         checkpoint = await checkpoint_of(self.transport, request)
         return await exported(self.transport.blobs, checkpoint, sanitize=sanitize, markdown=markdown)
 
-    async def asks(self, *, trace_id: str | None = None) -> list[OpenAsk]:
-        """What people are asked now, by the tasks of one trace or of all."""
-        return await open_asks(self.transport, trace_id=trace_id)
+    async def asks(self, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
+        """What people are asked now, by the tasks of one trace, of one tenant or of all."""
+        return await open_asks(self.transport, trace_id=trace_id, tenant=tenant)
 
     async def reply(self, ask: OpenAsk, reply: Reply, *, by: str = "api") -> Answer:
         """Answer an ask (see `asks.reply_to`). `Answered`, with who said what, when somebody was first.

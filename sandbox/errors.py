@@ -6,6 +6,7 @@ SandboxError
 ├── ImageBuildFailed    the image could not be made
 ├── ImageUnfit          what the image lacks to be a sandbox
 ├── DiskFull            this host has no room for another
+├── Unsupported         this host cannot do it, now or later
 ├── SandboxLost         the container is gone, or talks nonsense and was killed
 ├── LimitExceeded       a limit of the sandbox stands in the way
 ├── PathError           a path inside is missing, of the wrong kind, or not allowed
@@ -36,6 +37,9 @@ class ImageUnfit(SandboxError): ...
 
 
 class DiskFull(SandboxError): ...
+
+
+class Unsupported(SandboxError): ...
 
 
 class SandboxLost(SandboxError): ...

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 from pathlib import Path
 
-from .errors import SandboxError
+from .errors import SandboxError, SandboxLost, Unsupported
 
 NOSUID, NODEV, NOEXEC = 2, 4, 8  # of a mount: linux/mount.h
 DETACH = 2
@@ -17,6 +18,13 @@ HERE = -100
 OWN_FOLDERS = 0x200  # CLONE_FS: this thread's root and working folder become its own
 IO_PRIORITY, OF_PROCESS = {"x86_64": 252, "aarch64": 31}, 1
 MOUNTS, MESSAGES = 0x20000, 0x8000000  # CLONE_NEWNS, CLONE_NEWIPC
+# What else it refuses may go well the next time.
+MEANS = {
+    errno.ESRCH: SandboxLost,
+    **dict.fromkeys(
+        (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP), Unsupported
+    ),
+}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,5 +63,6 @@ def io_priority(process: int) -> int:
 
 def _done(answer: int, what: str) -> int:
     if answer < 0:
-        raise SandboxError(f"The kernel refused {what}: {os.strerror(ctypes.get_errno())}.")
+        number = ctypes.get_errno()
+        raise MEANS.get(number, SandboxError)(f"The kernel refused {what}: {os.strerror(number)}.")
     return answer

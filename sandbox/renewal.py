@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from repo.removal import remove_tree
+
 from . import kernel
 from .base import WORKSPACE
 from .container import HOME, QUEUES, SHM, TMP
-from .errors import SandboxError, SandboxLost
+from .errors import SandboxError, SandboxLost, Unsupported
 from .view import Keeper
 from .workspace import Workspace, add_layer
 
@@ -125,7 +126,7 @@ def _mounts(told: str) -> dict[str, _Mount]:
 def _of_kind(kind: str, mounts: Mapping[str, _Mount], place: str) -> _Mount:
     mount = mounts.get(place)
     if mount is None or mount.kind != kind:
-        raise SandboxError(f"The sandbox has no file system of its own at {place}.")
+        raise Unsupported(f"The sandbox has no file system of its own at {place}.")
     return mount
 
 
@@ -152,4 +153,4 @@ def _forget(former: Workspace) -> None:
         kernel.unmount(former.merged)
         former.merged.rmdir()
     for part in (former.upper, former.work):
-        shutil.rmtree(part)
+        remove_tree(part)

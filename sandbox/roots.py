@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 from repo.cache import sizes_bytes
 from repo.keeping import Kept
+from repo.removal import remove_tree
 
 from .base import Finding
 from .errors import ImageMissing, SandboxError
@@ -91,13 +92,13 @@ class Roots:
         """Keep as `image` what was written to the root of the sandbox `name`, in which nothing runs any more."""
         part = self._layer(image).with_suffix(".part")
         with suppress(FileNotFoundError):
-            shutil.rmtree(part)
+            remove_tree(part)
         part.mkdir(parents=True)
         added = self.sandboxes / name / ROOT
         shutil.copy(added / "base", part / "base")
         (added / "upper").rename(part / "upper")
         with suppress(FileNotFoundError):
-            shutil.rmtree(self._layer(image))
+            remove_tree(self._layer(image))
         part.rename(self._layer(image))
 
     async def stamp(self, image: str) -> None:
@@ -114,7 +115,8 @@ class Roots:
             return False
         gone = self._layer(image).with_suffix(".part")
         self._layer(image).rename(gone)
-        await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        with suppress(OSError):  # the rest goes when it is made anew
+            await asyncio.to_thread(remove_tree, gone)
         return True
 
     def _layer(self, image: str) -> Path:

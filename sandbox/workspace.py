@@ -7,10 +7,11 @@ The engine mounts the overlay as a volume, so nobody here needs to mount anythin
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from repo.removal import remove_tree
 
 from .base import Limits
 from .card import CARD, Card, write_card
@@ -116,7 +117,7 @@ def create_folder(workspace: Workspace, card: Card) -> None:
 
 
 def remove_workspace(folder: Path) -> None:
-    """Remove what one sandbox wrote. rmtree follows no symlink, and a folder that is gone already is fine.
+    """Remove what one sandbox wrote. No link is followed, and a folder that is gone already is fine.
 
     Its card goes last: who is killed in the middle leaves something that has an owner.
     """
@@ -128,7 +129,7 @@ def remove_workspace(folder: Path) -> None:
         with suppress(FileNotFoundError):  # a second reaper is at it too: whoever is last finds nothing
             for each in folder.iterdir():
                 if each.is_dir() and not each.is_symlink():
-                    shutil.rmtree(each)
+                    remove_tree(each)
                 elif each.name != CARD:
                     each.unlink()
-            shutil.rmtree(folder)
+            remove_tree(folder)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from transport.errors import NotFound
 
-from ..asks import OpenAsk, answered_ask, reply_to
+from ..asks import OpenAsk, answered_ask, is_ask, reply_to
 from ..client import Muster
 from .access import Approver, Caller, Viewer
 from .tasks import Body
@@ -74,18 +74,20 @@ async def _find_to_answer(ask_id: str, caller: Caller) -> OpenAsk:
     try:
         return await _find(ask_id, caller)
     except NotFound:
-        known = await answered_ask(caller.muster.transport, ask_id)
+        transport, tenant = caller.muster.transport, caller.seen_tenant
+        known = await answered_ask(transport, ask_id, tenant=tenant) if is_ask(ask_id) else None
         if known is None or known[0].ask.ask_id != ask_id or not caller.sees(known[0].task):
             raise
         return known[0]
 
 
 async def _open(caller: Caller) -> list[OpenAsk]:
-    return [one for one in await caller.muster.asks() if caller.sees(one.task)]
+    asks = await caller.muster.asks(tenant=caller.seen_tenant)
+    return [one for one in asks if caller.sees(one.task)]
 
 
 async def _find(ask_id: str, caller: Caller) -> OpenAsk:
-    for one in await _open(caller):
+    for one in await _open(caller) if is_ask(ask_id) else ():
         if one.ask.ask_id == ask_id:
             return one
     raise NotFound(f"no open ask has the id {ask_id}", hint="see those that are open with: GET /v1/asks")

@@ -66,6 +66,8 @@ while True:
 until [ -e /workspace/again ] && [ -e /workspace/src/back.py ]; do sleep 0.01; done
 """
 
+DEEP = "import os\nfor _ in range(3000): os.mkdir('dd'); os.chdir('dd')"
+
 
 @pytest.fixture(params=["docker", "bubblewrap"])
 def any_driver(request: pytest.FixtureRequest, driver: DockerDriver, bubblewrap: BubblewrapDriver) -> SandboxDriver:
@@ -105,6 +107,15 @@ async def test_whatever_commands_leave_is_gone_and_nothing_else_differs(box: San
 
         assert await seen(box) == before
         assert (await box.patch(lambda _: True)).empty
+
+
+async def test_a_folder_may_be_as_deep_as_they_like(box: Sandbox):
+    before = await seen(box)
+    for _ in range(2):  # the second is there when the sandbox is closed
+        await box.renew(labels={})
+        assert await seen(box) == before
+        ended = await box.exec(Command(["python3", "-c", DEEP]))
+        assert ended.exit_code == 0, ended.output
 
 
 async def test_patches_of_each_turn_are_its_own(box: Sandbox):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskResult, Workspace
+from sandbox import kernel
 from sandbox.base import Sandbox, SandboxSpec
 from sandbox.driver import DockerDriver
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, Unsupported
 from workers.sandboxes.turns import Turns
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis]
 
 LEAVE = "echo left > /tmp/left; echo left > ~/.left; echo left > new.txt; setsid sleep 1000 > /dev/null 2>&1 &"
 LOOK = "ls -A /tmp ~ && git status --porcelain && ps -A -o args= | grep -c '[s]leep 1000'; true"
+DEEP = "import os; [(os.mkdir('dd'), os.chdir('dd')) for _ in range(1300)]"
 BOOT = "awk '{print $22}' /proc/1/stat"  # when its first process began
 
 
@@ -106,6 +109,25 @@ async def test_what_cannot_be_put_back_is_not_handed_on(run: Any):
     assert said(await run(BOOT)) != boot
 
 
+async def test_folders_as_deep_as_they_like_are_put_back_too(run: Any):
+    boot = said(await run(BOOT))
+    said(await run(f'python3 -c "{DEEP}"'))
+
+    assert said(await run(f"{LOOK}; {BOOT}")) == f"/home/agent:\n\n/tmp:\n0\n{boot}"
+
+
+async def test_whatever_goes_wrong_in_between_it_is_closed(
+    driver: DockerDriver, image: str, monkeypatch: pytest.MonkeyPatch
+):
+    turns = Turns(driver, enabled=True)
+    sandbox = await turns.take(("t", "b"), SandboxSpec(image))
+    monkeypatch.setattr(sandbox, "renew", Mock(side_effect=RecursionError))
+    await turns.give_back(sandbox)
+    await asyncio.gather(*turns._background)  # pyright: ignore[reportPrivateUsage]
+
+    assert sandbox.id not in {each.sandbox_id for each in await driver.known()}
+
+
 async def test_one_that_nobody_wants_goes(driver: DockerDriver, image: str):
     turns = Turns(driver, enabled=True, idle_s=0.0)
     sandbox = await turns.take(("t", "b"), SandboxSpec(image))
@@ -116,21 +138,37 @@ async def test_one_that_nobody_wants_goes(driver: DockerDriver, image: str):
     assert turns._free == {}  # pyright: ignore[reportPrivateUsage]
 
 
-class CannotRenew(DockerDriver):
-    async def open(self, spec: SandboxSpec, **more: Any) -> Any:
-        if spec.reusable:
-            raise SandboxError("The kernel refused open_tree.")
-        return await super().open(spec, **more)
-
-
-async def test_where_the_host_cannot_renew_each_has_its_own(tmp_path: Any, owner: str, image: str):
-    async with CannotRenew(tmp_path / "state", owner) as driver:
-        turns, spec = Turns(driver, enabled=True), SandboxSpec(image, labels={"task": "t"})
+@pytest.mark.parametrize("error", [Unsupported, SandboxError])
+async def test_where_the_host_cannot_renew_each_has_its_own(
+    driver: DockerDriver, image: str, monkeypatch: pytest.MonkeyPatch, error: type[SandboxError]
+):
+    """What may go well the next time ends nothing but this turn."""
+    turns, spec = Turns(driver, enabled=True), SandboxSpec(image, labels={"task": "t"})
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "copy_of_mount", Mock(side_effect=error("The kernel refused open_tree.")))
         first: Sandbox = await turns.take(("t", "b"), spec)
-        await turns.give_back(first)
+    await turns.give_back(first)
 
-        assert not turns.enabled
-        assert first.id not in {each.sandbox_id for each in await driver.known()}
+    assert turns.enabled == (error is SandboxError)
+    assert first.id not in {each.sandbox_id for each in await driver.known()}
+
+
+async def test_one_that_is_taken_while_another_is_asked_is_not_taken_twice(
+    driver: DockerDriver, image: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("workers.sandboxes.turns.ANSWER_TIMEOUT_S", 60.0)
+    turns, batch, spec = Turns(driver, enabled=True), ("t", "b"), SandboxSpec(image)
+    both = [await turns.take(batch, spec) for _ in range(2)]
+    for sandbox in both:
+        await turns.give_back(sandbox)
+        await asyncio.gather(*turns._background)  # pyright: ignore[reportPrivateUsage]
+    await driver.engine.pause(both[0].id)  # it answers to nobody
+
+    waits, finds = asyncio.create_task(turns.take(batch, spec)), asyncio.create_task(turns.take(batch, spec))
+    assert await finds is both[1]
+    await driver.engine.remove(both[0].id)
+
+    assert await waits not in both
 
 
 async def test_one_whose_time_is_too_short_is_not_taken(driver: DockerDriver, image: str):

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from envelope.logs import get_logger
 from envelope.messages import TaskRequest
 from sandbox.base import Sandbox, SandboxDriver, SandboxSpec
-from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError
+from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, Unsupported
 
 from ..agents.base import Agent
 
@@ -92,7 +92,8 @@ class Turns:
             spec, labels={}, reusable=True, limits=replace(spec.limits, lifetime_s=hours * LIFETIME_STEP_S)
         )
         for seat in [each for each in self._free if (each.batch, each.spec) == (batch, wanted)]:
-            if seat.ends_at_s >= until_s and await self._answers(seat, spec):
+            # Looked at anew: while another was asked, somebody may have taken it, or it went.
+            if seat.ends_at_s >= until_s and seat in self._free and await self._answers(seat, spec):
                 return seat.sandbox
         return await self._fresh(batch, wanted, spec)
 
@@ -122,9 +123,9 @@ class Turns:
         except (EngineUnavailable, ImageMissing, DiskFull):  # these pass, or are told
             raise
         except SandboxError as error:
-            sandbox = await self.driver.open(spec)  # which fails like it, unless this host cannot renew
-            self.enabled = False
-            log.warning("sandboxes_not_shared", error=str(error))
+            sandbox = await self.driver.open(spec)  # which fails like it, unless it was the renewal's
+            self.enabled = self.enabled and not isinstance(error, Unsupported)
+            log.warning("sandbox_not_shared", error=str(error), others=self.enabled)
             return sandbox
         self._taken[sandbox] = _Seat(batch, wanted, ends_at_s, sandbox)
         return sandbox
@@ -146,8 +147,8 @@ class Turns:
     async def _renewed(self, seat: _Seat) -> None:
         try:
             await seat.sandbox.renew(labels={"batch": seat.batch[1]})
-        except (SandboxError, OSError) as failure:
-            log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=str(failure))
+        except Exception as failure:  # whatever it is: nobody waits for this task, and it alone still knows the sandbox
+            log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=repr(failure))
             await _closed(seat.sandbox)
         else:
             if seat.batch in self._stopped:

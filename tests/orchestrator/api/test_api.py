@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import fields
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -215,6 +216,25 @@ async def test_another_tenants_tasks_are_not_there(api):
     _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
     _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
     assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
+
+
+async def test_an_ask_is_looked_for_among_the_callers_tasks_alone(api, monkeypatch):
+    await asking(api)
+    mine = await api.submit(who="stranger")
+    transport = api.stage.transport
+    trace_id = (await transport.record(mine)).trace_id
+    tasks, roots = (AsyncMock(side_effect=real) for real in (transport.tasks, transport.roots))
+    monkeypatch.setattr(transport, "tasks", tasks)
+    monkeypatch.setattr(transport, "roots", roots)
+
+    async def answer(ask_id: str) -> int:
+        return (await api.call("POST", f"/v1/asks/{ask_id}/answer", who="stranger", json={"choice": "once"}))[0]
+
+    assert [await answer("x" * 100), await answer(mine)] == [404, 404]
+    assert (tasks.await_count, roots.await_count) == (0, 0)
+    assert [await answer("ask_none"), await answer(PUSH.ask_id)] == [404, 404]
+    assert {call.kwargs["trace_id"] for call in tasks.await_args_list} == {trace_id}
+    assert {call.kwargs["tenant"] for call in roots.await_args_list} == {"elsewhere"}
 
 
 async def test_a_tenants_tasks_are_listed_page_by_page_and_by_state(api):

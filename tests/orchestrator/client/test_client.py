@@ -8,7 +8,7 @@ from envelope.agents import AgentCard, ProjectCards, WorkerCard
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskResult
-from orchestrator.catalogue import agent_named, default_agent, require_pools
+from orchestrator.catalogue import agent_named, default_agent
 from orchestrator.client import Muster
 from orchestrator.errors import BadSettings, UnknownName
 from orchestrator.settings import load_settings
@@ -157,12 +157,6 @@ def test_the_newest_workers_card_counts():
 def test_an_agent_is_found_by_name():
     assert agent_named("build", CARDS).pool == "build"
     assert agent_named("explore", CARDS, by_person=False).pool == "explore"
-
-
-def test_a_pool_that_nobody_serves_is_named():
-    require_pools(["build"], CARDS)
-    with pytest.raises(UnknownName, match="no live worker serves the pool 'explore'"):
-        require_pools(["build", "explore"], CARDS)
 
 
 def test_the_environment_goes_before_the_users_file(keep_settings, tmp_path, monkeypatch):
