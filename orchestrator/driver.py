@@ -91,6 +91,7 @@ class Driver:
     _seq: int = 0
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
+    met: set[str] = field(default_factory=set[str])  # traces of all that this attempt has submitted, or found again
     _stopped: bool = False
 
     @property
@@ -228,6 +229,7 @@ class Driver:
         if not handle.existing:
             self.context.metrics.count_submitted(work.request.recipient)
         placed = self._live[handle.task_id] = _Placed(work, handle, foreign=False)
+        self.met.add(handle.trace_id)
         return placed
 
     async def _is_foreign(self, handle: Handle) -> bool:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence, GateObjection, GateRules
 from envelope.ids import BlobRef, content_key
-from envelope.messages import TaskResult, Workspace
+from envelope.messages import ErrorInfo, TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
 from repo.patch import apply_to_tree
 
+from .batch.retries import is_worth_another_try
 from .driver import Driver, Work, completed
 from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
 from .gating.diff import without
@@ -37,12 +38,13 @@ UNNAMED = "a test without a name"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The gate's runs, as far as there were any, and what they prove."""
+    """The gate's runs, as far as there were any, and what they prove. `failure`: why one could not be made."""
 
     judgement: Judgement
     before: GateVerdict | None = None
     after: GateVerdict | None = None
     evidence: GateEvidence = field(default_factory=GateEvidence)
+    failure: ErrorInfo | None = None
 
 
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
@@ -104,8 +106,10 @@ class Gate:
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
         async with aclosing(self.driver.run([work])) as endings:
             async for ended in endings:
-                return await self.read(phase, ended.result, about)
-        raise AssertionError("`run` ends after every work has")
+                if not is_worth_another_try(ended):
+                    return await self.read(phase, ended.result, about)
+                work = work.after(ended.result.task_id)
+        return await self.run(phase, work, about)
 
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle

@@ -86,11 +86,15 @@ class GoalFields(TypedDict, total=False):
 
 
 class RepositoryInput(Wire):
-    """A repository of a batch: its name in reports, a bundle blob with the full history of `base`."""
+    """A repository of a batch: its name in reports, a bundle blob with the full history of `base`.
+
+    `url`: where it was fetched from, with no credential in it; empty for a local one.
+    """
 
     name: str
     bundle: str
     base: str
+    url: str = ""
 
 
 class GoalStep(Wire):

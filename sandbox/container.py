@@ -15,6 +15,7 @@ from .workspace import AGENT_GID, AGENT_UID, Workspace
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
 SHM = "/dev/shm"  # noqa: S108 - inside
+QUEUES = "/dev/mqueue"
 SERVER_PATH = "/run/muster-toolserver.py"
 TOOLS_FOLDER = "/run/muster-tools"  # from the engine's stock; see toolserver/elsewhere.py
 BASE_FOLDER = "/run/muster-base"

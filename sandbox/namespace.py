@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
-from .container import EGRESS_FOLDER, HOME, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
+from .container import EGRESS_FOLDER, HOME, QUEUES, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
 from .errors import SandboxError
 from .workspace import AGENT_GID, AGENT_UID, Workspace
 
@@ -118,7 +118,7 @@ def bubblewrap(opening: Opening) -> list[str]:
         "--clearenv",
         *(word for name, value in environment.items() for word in ("--setenv", name, value)),
         *_root(opening.root),
-        *("--proc", "/proc", "--dev", "/dev", "--bind", SHM_PLACE, SHM, "--remount-ro", "/dev"),
+        *("--proc", "/proc", "--dev", "/dev", "--bind", SHM_PLACE, SHM, "--mqueue", QUEUES, "--remount-ro", "/dev"),
         *("--bind", TMP_PLACE, TMP, "--bind", HOME_PLACE, HOME),
         *("--ro-bind" if spec.read_only else "--bind", WORKSPACE_PLACE, WORKSPACE),
         *("--ro-bind", SERVER_PLACE, SERVER_PATH),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,13 +22,12 @@ from pathlib import Path
 
 from . import kernel
 from .base import WORKSPACE
-from .container import HOME, SHM, TMP
+from .container import HOME, QUEUES, SHM, TMP
 from .errors import SandboxError, SandboxLost
 from .view import Keeper
 from .workspace import Workspace, add_layer
 
 IN_MEMORY = (TMP, HOME, SHM)
-QUEUES = Path("/dev/mqueue")
 SYSV = ("shm", "sem", "msg")
 FLAGS = {"nosuid": kernel.NOSUID, "nodev": kernel.NODEV, "noexec": kernel.NOEXEC}
 # In /proc/PID/stat, counted after the name in brackets: priority, niceness, real-time priority, policy.
@@ -64,20 +63,22 @@ class Renewal:
         await asyncio.to_thread(_forget, former)
 
     def _exchange(self, tree: int) -> None:
-        places = list(_in_memory(Path(f"/proc/{self.process}/mountinfo").read_text()))
+        mounts = _mounts(Path(f"/proc/{self.process}/mountinfo").read_text())
+        places = [_of_kind("tmpfs", mounts, place) for place in IN_MEMORY]
+        _of_kind("mqueue", mounts, QUEUES)  # the only place where they can be seen: without it all would look well
         kernel.leave_folders()
         kernel.join(self.process_fd, kernel.MESSAGES)
         for kind in SYSV:
             if len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) > 1:
                 raise SandboxError(f"A command left shared objects of the kernel's ({kind}).")
         kernel.join(self.process_fd, kernel.MOUNTS)
-        if QUEUES.is_dir() and any(QUEUES.iterdir()):
+        if any(Path(QUEUES).iterdir()):
             raise SandboxError("A command left message queues.")
         kernel.unmount(Path(WORKSPACE))
         kernel.attach(tree, Path(WORKSPACE))
-        for place, flags, options in places:
-            kernel.unmount(Path(place))
-            kernel.mount("tmpfs", Path(place), options, flags)
+        for each in places:
+            kernel.unmount(Path(each.place))
+            kernel.mount(each.kind, Path(each.place), each.options, each.flags)
 
 
 async def renewal_of(
@@ -101,19 +102,31 @@ async def renewal_of(
     return renewal
 
 
-def _in_memory(mounts: str) -> Iterator[tuple[str, int, str]]:
-    """Place, flags and options as the kernel tells them, which no command can change."""
-    found: dict[str, tuple[str, int, str]] = {}
-    for line in mounts.splitlines():
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    place: str
+    kind: str
+    flags: int
+    options: str
+
+
+def _mounts(told: str) -> dict[str, _Mount]:
+    """By place, the uppermost, as the kernel tells them, which no command can change."""
+    found: dict[str, _Mount] = {}
+    for line in told.splitlines():
         words, _, rest = line.partition(" - ")
         place, options = words.split()[4:6]
         kind, _, given = rest.split(" ", 2)
-        if place in IN_MEMORY and kind == "tmpfs":
-            flags = sum(FLAGS.get(each, 0) for each in options.split(","))
-            found[place] = place, flags, given.removeprefix("rw").removeprefix(",")
-    if missing := [place for place in IN_MEMORY if place not in found]:
-        raise SandboxError(f"The sandbox has no file system of its own at {missing[0]}.")
-    yield from found.values()
+        flags = sum(FLAGS.get(each, 0) for each in options.split(","))
+        found[place] = _Mount(place, kind, flags, given.removeprefix("rw").removeprefix(","))
+    return found
+
+
+def _of_kind(kind: str, mounts: Mapping[str, _Mount], place: str) -> _Mount:
+    mount = mounts.get(place)
+    if mount is None or mount.kind != kind:
+        raise SandboxError(f"The sandbox has no file system of its own at {place}.")
+    return mount
 
 
 def _traits(process: int) -> Traits:

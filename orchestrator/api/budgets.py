@@ -79,6 +79,7 @@ async def show_allotment(tenant: str, caller: Viewer) -> Share:
 @router.put("/{tenant}/allotment")
 async def allot(tenant: str, share: Share, caller: Operator) -> Share:
     """Say what a tenant gets beside others, from now on. For tokens of all tenants: nobody widens its own."""
+    _require_own(tenant, caller)
     if caller.seen_tenant is not None:
         raise Problem(HTTPStatus.FORBIDDEN, "a tenant's share is given by who sees all", hint="a token of tenant *")
     await caller.muster.allot(tenant, Allotment(share.weight, share.max_running), by=caller.name)

@@ -58,7 +58,7 @@ HOLDS: Mapping[When, Callable[[Line], bool]] = {
 
 @dataclass(slots=True)
 class Chains:
-    """`before`: what the gate saw on the base, once that is known."""
+    """`before`: what the gate saw on the base, once that is known; `failure`: why it could not be run there."""
 
     driver: Driver
     spec: BatchSpec
@@ -67,6 +67,7 @@ class Chains:
     fund: Fund
     gate: Gate | None
     before: Run | None = None
+    failure: ErrorInfo | None = None
 
     async def run(self, shards: Sequence[Shard]) -> dict[str, Ended]:
         """How each shard ended, by its key. The gate on the base runs beside the first step."""
@@ -125,8 +126,10 @@ class Chains:
             async with aclosing(self.driver.run(works)) as endings:
                 async for ended in endings:
                     if ended.work.request.agent == VERIFY:
-                        assert self.gate is not None
-                        self.before = await self.gate.read("before", ended.result)
+                        if is_worth_another_try(ended):
+                            again.append(ended)
+                        else:
+                            await self._read_base(ended.result)
                         continue
                     self.fund.spend(ended.work.key, ended.cost_microusd)
                     if is_worth_another_try(ended):
@@ -139,7 +142,10 @@ class Chains:
                             again.append(ended)
                         else:
                             yield replace(ended, result=_refused(ended.result, e))
-            funded = await self.fund.grant([ended.work.key for ended in short]) if short else frozenset[str]()
+            next_keys = {
+                ended.work.key: ended.work.after(ended.result.task_id).request.idempotency_key for ended in short
+            }
+            funded = await self.fund.grant(next_keys) if short else frozenset[str]()
             for ended in short:
                 if ended.work.key in funded:
                     again.append(ended)
@@ -149,9 +155,17 @@ class Chains:
 
     def _once_more(self, ended: Ended) -> Work:
         work = ended.work.after(ended.result.task_id)
-        if work.request.agent == RECIPE:
+        if work.request.agent in (RECIPE, VERIFY):  # which spend nothing
             return work
         return replace(work, request=work.request.model_copy(update={"budget": self.fund.budget(work.key)}))
+
+    async def _read_base(self, result: TaskResult) -> None:
+        """A gate that cannot be run proves nothing, and undoes nothing of what the shards have made."""
+        assert self.gate is not None
+        try:
+            self.before = await self.gate.read("before", result)
+        except TaskFailed as e:
+            self.failure = e.error
 
     async def _onto(self, line: Line, ended: Ended) -> Ended:
         """With what the steps before have changed, as one patch on our base. `PatchRefused` when it does not fit."""

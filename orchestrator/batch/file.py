@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ..errors import BadBatchFile, near_miss
+from ..publication.address import is_remote_name
 from .spec import BatchSpec, Repository
 
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
@@ -29,7 +30,17 @@ def load_batch(path: Path) -> BatchSpec:
         shards = spec.shards.model_copy(update={"files": files, "files_from": None})
         spec = spec.model_copy(update={"shards": shards})
     repositories = (one for repository in spec.repositories for one in _listed(repository, path))
-    return spec.model_copy(update={"repositories": tuple(repositories)})
+    spec = spec.model_copy(update={"repositories": tuple(repositories)})
+    _require_own_remotes(spec, path)
+    return spec
+
+
+def _require_own_remotes(spec: BatchSpec, file: Path) -> None:
+    """At one address, each repository's branch would take the place of the last one's."""
+    has_many = len(spec.repositories) > 1 or any(each.organisation is not None for each in spec.repositories)
+    if has_many and spec.publish is not None and not is_remote_name(spec.publish.remote):
+        hint = "leave it out: each goes to its `origin`, or where it was fetched from; or name a remote that each has"
+        raise BadBatchFile(f"{file}: publish.remote: one address cannot be that of several repositories", hint=hint)
 
 
 def _listed(repository: Repository, file: Path) -> list[Repository]:

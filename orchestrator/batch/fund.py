@@ -1,14 +1,14 @@
 """The money of a batch: equal parts to begin with, and what some leave over goes to those that need more.
 
 What every task may spend stands in its own ledger, so that a driver that was restarted counts as the one before it did:
-all ledgers of live shards, what has been spent, and what is kept for shards between two steps are never more than the
-batch may spend.
+all ledgers of live shards, also of those that it has not come to again, what has been spent, and what is kept for
+shards between two steps are never more than the batch may spend.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -17,6 +17,7 @@ from envelope.budget import Budget
 from transport.errors import NotFound
 
 from ..driver import Driver
+from .earlier import Earlier
 
 T = TypeVar("T")
 AT_ONCE = 100  # ledgers that are read or raised at once
@@ -32,6 +33,7 @@ class Fund:
     driver: Driver
     cap_microusd: int | None
     part: int
+    earlier: Earlier
     seats: dict[str, int] = field(default_factory=dict[str, int])
     spent: dict[str, int] = field(default_factory=dict[str, int])  # by tasks that have ended
     _shares_at: int = 0
@@ -41,7 +43,9 @@ class Fund:
     def of(cls, driver: Driver, seats: Sequence[str], *, asks_a_model: bool) -> Fund:
         cap = driver.request.budget.max_cost_microusd if asks_a_model else None
         part = (cap or 0) // max(1, len(seats))
-        return cls(driver, cap, part, dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2)
+        return cls(
+            driver, cap, part, Earlier(driver), dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2
+        )
 
     def budget(self, seat: str) -> Budget:
         """Of the seat's next task."""
@@ -53,14 +57,15 @@ class Fund:
     def spend(self, seat: str, cost_microusd: int) -> None:
         self.spent[seat] += cost_microusd
 
-    async def take_spare(self, seat: str) -> int | None:
-        """All that is left over goes to one more seat, for what is done after the shards; None: there is no limit."""
-        if self.cap_microusd is None:
-            return None
+    async def take_spare(self, seat: str, key: str) -> Budget:
+        """All that is left over goes to one more seat, for a task that is done after the shards, until it is closed.
+
+        `key`: the task's. Who has it already, since before a restart, has what it was given then.
+        """
         async with self._sharing:
-            self.seats[seat] = await self._spare()
-            self.spent[seat] = 0
-        return self.seats[seat]
+            if not await self._take_back(seat, key):
+                self.seats[seat] = await self._spare() + self.spent.setdefault(seat, 0)
+        return self.budget(seat)
 
     async def close(self, seat: str, *, spent_microusd: int = 0) -> None:
         """The shard is done. Each time that half of them are, what these have left is shared among the others."""
@@ -70,11 +75,23 @@ class Fund:
             self._shares_at = len(self.seats) // 2
             await self._share()
 
-    async def grant(self, seats: Sequence[str]) -> frozenset[str]:
-        """Share what is left among these, whose money is spent; those that have as much as at first may go on."""
+    async def grant(self, keys: Mapping[str, str]) -> frozenset[str]:
+        """Share what is left among these seats, whose money is spent; those that have as much as at first may go on.
+
+        `keys`: of the seats' next tasks. Who has one already, since before a restart, goes on with it.
+        """
         async with self._sharing:
-            self._give(seats, await self._spare())
-        return frozenset(seat for seat in seats if self._left(seat) >= max(1, self.part))
+            back = {seat for seat, key in keys.items() if await self._take_back(seat, key)}
+            others = [seat for seat in keys if seat not in back]
+            if others:
+                self._give(others, await self._spare())
+        return frozenset(back | {seat for seat in others if self._left(seat) >= max(1, self.part)})
+
+    async def _take_back(self, seat: str, key: str) -> bool:
+        given = await self.earlier.take(key) if self.cap_microusd is not None else None
+        if given is not None:
+            self.seats[seat] = self.spent.setdefault(seat, 0) + given
+        return given is not None
 
     async def _share(self) -> None:
         async with self._sharing:
@@ -108,7 +125,8 @@ class Fund:
         for some in _in_groups(list(live.items())):
             allowed += sum(await asyncio.gather(*(self._allowed(seat, trace_id) for seat, trace_id in some)))
         kept = sum(self._left(seat) for seat in self.seats if seat not in live)
-        return max(0, self.cap_microusd - sum(self.spent.values()) - allowed - kept)
+        held = await self.earlier.held_microusd()
+        return max(0, self.cap_microusd - sum(self.spent.values()) - allowed - kept - held)
 
     async def _allowed(self, seat: str, trace_id: str) -> int:
         """A recipe's trace has no cap: what its shard is to have for its agent's step is kept."""

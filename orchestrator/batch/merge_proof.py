@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from envelope.messages import PatchRef
+from envelope.messages import ErrorInfo, PatchRef
 from repo.merge import Landed, Merged
 from repo.mirror import Mirror
 from transport.blobs.base import Blobs
 
+from ..errors import TaskFailed
 from ..gate import NO_GATE, Gate, Proof
-from ..judgement import Run
+from ..judgement import Judgement, Run
 from ..repositories import reference
 from .merge import Blame
 from .merge_rules import MergeRules
@@ -32,7 +33,10 @@ class Proved:
 
 @dataclass(slots=True)
 class Trials:
-    """States of one repository before its gate; each tree is tried once."""
+    """States of one repository before its gate; each tree is tried once.
+
+    `before`: what the gate saw on the base; `failure`: why it could not be run there.
+    """
 
     mirror: Mirror
     blobs: Blobs
@@ -40,6 +44,7 @@ class Trials:
     rules: MergeRules
     gate: Gate | None
     before: Run | None
+    failure: ErrorInfo | None = None
     _proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
     stopped_after: int = 0  # runs, of which a search found none left
     _runs: int = 0
@@ -48,19 +53,35 @@ class Trials:
         return await reference(self.mirror, self.blobs, self.base, commit) if commit != self.base else None
 
     async def proof(self, commit: str) -> Proof:
-        """For the base no run is needed: the gate has been there."""
+        """For the base no run is needed: the gate has been there. A gate that cannot be run has proved nothing."""
+        if self.failure is not None:
+            return _unproved(self.failure)
         if self.gate is None or self.before is None:
             return NO_GATE
         tree = await self.mirror.tree(commit)
         if tree not in self._proofs:
             patch = await self.patch(commit)
-            proof = await self.gate.prove(self.before, changes=patch.diff if patch else None, tree=tree)
+            changes = patch.diff if patch else None
+            try:
+                proof = await self.gate.prove(self.before, changes=changes, tree=tree)
+            except TaskFailed as e:
+                proof = _unproved(e.error)
             self._proofs[tree] = proof
-            self._runs += sum(run.phase == "after" for run in proof.evidence.runs)
+            runs = sum(run.phase == "after" for run in proof.evidence.runs)
+            self._runs += max(runs, patch is not None)  # one that was lost tells of no run
         return self._proofs[tree]
 
     async def culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
-        """The first patch with which the gate fails, on a base where it does not. None also when runs ran out."""
+        """The first patch with which the gate fails, on a base where it does not.
+
+        None also when runs ran out, or one could not be made: that is no patch's fault.
+        """
+        try:
+            return await self._culprit(landed)
+        except TaskFailed:
+            return None
+
+    async def _culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
         states = _states(landed, self.base)
         if self.gate is None or not states or self.rules.gate == "end":
             return None
@@ -100,7 +121,16 @@ class Trials:
         return False
 
     async def _passes(self, commit: str) -> bool:
-        return (await self.proof(commit)).judgement.verified
+        """`TaskFailed` when nobody can say."""
+        proof = await self.proof(commit)
+        if proof.failure is not None:
+            raise TaskFailed(proof.failure)
+        return proof.judgement.verified
+
+
+def _unproved(failure: ErrorInfo) -> Proof:
+    said = Judgement(False, f"the gate could not be run: {failure.message}", failure.hint)
+    return Proof(said, failure=failure)
 
 
 def _states(landed: Sequence[Landed], base: str) -> list[Landed]:

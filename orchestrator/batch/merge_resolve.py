@@ -9,9 +9,8 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from envelope.budget import Budget
 from envelope.ids import content_key
-from envelope.messages import TaskResult, Workspace
+from envelope.messages import TaskRequest, TaskResult, Workspace
 from envelope.pattern import MAX_PATTERN_CHARS
 from repo.errors import PatchRefused
 from repo.merge import Collision, Merged
@@ -21,6 +20,7 @@ from repo.merge_sides import Side
 from ..driver import Driver, Ended, Work, completed
 from ..repositories import reference
 from ..submit import BUILD, RECIPE_SCOPE, RepositoryInput, task_request
+from .fund import Fund
 from .merge import Material, Resolution
 from .spec import BatchSpec
 
@@ -41,19 +41,16 @@ NOTHING_TO_MARK = "one side removed or renamed what the other changed, or it is 
 
 @dataclass(slots=True)
 class Resolver:
-    """Of one repository. `left_microusd`: what its shards have not spent of their part; None: there is no limit."""
+    """Of one repository. Each of its tasks may spend what is left of the batch's money, for as long as it runs."""
 
     driver: Driver
     spec: BatchSpec
     given: RepositoryInput
     material: Material
-    left_microusd: int | None
+    fund: Fund
     resolutions: dict[str, Resolution] = field(default_factory=dict[str, Resolution])
     _costs: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])  # task: its key and cost
-
-    @property
-    def spent_microusd(self) -> int:
-        return sum(cost for _, cost in self._costs.values())
+    _answers: dict[str, Ended] = field(default_factory=dict[str, Ended])  # a conflict met again is not paid for again
 
     async def merge(self, without: Collection[str]) -> Merged:
         merged = await self.material.merge(without=without)
@@ -70,10 +67,9 @@ class Resolver:
         conflict = await open_conflict(self.material.mirror, merged.commit, side.commit)
         if conflict is None or not _can_be_asked(conflict):
             return self._left(merged, collision, "", NOTHING_TO_MARK)
-        budget = self._budget()
-        if budget.max_cost_microusd == 0:
+        ended = await self._answer(collision, conflict)
+        if ended is None:
             return self._left(merged, collision, "", "the batch's budget is spent")
-        ended = await self._ask(collision, conflict, budget)
         result = ended.result
         self._costs[result.task_id] = (collision.key, ended.cost_microusd)
         try:
@@ -89,20 +85,36 @@ class Resolver:
         self.resolutions[collision.key] = Resolution(task_id, cost_microusd, failure)
         return merged
 
-    def _budget(self) -> Budget:
-        own = self.driver.request.budget
-        if self.left_microusd is None:
-            return own
-        left_microusd = max(0, self.left_microusd - self.spent_microusd)
-        return own.model_copy(update={"max_cost_microusd": left_microusd})
+    async def _answer(self, collision: Collision, conflict: Conflict) -> Ended | None:
+        """None where there is no money to ask."""
+        asked = await self._request(collision, conflict)
+        known = self._answers.get(asked.idempotency_key)
+        if known is not None:
+            return known
+        # Of all repositories: what a task holds is found under its work's key.
+        seat = f"resolve {self.given.name}:{collision.key}"
+        cost_microusd = 0
+        budget = await self.fund.take_spare(seat, asked.idempotency_key)
+        try:
+            if budget.max_cost_microusd == 0:
+                return None
+            work = Work(seat, asked.model_copy(update={"budget": budget}), f"resolve {collision.key}")
+            async with aclosing(self.driver.run([work])) as endings:
+                async for ended in endings:
+                    cost_microusd = ended.cost_microusd
+                    self._answers[asked.idempotency_key] = ended
+                    return ended
+        finally:
+            await self.fund.close(seat, spent_microusd=cost_microusd)
+        raise AssertionError("`run` ends after every work has")
 
-    async def _ask(self, collision: Collision, conflict: Conflict, budget: Budget) -> Ended:
+    async def _request(self, collision: Collision, conflict: Conflict) -> TaskRequest:
+        """A root like a shard: its cap is that of a ledger of its own, and it is stopped with the batch."""
         given, request, rules = self.given, self.driver.request, self.spec.merge
         blobs = self.driver.transport.blobs
         shown = await reference(self.material.mirror, blobs, given.base, conflict.tree)
         prompt = self._prompt(collision, conflict)
-        child = task_request(
-            parent=request,
+        return task_request(
             agent=rules.agent,
             pool=BUILD,
             prompt=prompt,
@@ -110,7 +122,6 @@ class Resolver:
                 bundle=given.bundle, base=given.base, changes=shown.diff, setup=self.spec.setup.commands
             ),
             auth_scope=(*RECIPE_SCOPE, *(f"edit:{path}" for path in conflict.paths)),
-            budget=budget,
             deadline_ms=self.driver.remaining_ms,
             intent=f"resolve {given.name}:{collision.key}"[:200],
             idempotency_key=content_key(
@@ -118,13 +129,11 @@ class Resolver:
             ),
             model=request.model,
             priority=request.priority,
+            tenant=request.tenant,
+            batch_id=request.task_id,
             sender=request.agent,
+            asks=request.asks,
         )
-        work = Work(f"resolve:{collision.key}", child, f"resolve {collision.key}")
-        async with aclosing(self.driver.run([work])) as endings:
-            async for ended in endings:
-                return ended
-        raise AssertionError("`run` ends after every work has")
 
     def _prompt(self, collision: Collision, conflict: Conflict) -> str:
         patches = self.material.patches

@@ -11,9 +11,7 @@ from repo.errors import RepoError
 from repo.mirror import Mirror
 
 from ..driver import Driver, Ended
-from ..errors import TaskFailed
 from ..gate import Gate, Proof
-from ..judgement import Run
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
 from .asked import asked_for
@@ -50,9 +48,10 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fu
     try:
         chains = Chains(driver, spec, run.given, run.mirror, fund, gate)
         endings = await chains.run(run.shards)
-        return await _conclude(driver, spec, run, gate, endings, chains.before, fund)
-    except TaskFailed as e:
-        return _stuck(run, e.error)
+        trials = Trials(
+            run.mirror, driver.transport.blobs, run.given.base, spec.merge, gate, chains.before, chains.failure
+        )
+        return await _conclude(driver, spec, run, trials, endings, fund)
     except RepoError as e:
         return _stuck(run, ErrorInfo.of(ErrorCode.REPOSITORY, f"{run.given.name}: {e}", e.hint))
 
@@ -77,18 +76,14 @@ async def _conclude(
     driver: Driver,
     spec: BatchSpec,
     run: RepositoryRun,
-    gate: Gate | None,
+    trials: Trials,
     endings: Mapping[str, Ended],
-    before: Run | None,
     fund: Fund,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
     material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
-    trials = Trials(mirror, blobs, given.base, spec.merge, gate, before)
-    left_microusd = await fund.take_spare(f"merge {given.name}") if spec.merge.resolve == "agent" else 0
-    resolver = Resolver(driver, spec, given, material, left_microusd)
+    resolver = Resolver(driver, spec, given, material, fund)
     proved = await prove_merge(trials, resolver.merge)
-    await fund.close(f"merge {given.name}", spent_microusd=resolver.spent_microusd)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
@@ -96,9 +91,10 @@ async def _conclude(
     patch, proof = proved.patch, proved.proof
     bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)
-    gate_failed = gate is not None and patch is not None and not report.verified
-    errors = (*_gate_errors(report, gate_failed), *_shard_errors(report))
-    return RepositoryOutcome(report, bundle, errors, merged.kept)
+    errors = _shard_errors(report)
+    if spec.gate is not None and not report.verified and (patch is not None or (proof.failure and not errors)):
+        errors = [_gate_error(report, proof), *errors]
+    return RepositoryOutcome(report, bundle, tuple(errors), merged.kept)
 
 
 def _report(
@@ -122,10 +118,10 @@ def _report(
     )
 
 
-def _gate_errors(report: RepositoryReport, failed: bool) -> list[ErrorInfo]:
-    if not failed:
-        return []
-    return [ErrorInfo.of(ErrorCode.GATE_FAILED, f"{report.name}: {report.reason}", report.hint)]
+def _gate_error(report: RepositoryReport, proof: Proof) -> ErrorInfo:
+    """A gate that could not be run has not failed."""
+    code = proof.failure.code if proof.failure else ErrorCode.GATE_FAILED
+    return ErrorInfo.of(code, f"{report.name}: {report.reason}", report.hint)
 
 
 def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:

@@ -21,11 +21,12 @@ from .spec import Repository
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`folder` is of a local repository, whose branches can be set; None for what was fetched."""
+    """`folder` is of a local repository, whose branches can be set; None for what was fetched, which has a `url`."""
 
     git_dir: Path
     base: str
     folder: Path | None
+    url: str = ""
 
 
 def named(repositories: Iterable[Repository], file: Path) -> dict[str, Repository]:
@@ -51,7 +52,7 @@ async def fetched(repository: Repository, cache_dir: Path, forges: Mapping[str, 
     remote = remote_of(await place_of(terms, forges, None), forges)
     commit = await commit_at(remote.url, repository.base, protocols=remote.protocols, env=remote.env)
     mirror = await mirror_of(cache_dir, url=remote.url, commit=commit, protocols=remote.protocols, env=remote.env)
-    return Start(mirror.git_dir, await mirror.resolve(commit), folder=None)
+    return Start(mirror.git_dir, await mirror.resolve(commit), folder=None, url=address.url)
 
 
 def _called(repository: Repository, file: Path) -> str:

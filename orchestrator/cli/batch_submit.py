@@ -62,4 +62,4 @@ async def _done_before(muster: Muster, plan: Planned, settings: Settings) -> Han
 
 async def _packed(muster: Muster, name: str, start: Start) -> RepositoryInput:
     workspace = await muster.pack(start.folder or await locate(start.git_dir), commit=start.base)
-    return RepositoryInput(name=name, bundle=workspace.bundle or "", base=workspace.base)
+    return RepositoryInput(name=name, bundle=workspace.bundle or "", base=workspace.base, url=start.url)

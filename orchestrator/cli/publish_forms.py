@@ -8,11 +8,14 @@ from pathlib import Path
 
 from envelope.errors import ErrorCode
 from repo.errors import RepoError
+from repo.local import locate
+from repo.mirror import Mirror
 from repo.series import write_branch_bundle, write_series
 from transport.audit import Decision
 
 from ..client import Muster
 from ..errors import BadInput, OrchestratorError, code_of
+from ..publication.address import is_remote_name
 from ..publication.body import block_of
 from ..publication.book import Publication, Stage, key_of
 from ..publication.changes import Change, mirror_with
@@ -62,6 +65,7 @@ async def _branch(job: Job) -> Told:
     assert result is not None  # `changes_of` has read it
     if job.repository is None:
         raise BadInput("nobody knows where the repository is", hint=f"name it: --repo {change.repository}=PATH")
+    await _require_origin(job.repository, change)
     await publish_bundle(
         job.muster, result, name=change.bundle, repository=job.repository, branch=job.branch, commit=change.commit
     )
@@ -87,7 +91,9 @@ async def _bundle(job: Job) -> Told:
 
 async def _outside(job: Job) -> Told:
     change, terms, publisher = job.change, job.terms, job.publisher
-    place = await place_of(terms, publisher.forges, job.repository)
+    if job.repository is not None and is_remote_name(terms.remote):
+        await _require_origin(job.repository, change)
+    place = await place_of(terms, publisher.forges, job.repository, fetched_from=change.url)
     key = key_of(place.address.url, job.branch)
     wanted = Publication(
         key=key,
@@ -110,6 +116,14 @@ async def _outside(job: Job) -> Told:
     await job.muster.transport.audit.note(Decision(person(), "publish", change.task_id, tenant, details))
     async with mirror_with(job.muster, change.task_id, bundle=change.bundle, commit=change.commit) as mirror:
         return told_of(await publisher.publish(wanted, mirror))
+
+
+async def _require_origin(repository: Path, change: Change) -> None:
+    """In another repository a name such as `origin` stands for another place: private history would go there."""
+    place = await locate(repository)
+    if not await Mirror(place.git_dir).has(change.base):
+        hint = f"name the one that it was made from: --repo {change.repository and f'{change.repository}='}PATH"
+        raise BadInput(f"{place.root} is not the repository that the change was made from", hint=hint)
 
 
 def _told(job: Job, stage: str, *, where: str = "", reason: str = "", hint: str = "", code: str = "") -> Told:

@@ -56,8 +56,9 @@ class _Followers:
             while (item := await self._read.get()) != _End(root.trace_id):
                 if isinstance(item, _End):
                     self._stop_reading(item)
-                elif item.message.task_id in self._view.tasks:
-                    # The others belong to somebody else: a shard or a gate may be shared with another batch.
+                elif item.message.trace_id == root.trace_id or item.message.task_id in self._view.tasks:
+                    # The others belong to somebody else: a shard or a gate may be shared with another batch. In the
+                    # root's own trace a child may have begun before its driver could tell of it.
                     apply(self._view, item)
                     yield self._view, item
                 self._follow_shards()

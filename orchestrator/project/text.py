@@ -28,6 +28,8 @@ def _lines(guessed: Guess, files: ProjectFiles) -> Iterator[str]:
     if guessed.needs:
         yield f"# The sandbox image must have `{guessed.needs}`; name another image with MUSTER_IMAGE."
     yield _value("gate", guessed.gate, "python -m pytest -q")
+    yield "# What it must not lose, such as coverage; docs/gate.md has all of them."
+    yield '# gate_rules = { min_coverage = "base" }'
     yield ""
     known = f" The repository's own: {', '.join(files.agents)}." if files.agents else ""
     yield f"# Who does a goal that names nobody.{_plain(known)}"

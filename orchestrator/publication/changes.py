@@ -27,7 +27,7 @@ from .terms import OUTSIDE, Form
 @dataclass(frozen=True, slots=True)
 class Change:
     """`bundle` names the attachment that holds `commit`. `is_judged`: a gate was to prove it. `asked` is what the
-    batch file says of its publication."""
+    batch file says of its publication. `url`: where its repository was fetched from; empty for a local one."""
 
     task_id: str
     repository: str
@@ -39,6 +39,7 @@ class Change:
     facts: Facts
     is_judged: bool
     asked: Publish | None = None
+    url: str = ""
 
     @property
     def is_goal(self) -> bool:
@@ -81,7 +82,8 @@ async def mirror_with(muster: Muster, task_id: str, *, bundle: str, commit: str)
 def _of_batch(
     request: TaskRequest, result: TaskResult, agents: tuple[str, ...], models: tuple[str, ...]
 ) -> list[Change]:
-    spec = params_of(BatchParams, request).spec
+    params = params_of(BatchParams, request)
+    spec, urls = params.spec, {each.name: each.url for each in params.repositories}
     commands = tuple(command for step in spec.steps for command in step.recipe or ())
     report = BatchReport.model_validate(result.output.structured) if result.output.structured else None
     asked = spec.publish
@@ -110,6 +112,7 @@ def _of_batch(
             facts=facts,
             is_judged=spec.gate is not None,
             asked=asked,
+            url=urls.get(one.name, ""),
         )
 
     return [change_of(one) for one in (report.repositories if report else ()) if one.changed and one.bundle]

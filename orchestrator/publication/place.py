@@ -11,7 +11,7 @@ from repo.remotes import Remote, address_of, header_environment
 from ..errors import BadInput, near_miss
 from .address import Address, is_remote_name, read_address
 from .settings import ForgeSettings
-from .terms import Form, Terms
+from .terms import DEFAULT_REMOTE, Form, Terms
 
 HOW = "name it in the user's file as [forges.NAME] with kind, url and token_env or token_file"
 
@@ -24,9 +24,14 @@ class Place:
     forge: str
 
 
-async def place_of(terms: Terms, forges: Mapping[str, ForgeSettings], repository: Path | None) -> Place:
-    """`repository` is the local one, whose remotes have names. `BadInput` and `RepoError` say what does not fit."""
-    url = terms.remote
+async def place_of(
+    terms: Terms, forges: Mapping[str, ForgeSettings], repository: Path | None, *, fetched_from: str = ""
+) -> Place:
+    """`repository` is the local one, whose remotes have names; without one, what was fetched has its address.
+
+    `BadInput` and `RepoError` say what does not fit.
+    """
+    url = fetched_from if fetched_from and repository is None and terms.remote == DEFAULT_REMOTE else terms.remote
     if is_remote_name(url):
         if repository is None:
             raise BadInput(f"nobody knows where the remote {url!r} is", hint="name its address: --remote https://…")

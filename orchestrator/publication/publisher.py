@@ -15,7 +15,7 @@ from repo.errors import RepoError
 from repo.mirror import Mirror
 from repo.remotes import push_branch
 
-from ..errors import OrchestratorError, code_of
+from ..errors import BadInput, OrchestratorError, code_of
 from .address import read_address
 from .body import commit_in, with_block
 from .book import MAX_PUSHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
@@ -46,6 +46,9 @@ class Publisher:
     async def publish(self, wanted: Publication, mirror: Mirror) -> Publication:
         """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
         async with self.book.at_work():
+            known = self.book.get(wanted.key)
+            if known is not None and known.repository != wanted.repository:
+                return _stopped(wanted, _taken(known))  # what is noted of the other stays
             return await self._publish(wanted, mirror)
 
     async def go_on(self, unfinished: Publication, mirror: Mirror) -> Publication:
@@ -118,6 +121,7 @@ class Publisher:
         if is_new and (why := await cap_reason(self._limits(doing), doing, forge, self.book.all())):
             return _held(doing, why)
         if is_new or theirs != doing.commit:  # else it is there, and what people did with it since is theirs
+            doing = await _to_be_reviewed(forge, doing)
             await self._push(doing, mirror, () if theirs is None else (theirs,))
         return _seen(doing, await self._ensure(forge, doing))
 
@@ -159,6 +163,16 @@ def _continued(wanted: Publication, old: Publication | None) -> Publication:
     if old is None:
         return wanted
     return wanted.model_copy(update={"pushed": old.pushed, "number": old.number, "url": old.url})
+
+
+async def _to_be_reviewed(forge: Forge, doing: Publication) -> Publication:
+    """With the branch that it is to go into: a push to that one, or to what everybody begins with, asks nobody."""
+    default = await forge.default_branch()
+    into = doing.into or default
+    if doing.branch in (into, default):
+        message = f"a request cannot be made from {doing.branch}: that is what changes go into"
+        raise ForgeRefused(message, hint="name a branch of its own: `branch` of [publish], or --branch")
+    return doing.model_copy(update={"into": into})
 
 
 async def _latest(forge: Forge, doing: Publication) -> Found | None:
@@ -205,6 +219,12 @@ def _stopped(publication: Publication, error: MusterError | RepoError) -> Public
     stage = Stage.HELD if isinstance(error, ForgeDown | ForgeLimits) else Stage.REFUSED
     code = code_of(error) or ErrorCode.INTERNAL
     return publication.model_copy(update={"stage": stage, "reason": str(error), "hint": error.hint, "code": str(code)})
+
+
+def _taken(known: Publication) -> BadInput:
+    whose = f"the repository {known.repository}" if known.repository else "a goal"
+    message = f"the branch {known.branch} at {known.remote} holds what was made of {whose}"
+    return BadInput(message, hint="publish to another branch, or to the repository's own remote")
 
 
 def _is_there_already(refused: ForgeRefused) -> bool:

@@ -27,16 +27,19 @@ def _title(text: str) -> str:
     return text
 
 
+DEFAULT_REMOTE = "origin"
+
+
 class Terms(Limits):
-    """`remote` is a name that the local repository knows, or an address. `forge` names a table `[forges.NAME]` of the
-    user's settings; empty: the one that the remote's host belongs to. `into` is the branch that a request is for;
-    empty: the repository's own default. Files go into `folder`.
+    """`remote` is a name that the local repository knows, or an address; what was fetched has only its own. `forge`
+    names a table `[forges.NAME]` of the user's settings; empty: the one that the remote's host belongs to. `into` is
+    the branch that a request is for; empty: the repository's own default. Files go into `folder`.
 
     What nobody has verified stays here, unless `unverified` says otherwise.
     """
 
     to: Form = Form.BRANCH
-    remote: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^-\s][^\s]*$")] = "origin"
+    remote: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^-\s][^\s]*$")] = DEFAULT_REMOTE
     forge: str = ""
     into: Annotated[str, Field(max_length=200)] = ""
     title: Annotated[str, Field(max_length=200), AfterValidator(_title)] = ""

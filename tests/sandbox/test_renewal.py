@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import namespace
 from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.contract import make_project
@@ -154,15 +155,23 @@ async def test_what_cannot_be_taken_away_ends_it(driver_box: Sandbox, what: str)
         await driver_box.renew(labels={})
 
 
-async def test_a_queue_with_a_name_ends_it(driver: DockerDriver, image: str):
-    """With Docker they have a place among the files; in a namespace of bubblewrap's they have none, and end at once."""
+async def test_a_queue_with_a_name_ends_it(box: Sandbox):
     create = "import ctypes, os; assert ctypes.CDLL(None).mq_open(b'/left', os.O_CREAT | os.O_RDWR, 0o600, None) >= 0"
-    async with await driver.open(SandboxSpec(image, reusable=True)) as sandbox:
-        ended = await sandbox.exec(Command(["python3", "-c", create]))
-        assert ended.exit_code == 0, ended.output
+    ended = await box.exec(Command(["python3", "-c", create]))
+    assert ended.exit_code == 0, ended.output
 
-        with pytest.raises(SandboxError, match="queues"):
-            await sandbox.renew(labels={})
+    with pytest.raises(SandboxError, match="queues"):
+        await box.renew(labels={})
+
+
+async def test_where_queues_cannot_be_seen_it_is_not_used_again(
+    bubblewrap: BubblewrapDriver, root_folder: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Of a namespace that was made without a place for them."""
+    monkeypatch.setattr(namespace, "QUEUES", "/dev/elsewhere")
+
+    with pytest.raises(SandboxError, match="at /dev/mqueue"):
+        await bubblewrap.open(SandboxSpec(root_folder, reusable=True))
 
 
 @pytest.fixture

@@ -143,3 +143,19 @@ async def test_one_whose_time_is_too_short_is_not_taken(driver: DockerDriver, im
 
     assert (await turns.take(batch, replace(short, limits=replace(spec.limits, lifetime_s=3600)))).id != first.id
     assert (await turns.take(batch, short)).id == first.id
+
+
+async def test_a_batch_that_is_stopped_leaves_none_behind_and_others_keep_theirs(driver: DockerDriver, image: str):
+    turns, batch, other = Turns(driver, enabled=True), ("t", "b"), ("t", "other")
+    free, returned, stopped = [await turns.take(batch, SandboxSpec(image)) for _ in range(3)]
+    kept = await turns.take(other, SandboxSpec(image))
+    await turns.give_back(free)
+    await turns.give_back(kept)
+    await asyncio.gather(*turns._background)  # pyright: ignore[reportPrivateUsage]
+    await turns.give_back(returned)
+
+    await turns.stop(batch, stopped)
+
+    left = {each.sandbox_id for each in await driver.known()}
+    assert left.isdisjoint({free.id, returned.id, stopped.id})
+    assert kept.id in left

@@ -98,19 +98,19 @@ class TaskSandbox:
             return None
         return await (await self.opened()).patch(allowed)
 
-    async def close(self) -> None:
+    async def close(self, *, stopped: bool = False) -> None:
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             try:
-                await self._lender.give_back(sandbox)
+                await self._lender.give_back(sandbox, stopped=stopped)
             finally:
                 self._on_open(-1)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(stopped=kind is not None)
 
     async def _ready(self) -> Prepared:
         if self._prepared is None:

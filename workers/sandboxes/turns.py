@@ -23,10 +23,13 @@ from ..agents.base import Agent
 
 IDLE_S = 10.0  # the next shard of a batch that goes on comes within milliseconds
 ANSWER_TIMEOUT_S = 5.0
+STOPPING_S = 60.0  # within which all shards of a batch that is being stopped have ended
 # Shards differ by seconds in the time that they have. One that is used for long lives for whole hours.
 LIFETIME_STEP_S = 3600
 
 log = get_logger("turns")
+
+Batch = tuple[str, str]  # its tenant, and its id
 
 
 class Lender(Protocol):
@@ -34,8 +37,8 @@ class Lender(Protocol):
 
     async def open(self, spec: SandboxSpec) -> Sandbox: ...
 
-    async def give_back(self, sandbox: Sandbox) -> None:
-        """The task is over. It may not be used by it any more."""
+    async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
+        """The task is over, or was `stopped`. It may not be used by it any more."""
         ...
 
 
@@ -48,7 +51,7 @@ class Single:
     async def open(self, spec: SandboxSpec) -> Sandbox:
         return await self.driver.open(spec)
 
-    async def give_back(self, sandbox: Sandbox) -> None:
+    async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
         await sandbox.close()
 
 
@@ -56,7 +59,7 @@ class Single:
 class _Seat:
     """`batch` is whose shards may sit here."""
 
-    batch: tuple[str, str]
+    batch: Batch
     spec: SandboxSpec
     ends_at_s: float
     sandbox: Sandbox
@@ -71,7 +74,8 @@ class Turns:
     idle_s: float = IDLE_S
     _free: dict[_Seat, asyncio.TimerHandle] = field(default_factory=dict[_Seat, asyncio.TimerHandle])
     _taken: dict[Sandbox, _Seat] = field(default_factory=dict[Sandbox, _Seat])
-    _background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _background: dict[asyncio.Task[None], Batch] = field(default_factory=dict[asyncio.Task[None], Batch])
+    _stopped: set[Batch] = field(default_factory=set[Batch])
 
     def lender(self, request: TaskRequest, agent: Agent) -> Lender:
         is_shard = request.batch_id and agent.mode == "recipe" and agent.returns_patch
@@ -79,7 +83,7 @@ class Turns:
             return Single(self.driver)
         return _Turn(self, (request.tenant, request.batch_id))
 
-    async def take(self, batch: tuple[str, str], spec: SandboxSpec) -> Sandbox:
+    async def take(self, batch: Batch, spec: SandboxSpec) -> Sandbox:
         if spec.has_network or spec.read_only:
             return await self.driver.open(spec)
         until_s = time.monotonic() + spec.limits.lifetime_s
@@ -98,9 +102,20 @@ class Turns:
         if seat is None:
             await sandbox.close()
         else:
-            self._do(self._renewed(seat))
+            self._do(self._renewed(seat), seat.batch)
 
-    async def _fresh(self, batch: tuple[str, str], wanted: SandboxSpec, spec: SandboxSpec) -> Sandbox:
+    async def stop(self, batch: Batch, sandbox: Sandbox) -> None:
+        """Close it, and what else the batch has here: who waits for the end of a stopped batch must find none of it."""
+        self._taken.pop(sandbox, None)
+        self._stopped.add(batch)  # what is brought back to its start just now is closed afterwards
+        asyncio.get_running_loop().call_later(STOPPING_S, self._stopped.discard, batch)
+        for seat in [each for each in self._free if each.batch == batch]:
+            self._free[seat].cancel()
+            self._drop(seat)
+        under_way = [task for task, whose in self._background.items() if whose == batch]
+        await asyncio.gather(sandbox.close(), *under_way)
+
+    async def _fresh(self, batch: Batch, wanted: SandboxSpec, spec: SandboxSpec) -> Sandbox:
         ends_at_s = time.monotonic() + wanted.limits.lifetime_s
         try:
             sandbox = await self.driver.open(replace(wanted, labels=spec.labels))
@@ -121,7 +136,7 @@ class Turns:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await seat.sandbox.assign(labels=spec.labels, lifetime_s=lifetime_s)
         except BaseException as failure:
-            self._do(_closed(seat.sandbox))
+            self._do(_closed(seat.sandbox), seat.batch)
             if not isinstance(failure, SandboxError | OSError):
                 raise
             return False
@@ -135,28 +150,34 @@ class Turns:
             log.info("sandbox_not_renewed", sandbox=seat.sandbox.id, error=str(failure))
             await _closed(seat.sandbox)
         else:
+            if seat.batch in self._stopped:
+                await _closed(seat.sandbox)
+                return
             self._free[seat] = asyncio.get_running_loop().call_later(self.idle_s, self._drop, seat)
 
     def _drop(self, seat: _Seat) -> None:
         del self._free[seat]
-        self._do(_closed(seat.sandbox))
+        self._do(_closed(seat.sandbox), seat.batch)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, None], batch: Batch) -> None:
         task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = batch
+        task.add_done_callback(self._background.pop)
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
     turns: Turns
-    batch: tuple[str, str]
+    batch: Batch
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
         return await self.turns.take(self.batch, spec)
 
-    async def give_back(self, sandbox: Sandbox) -> None:
-        await self.turns.give_back(sandbox)
+    async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
+        if stopped:
+            await self.turns.stop(self.batch, sandbox)
+        else:
+            await self.turns.give_back(sandbox)
 
 
 async def _closed(sandbox: Sandbox) -> None:

@@ -8,6 +8,9 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from orchestrator.batch.fund import Fund
+from orchestrator.batch.report import BatchReport
+from orchestrator.driver import Driver
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "src/c.py": "old c\n", "src/d.py": "old d\n", "t": "assert\n"}
 PART = 250_000  # of a dollar, for each of four
@@ -83,3 +86,107 @@ async def test_when_half_are_done_the_others_may_spend_what_they_left(stage, tex
     assert result.status is State.COMPLETED
     held = {task.trace_id for task in stage.builders.shards_started() if task.input.prompt[-4:] in ("a.py", "b.py")}
     assert caps == dict.fromkeys(held, PART + PART - PART // 5)
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    return Heard(monkeypatch)
+
+
+class Heard:
+    """What orchestrators do, to be waited for: seats closed, caps raised, tasks placed. The end of `slow` is held."""
+
+    def __init__(self, monkeypatch):
+        self.closed, self.caps, self.placed = 0, {}, []
+        self.changed = asyncio.Event()
+        self.slow, self.may_end = "", asyncio.Event()
+        close, place, end = Fund.close, Driver._place, Driver._report_ended
+
+        async def closed(fund, seat, **more):
+            await close(fund, seat, **more)
+            self.closed += 1
+            self.tell()
+
+        async def placed(driver, work, handle):
+            found = await place(driver, work, handle)
+            self.placed.append(handle.task_id)
+            self.tell()
+            return found
+
+        async def ended(driver, result, place):
+            if result.task_id == self.slow:
+                await self.may_end.wait()
+            return await end(driver, result, place)
+
+        monkeypatch.setattr(Fund, "close", closed)
+        monkeypatch.setattr(Driver, "_place", placed)
+        monkeypatch.setattr(Driver, "_report_ended", ended)
+
+    def tell(self):
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def until(self, holds):
+        while not holds():
+            await self.changed.wait()
+
+
+async def test_a_restarted_driver_counts_what_it_has_not_come_to_again(stage, text, heard, monkeypatch):
+    """a has spent its part and tries again, with what b left; when c is done, too, that try and d may spend more."""
+    first_a, again_a, d = [], [], []
+    released = asyncio.Event()
+    raise_cap = type(stage.transport).raise_cap
+
+    async def raised(self, trace_id, cap_microusd, *, by):
+        ledger = await raise_cap(self, trace_id, cap_microusd, by=by)
+        heard.caps[trace_id] = ledger.cap_microusd
+        heard.tell()
+        return ledger
+
+    async def hold(task):
+        path = task.input.prompt[-4:]
+        if path == "a.py":
+            (again_a if task.retry_of else first_a).append(task)
+            heard.tell()
+        if path == "d.py":
+            d.append(task)
+        if path == "a.py" and not task.retry_of:
+            await heard.until(lambda: heard.closed == 1)
+        elif path == "c.py":
+            await heard.until(lambda: again_a and again_a[0].task_id in heard.placed)
+        elif path in ("a.py", "d.py"):
+            await released.wait()
+
+    def edit(task, files):
+        path = task.input.prompt.split()[1]
+        if path == "src/a.py" and not task.retry_of:
+            raise stage.builders.fails("its budget is spent")
+        files[path] = files[path].replace("old", "new")
+
+    def cost(task):
+        is_dear = task.input.prompt[-4:] in ("a.py", "d.py")
+        return heard.caps.get(task.trace_id, task.budget.max_cost_microusd) if is_dear else 0
+
+    monkeypatch.setattr(type(stage.transport), "raise_cap", raised)
+    stage.builders.edit, stage.builders.cost, stage.builders.before_start = edit, cost, hold
+    stage.builders.code = lambda _: ErrorCode.BUDGET
+    one = await stage.repository({"src/a.py": "old a\n", "t": "assert\n"}, name="one")
+    rest = await stage.repository({path: FILES[path] for path in FILES if path != "src/a.py"}, name="rest")
+
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(one, rest, text=text)])
+            await heard.until(lambda: len(heard.caps) == 2)
+        heard.closed, heard.slow = 0, first_a[0].task_id
+        heard.placed.clear()
+        async with stage.orchestrator():
+            await heard.until(lambda: heard.closed == 2)
+            heard.may_end.set()
+            await heard.until(lambda: again_a[0].task_id in heard.placed)
+            released.set()
+            [result] = await stage.muster.gather([handle])
+
+    report = BatchReport.model_validate(result.output.structured)
+    assert (result.attempt, [shard.outcome for shard in report.shards]) == (2, ["applied"] * 4)
+    assert heard.caps == {d[0].trace_id: PART + PART // 2, again_a[0].trace_id: PART + PART // 2}
+    assert report.cost_microusd == PART + 2 * (PART + PART // 2) <= 1_000_000

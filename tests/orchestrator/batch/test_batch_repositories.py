@@ -16,10 +16,12 @@ import pytest
 
 from orchestrator.batch.file import load_batch
 from orchestrator.batch.report import BatchReport, RepositoryReport
+from orchestrator.batch.request import BatchParams
 from orchestrator.cli.batch_plan import planned
-from orchestrator.cli.batch_submit import tell_moved
+from orchestrator.cli.batch_submit import submitted, tell_moved
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.publication.settings import ForgeSettings
+from orchestrator.submit import params_of
 from repo.errors import CommitMissing, RepoError, RepositoryMissing, SourceRefused
 
 TOKEN = "canary-token-51f0"
@@ -141,6 +143,41 @@ async def test_an_address_is_fetched_at_its_tag_or_first_branch(look, server):
     first, again = plan.starts["tool"], plan.starts["again"]
     assert len(first.base) == 40 and first.base == again.base
     assert TOKEN not in (first.git_dir / "config").read_text()
+
+
+async def test_a_fetched_repositorys_address_goes_along_for_its_publication(look, server, memory_stage, tmp_path):
+    subprocess.run(["git", "clone", "-q", server.root / "git" / "tool.git", tmp_path / "here"], check=True)
+    plan = await look('{ url = "URL/git/tool.git" }, { path = "here" }')
+    handle = await submitted(memory_stage.muster, plan, memory_stage.muster.settings, None)
+
+    given = params_of(BatchParams, await memory_stage.muster.request(handle.task_id)).repositories
+    assert {each.name: each.url for each in given} == {"tool": f"{server.url}/git/tool.git", "here": ""}
+
+
+PUBLISH = '[publish]\nbranch = "x"\nremote = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("repositories", "remote", "is_right"),
+    [
+        ('{ path = "a" }', "https://git.example.com/a", True),
+        ('{ path = "a" }, { path = "b" }', "https://git.example.com/a", False),
+        ('{ path = "a" }, { path = "b" }', "upstream", True),
+        ('{ list = "list.txt" }', "git@git.example.com:a/b.git", False),
+        ('{ organisation = "acme", forge = "ours" }', "/srv/a.git", False),
+    ],
+)
+def test_one_address_is_not_that_of_several_repositories(tmp_path, repositories, remote, is_right):
+    file = tmp_path / "b.toml"
+    file.write_text(BATCH.format(repositories=repositories) + PUBLISH.format(remote))
+    (tmp_path / "list.txt").write_text("a\nb\n")
+
+    if is_right:
+        assert load_batch(file).publish.remote == remote
+        return
+    with pytest.raises(BadBatchFile, match="one address cannot be that of several") as told:
+        load_batch(file)
+    assert "leave it out" in told.value.hint
 
 
 @pytest.mark.parametrize(

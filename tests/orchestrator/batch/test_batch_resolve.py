@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
 
 FILES = {"src/m0.py": "old\n", "src/m1.py": "old\n", "src/m2.py": "old\n", "NEWS": "none\n", "tests/t.py": "assert\n"}
 CONFLICT = re.compile(r"<<<<<<< \S+\n(.*)\|\|\|\|\|\|\| .*?=======\n(.*)>>>>>>> \S+\n", re.DOTALL)
@@ -162,3 +166,91 @@ async def test_nobody_is_asked_when_the_budget_is_spent(stage, asking):
 
     assert "an agent tried: the batch's budget is spent" in report.repositories[0].collisions[0].detail
     assert asked(stage.builders) == []
+
+
+def in_turn(builders, cost):
+    """All three shards change NEWS, each answer costs so much, and keeps both sides."""
+
+    def edit(task, files):
+        if task.input.prompt:
+            both(files)
+            return
+        builders.modernise(task, files)
+        files["NEWS"] = f"{task.input.params['commands'][0]}\n"
+
+    builders.edit = edit
+    builders.cost = lambda task: cost if task.input.prompt else 0
+
+
+async def test_each_answer_may_spend_what_is_left_and_has_a_ledger_of_its_own(stage, asking):
+    in_turn(stage.builders, 400_000)
+
+    result, report = await stage.batch(await stage.repository(FILES), text=asking + "[limits]\nbudget_usd = 1.0\n")
+
+    tasks = asked(stage.builders)
+    assert [task.budget.max_cost_microusd for task in tasks] == [1_000_000, 600_000]
+    assert [(task.parent_task_id, task.batch_id) for task in tasks] == [(None, result.task_id)] * 2
+    ledgers = [await stage.transport.ledger(task.trace_id) for task in tasks]
+    assert [ledger.cap_microusd for ledger in ledgers] == [1_000_000, 600_000]
+    assert report.repositories[0].cost_microusd == 800_000
+
+
+async def test_who_is_asked_is_cancelled_with_the_batch(stage, asking):
+    play(stage.builders, both)
+    running = asyncio.Event()
+
+    async def hang(task):
+        if task.input.prompt:
+            running.set()
+            await asyncio.Event().wait()
+
+    stage.builders.before_start = hang
+    async with stage.orchestrator(), stage.workers():
+        [handle] = await stage.muster.submit_many([stage.batch_request(await stage.repository(FILES), text=asking)])
+        await running.wait()
+        await stage.muster.cancel(handle.task_id, "changed my mind")
+        [result] = await stage.muster.gather([handle])
+        [task] = asked(stage.builders)
+        [ended] = [ended async for ended in stage.muster.results([task.task_id])]
+
+    assert (result.status, ended.status) == (State.CANCELLED, State.CANCELLED)
+
+
+async def test_what_is_left_over_stays_for_other_repositories_until_somebody_is_asked(stage, asking):
+    """One repository has nothing to resolve, and is with its gate; in the other two shards run out of money."""
+    part, half = 300_000, 150_000
+    text = asking.replace('recipe = ["fix {path}"]', 'agent = "build"\nprompt = "Renew {path}"')
+    easy = await stage.repository({"src/easy.py": "old\n", "t": "assert\n"})
+    hard = await stage.repository(
+        {"src/done.py": "old\n", "src/short1.py": "old\n", "src/short2.py": "old\n", "t": "assert\n"}, name="hard"
+    )
+    merging, hard_goes_on = asyncio.Event(), asyncio.Event()
+
+    def is_first_try(task):
+        return "short" in task.input.prompt and not task.retry_of
+
+    def edit(task, files):
+        if is_first_try(task):
+            raise stage.builders.fails("its budget is spent")
+        files[task.input.prompt.split()[1]] = "new\n"
+
+    async def hold(task):
+        gate_on_change = task.agent == "verify" and task.workspace.changes
+        if task.workspace.base == hard.base:
+            if task.retry_of or gate_on_change:  # which comes at once where there is no second try
+                hard_goes_on.set()
+            elif task.input.prompt:
+                await merging.wait()
+        elif gate_on_change:
+            merging.set()
+            await hard_goes_on.wait()
+
+    stage.builders.edit, stage.builders.before_start = edit, hold
+    stage.builders.code = lambda _: ErrorCode.BUDGET
+    stage.builders.cost = lambda task: half if is_first_try(task) else part if "done" in task.input.prompt else 0
+
+    _, report = await stage.batch(easy, hard, text=text + "[limits]\nbudget_usd = 1.2\n")
+
+    assert [shard.outcome for shard in report.shards] == ["applied"] * 4
+    again = [task for task in asked(stage.builders) if task.retry_of]
+    assert [task.budget.max_cost_microusd for task in again] == [part, part]

@@ -47,6 +47,7 @@ CHANGING = (
     (r"\b[0-9a-f]{8}\b", "TASK"),
     (r"\d\d:\d\d(:\d\d)?", "TIME"),
     (r"\b\d+(\.\d+)? s\b|\b\d+ [mhd] \d\d [smh]\b", "AGO"),
+    (r"AGO (in line|running|waiting)(, AGO (in line|running|waiting))*", "TIMES"),
     (r" {2,}", "  "),
     (r" +$", ""),
 )

@@ -92,6 +92,25 @@ async def test_a_shared_shard_brings_nothing_of_its_other_owner():
     assert other.task_id not in view.tasks
 
 
+async def test_a_gate_that_began_before_its_driver_could_tell_of_it_is_seen_to_begin():
+    stage = Stage()
+    root, driver = await stage.submit("batch", "orchestrator")
+    parent = await stage.muster.request(root.task_id)
+    gate = await stage.muster.submit(
+        task_request(parent=parent, agent="verify", pool="build", auth_scope=(), deadline_ms=HOUR_MS)
+    )
+    await stage.transport.claim("build", "player", slots=1, wait_s=5)
+    await stage.tell(driver, ChildSpawned(child_task_id=gate.task_id, agent="verify", trace_id=gate.trace_id))
+    await stage.finish(driver)
+    told: list[str] = []
+
+    await watch(
+        stage.muster, Session.of(root.task_id, root.trace_id), lambda _, entry: told.append(entry.message.task_id)
+    )
+
+    assert gate.task_id in told
+
+
 def _gate_of(other: Handle) -> str:
     return other.task_id[:-1] + ("0" if other.task_id[-1] != "0" else "1")
 

@@ -241,7 +241,7 @@ async def test_rules_reach_the_worker_as_far_as_it_needs_them(goal, runner):
 async def test_a_batch_has_the_same_gate(stage, runner, batch_text):
     files = {"src/a.py": "old\n", "tests/t": "t one\n", "check": "true\n"}
     stage.builders.edit = lambda _task, found: found.update({"src/a.py": "breaks one\n"})
-    text = batch_text.replace("[gate]", '[gate]\nreruns = 1\nmay_edit = ["check"]')
+    text = batch_text.replace("[gate]", '[merge]\ngate = "end"\n\n[gate]\nreruns = 1\nmay_edit = ["check"]')
 
     result, report = await stage.batch(await stage.repository(files), text=text)
 

@@ -196,7 +196,7 @@ CASES = {
         sentence="'agnet'",
         plan=STEPS % ', "agnet": "x"',
         api=("POST", "/v1/tasks", {**NEW, "budget": {"max_cots": 5}}),
-        title="body.budget.max_cots",
+        title="there is no field 'budget.max_cots'",
     ),
     "a plan that goes in a circle": Case(
         nothing,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
+import pytest
+
 from orchestrator.publication.book import Stage
 from orchestrator.publication.telling import close, comment
 
 BRANCH = "muster/modernise"
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
 async def test_a_request_is_made_once_as_a_draft_and_then_brought_up_to_date(desk):
@@ -176,3 +185,14 @@ async def test_a_window_holds_everything_back_and_says_when_it_opens(github):
 
     assert held.stage is Stage.HELD and "opens at 2025-11-23 00:00 UTC" in held.reason
     assert gone.stage is Stage.DRAFT
+
+
+@pytest.mark.parametrize("into", ["", "main", "other"])
+async def test_no_request_is_made_from_the_branch_that_changes_go_into(github, into):
+    git(github.hub.bare, "branch", "other", "main")
+    before = github.hub.tip("main")
+    wanted = github.wanted(github.commit("second\n"), into=into).model_copy(update={"branch": "main", "into": into})
+    refused = await github.publisher.publish(wanted, await github.mirror(wanted.commit))
+
+    assert refused.stage is Stage.REFUSED and "a request cannot be made from main" in refused.reason
+    assert (github.hub.tip("main"), github.hub.reviews) == (before, [])
