@@ -61,12 +61,14 @@ class Trials:
         tree = await self.mirror.tree(commit)
         if tree not in self._proofs:
             patch = await self.patch(commit)
+            changes = patch.diff if patch else None
             try:
-                proof = await self.gate.prove(self.before, changes=patch.diff if patch else None, tree=tree)
+                proof = await self.gate.prove(self.before, changes=changes, tree=tree)
             except TaskFailed as e:
                 proof = _unproved(e.error)
             self._proofs[tree] = proof
-            self._runs += sum(run.phase == "after" for run in proof.evidence.runs)
+            runs = sum(run.phase == "after" for run in proof.evidence.runs)
+            self._runs += max(runs, patch is not None)  # one that was lost tells of no run
         return self._proofs[tree]
 
     async def culprit(self, landed: Sequence[Landed]) -> tuple[str, Blame] | None:
