@@ -18,6 +18,8 @@ setup = ["pip install -e ."]
 
 # The project's own tests: they alone prove a change. Guessed: pyproject.toml names pytest.
 gate = ["python -m pytest -q"]
+# What it must not lose, such as coverage; docs/gate.md has all of them.
+# gate_rules = { min_coverage = "base" }
 
 # Who does a goal that names nobody. The repository's own: reviewer.
 # agent = "build"
