@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import posixpath
-import sys
 
+from .apart import run_apart
 from .content import REGULAR_FILES
 from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
 from .scratch import Scratch
@@ -16,7 +15,6 @@ MAX_SOURCE_BYTES = 1024 * 1024  # parsed in half a second; larger files are gene
 # A process takes 0.1 s; a patch that is in conflict all over needs somebody who thinks.
 MAX_FILES = 20
 BY_CONTENT = frozenset({"CONFLICT (contents)"})  # git's word
-MAX_WAIT_S = 60.0  # on a machine that is busy with other things
 
 
 async def united(own: Scratch, merged: TreeMerge) -> str | None:
@@ -47,29 +45,8 @@ async def _united_file(own: Scratch, path: bytes, versions: dict[int, Version]) 
         return None
     texts = [await _blob(own, versions[stage].id) for stage in (BASE, OURS, THEIRS)]
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    return await _in_a_process(told) if all(len(text) <= MAX_SOURCE_BYTES for text in texts) else None
+    return await run_apart("repo.entities", told=told) if all(len(text) <= MAX_SOURCE_BYTES for text in texts) else None
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:
     return (await own.git("cat-file", "blob", blob)).stdout
-
-
-async def _in_a_process(told: bytes) -> bytes | None:
-    """Hostile source may cost it its life, and nothing else."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "repo.entities"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
-    )
-    try:
-        async with asyncio.timeout(MAX_WAIT_S):
-            merged, _ = await process.communicate(told)
-    except TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return merged if process.returncode == 0 else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from repo.apart import run_apart
 from repo.entities import unite
-from repo.merge_entities import _in_a_process
 
 BASE = b"""\
 import os
@@ -131,10 +131,10 @@ NESTED = b"".join(b" " * depth + b"class a:\n" for depth in range(1300)) + b" " 
 @pytest.mark.parametrize("hostile", [b"[" * 300_000 + b"\n", NESTED], ids=["open brackets", "classes in classes"])
 async def test_hostile_source_ends_its_own_process_alone(hostile):
     told = b"".join(b"%d\n%s" % (len(text), text) for text in (hostile, hostile + b"x = 1\n", hostile + b"y = 1\n"))
-    assert await _in_a_process(told) is None
+    assert await run_apart("repo.entities", told=told) is None
 
 
 async def test_the_process_answers_as_the_function_does():
     texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    assert await _in_a_process(told) == unite(*texts) == BASE + b"\nx = 1\n\ny = 1\n"
+    assert await run_apart("repo.entities", told=told) == unite(*texts) == BASE + b"\nx = 1\n\ny = 1\n"
