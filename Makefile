@@ -12,8 +12,7 @@ demo: venv engine image ## the main job on a real old package: a batch without a
 	@$(BIN)/python examples/demo/demo.py
 
 test: dev engine tools image ## the whole suite: real Redis, real Docker, the real loopback model server
-	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR --durations=60 -m "not alone" -n 2 --dist loadfile
-	@MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest -rR --durations=30 -m alone
+	@scripts/test.sh
 
 soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import pytest
 import redis
 
+AGAIN = os.environ.get("MUSTER_TEST_AGAIN") == "1"  # scripts/test.sh runs what failed once more
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 
 
@@ -218,8 +219,6 @@ ALONE = (
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if STRICT and not _is_of(item, PROVEN_AT_ONCE):
-            item.add_marker(pytest.mark.flaky(reruns=1))
         if _is_of(item, ALONE):
             item.add_marker(pytest.mark.alone)
 
@@ -229,13 +228,8 @@ def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if AGAIN and _is_of(item, PROVEN_AT_ONCE):
+        pytest.fail("it failed, and what proves a promise is never run twice (docs/decisions/0014)")
     for tier in ("docker", "redis"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
             cannot_run(tier, reason)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Why a test was run again: what pytest shows of failures leaves that out."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"run again: {report.nodeid}", sep="_")
-        terminalreporter.line(report.longreprtext)

@@ -1,0 +1,17 @@
+#!/bin/sh
+# The whole suite. What failed is run once more, by itself, on a machine with nothing else to do: docs/decisions/0014.
+set -u
+export MUSTER_TEST_STRICT=1
+PYTEST="${PYTHON:-.venv/bin/python} -m pytest"
+
+suite() {
+    marker=$1 && shift
+    $PYTEST --durations=40 -m "$marker" "$@" && return
+    [ $? = 1 ] || return 1 # 1: tests failed; anything else: they were not all run
+    echo "== run again, by itself: what failed"
+    MUSTER_TEST_AGAIN=1 $PYTEST --last-failed --last-failed-no-failures=none --exitfirst -rA --no-header --tb=short -m "$marker"
+}
+
+# Half of the time a test waits: two files at a time. The rest needs the machine for itself.
+suite "not alone" -n 2 --dist loadfile || exit 1
+suite alone
