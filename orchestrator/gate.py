@@ -15,7 +15,7 @@ from envelope.recipe import RecipeParams
 from envelope.scope import Scope
 from repo.patch import apply_to_tree
 
-from .batch.retries import is_worth_another_try
+from .batch.retries import settled
 from .driver import Driver, Work, completed
 from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
 from .gating.diff import without
@@ -104,12 +104,9 @@ class Gate:
         return proof
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with aclosing(self.driver.run([work])) as endings:
-            async for ended in endings:
-                if not is_worth_another_try(ended):
-                    return await self.read(phase, ended.result, about)
-                work = work.after(ended.result.task_id)
-        return await self.run(phase, work, about)
+        async with aclosing(settled(self.driver, [work])) as endings:
+            [result] = [ended.result async for ended in endings]
+        return await self.read(phase, result, about)
 
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle
