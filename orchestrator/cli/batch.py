@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,8 @@ from transport.base import Handle
 
 from ..batch.file import load_batch
 from ..batch.formats import FORMATS
-from ..batch.report import REPORT_NAME, BatchReport
+from ..batch.plan import Sources, planned
+from ..batch.report import BatchReport, report_of
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..errors import BadInput, near_miss
@@ -27,10 +27,9 @@ from ..settings import load_settings
 from ..submit import BATCH
 from .batch_asking import agreed_on, tell_difference
 from .batch_estimate import agreed_to_batch
-from .batch_file import check, init, show_preview
+from .batch_file import check, init, show_preview, with_undone
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
-from .batch_plan import planned, undone_by
 from .batch_submit import submitted, tell_moved
 from .console import data, note
 from .find import find_task
@@ -41,7 +40,7 @@ from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, 
 from .outcome import exit_code_after
 from .places import recall, repositories_of
 from .publish import publish_bundle
-from .show import report_of, show_task
+from .show import show_task
 from .summary import summary_of_batch, summary_of_run
 
 app = typer.Typer()
@@ -121,12 +120,11 @@ def print_report(
 async def _run(file: Path, detach: bool, as_json: bool, *, may_ask: bool, allow_dirty: bool, yes: bool) -> int:
     settings = load_settings()
     spec = load_batch(file)
-    plan = await planned(spec, file, settings, allow_dirty=allow_dirty)
+    plan = await planned(spec, file, settings, Sources(allow_dirty=allow_dirty, tell=note))
     if spec.shards.failures_of is None:
         plan = await agreed_on(plan, settings, may_ask=may_ask, yes=yes)
     async with open_fleet(settings) as muster:
-        if spec.shards.failures_of is not None:
-            plan = replace(plan, found=await undone_by(muster, spec.shards.failures_of))
+        plan = await with_undone(muster, plan)
         await tell_difference(muster, plan, settings)
         if not await agreed_to_batch(muster, plan, may_ask=may_ask and not (yes or detach or as_json)):
             return ExitCode.CANCELLED
@@ -241,16 +239,8 @@ async def _report(words: str, form: str) -> None:
         raise BadInput(f"there is no report format {form!r}", hint=near_miss(form, FORMATS))
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
-        whole = await _whole_report(muster, await muster.result(record.task_id))
-    if whole is None:
-        raise BadInput(f"the task {record.task_id} has no batch report", hint=f"muster task show {record.task_id}")
+        whole = await muster.batches.report(record.task_id)
     data(FORMATS[form](whole).rstrip("\n"))
-
-
-async def _whole_report(muster: Muster, result: TaskResult | None) -> BatchReport | None:
-    if result is None or report_of(result) is None:
-        return None
-    return BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
 
 
 async def _show(words: str, as_json: bool) -> None:
@@ -258,7 +248,8 @@ async def _show(words: str, as_json: bool) -> None:
         record = await find_task(muster, words)
         if not as_json:
             await show_task(muster, record)
-        elif whole := await _whole_report(muster, await muster.result(record.task_id)):
-            data(whole.model_dump_json())
-        else:
+            return
+        try:
+            data((await muster.batches.report(record.task_id)).model_dump_json())
+        except BadInput:  # under way, or it ended before there was one
             print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=True)
