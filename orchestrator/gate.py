@@ -104,12 +104,16 @@ class Gate:
         return proof
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
+        with self.driver.context.metrics.timed("gate_seconds", trace_id=self.driver.request.trace_id):
+            return await self._run(phase, work, about)
+
+    async def _run(self, phase: Phase, work: Work, about: str) -> Run:
         async with aclosing(self.driver.run([work])) as endings:
             async for ended in endings:
                 if not is_worth_another_try(ended):
                     return await self.read(phase, ended.result, about)
                 work = work.after(ended.result.task_id)
-        return await self.run(phase, work, about)
+        return await self._run(phase, work, about)
 
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle
