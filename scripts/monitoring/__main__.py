@@ -1,6 +1,6 @@
 """Writes the dashboards and the rules of the service levels into the chart.
 
-    python -m scripts.monitoring
+python -m scripts.monitoring
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ MADE = "# Made by `python -m scripts.monitoring`; change scripts/monitoring/slos
 
 
 def files() -> dict[Path, str]:
-    made = {CHART / "dashboards" / f"{each.uid}.json": json.dumps(dashboard(each), indent=1) + "\n" for each in DASHBOARDS}
+    made = {
+        CHART / "dashboards" / f"{each.uid}.json": json.dumps(dashboard(each), indent=1) + "\n" for each in DASHBOARDS
+    }
     return {**made, CHART / "rules" / "slo.yaml": MADE + yaml.safe_dump(rules(), sort_keys=False, width=10_000)}
 
 

@@ -4,6 +4,9 @@ Queries are written for one fleet; `grafana.py` adds the `fleet` matcher. Gauges
 orchestrator process, so that they are read by `max by (...)`; what a process counts for itself is summed.
 """
 
+# A panel in a line or two reads as the table that it is.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -95,6 +98,8 @@ QUEUES = Dashboard(
               f'lost {{{{pool}}}} | sum by (pool) (increase(muster_lease_lost_total{{pool=~"$pool"}}{RATE}))',
               f"reaped | max(increase(muster_leases_reaped_total{RATE}))",
               f"fenced | max(increase(muster_fenced_writes_total{RATE}))", alert="MusterFencedWrites"),
+        panel("Tasks given up", "short", "A step: a task that takes its workers down with it, or one that nobody can read.",
+              "dead letters | max(muster_dead_letter_tasks)", f"poisoned | max(increase(muster_tasks_poisoned_total{RATE}))", alert="MusterDeadLettersGrow"),
         panel("Parked", "short", "Many for money or for people: somebody has to act.", '{{pool}} {{reason}} | max by (pool, reason) (muster_queue_parked{pool=~"$pool"})', alert="MusterApprovalsWait"),
         panel("Attempts parked and retried", "cps", "Retries that go on: what tasks need is away.",
               f'parked {{{{pool}}}} | sum by (pool) (rate(muster_tasks_parked_total{{pool=~"$pool"}}{RATE}))',
@@ -157,7 +162,7 @@ GATE = Dashboard(
               f"p95 | histogram_quantile(0.95, sum by (le) (rate(muster_gate_seconds_bucket{RATE})))"),
         panel("Share that was verified, last hour", "percentunit", "A fall after a change of agent, model or gate.",
               'verified | sum(increase(muster_verify_total{outcome="verified"}[1h])) / (sum(increase(muster_verify_total[1h])) > 0)'),
-        panel("Publications", "short", "Other than opened or updated: token, forge or rules.", f"{{{{forge}}}} {{{{outcome}}}} | sum by (forge, outcome) (increase(muster_publications_total{RATE}))"),
+        panel("Publications", "short", "`refused`: token, forge or rules.", f"{{{{forge}}}} {{{{outcome}}}} | sum by (forge, outcome) (increase(muster_publications_total{RATE}))"),
         panel("Change sets", "short", "Open ones that never become merged: nobody reviews.", "{{state}} | max by (state) (muster_changesets)"),
     ),
 )  # fmt: skip
@@ -167,7 +172,7 @@ BATCHES = Dashboard(
     (
         panel("Shards of batches under way", "short", "Failed ones that grow; ready ones that do not fall.", "{{state}} | max by (state) (muster_batch_shards)", alert="MusterQueueWaitsLong"),
         panel("Shards done", "percentunit", "Standing still while workers are free.",
-              'done | sum(max by (state) (muster_batch_shards{state=~"completed|done"})) / (sum(max by (state) (muster_batch_shards)) > 0)'),
+              'done | sum(max by (state) (muster_batch_shards{state="completed"})) / (sum(max by (state) (muster_batch_shards)) > 0)'),
         panel("Batches and goals under way here", "short", "At the orchestrator's slots: more wait for a driver.", '{{pool}} | sum by (pool) (muster_tasks_running{pool="orchestrator"})'),
         panel("Batches and goals that wait", "short", "Above zero for long: more orchestrator slots.", '{{pool}} | max by (pool) (muster_queue_ready{pool="orchestrator"})', alert="MusterQueueWaitsLong"),
         panel("How batches and goals ended", "cps", "`gate_failed`, `partial`, `collision`: see the report (`muster batch report`).",
@@ -194,7 +199,7 @@ REDIS = Dashboard(
         panel("Replicas", "s", "Lag above 10 s: a failover would forget that much.", 'lag {{slave_ip}} | redis_connected_slave_lag_seconds{instance=~"$instance"}', alert="MusterRedisReplicaLags"),
         panel("Keys thrown away, connections refused", "cps", "Anything but zero: tasks are lost.",
               f'evicted {{{{instance}}}} | rate(redis_evicted_keys_total{{instance=~"$instance"}}{RATE})', f'refused {{{{instance}}}} | rate(redis_rejected_connections_total{{instance=~"$instance"}}{RATE})', alert="MusterRedisEvicts"),
-        panel("Events not yet read", "short", "Growing: whoever follows falls behind.", "lag | max(muster_event_stream_lag_events)", alert="MusterEventsLag"),
+        panel("Events that webhooks were not told of", "short", "Above 100 (it is counted up to some hundreds).", "lag | max(muster_event_stream_lag_events)", alert="MusterEventsLag"),
     ),
     (("instance", "redis_up"),),
 )  # fmt: skip
@@ -208,7 +213,6 @@ TENANTS = Dashboard(
         panel("Oldest open ask", "s", "Above half an hour.", "oldest | max(muster_approval_oldest_age_seconds)", alert="MusterApprovalsWait"),
         panel("Until people answered", "s", "p95 of hours: whom does it reach?", *quantiles("muster_approval_wait_seconds", "kind"), alert="MusterApprovalsWait"),
         panel("Until certificates expire", "s", "Below two weeks.", "{{what}} | min by (what) (muster_certificate_expiry_timestamp_seconds) - time()", alert="MusterCertificateExpires"),
-        panel("Until tokens expire", "s", "Below three days.", "{{role}} | min by (role) (muster_token_expiry_timestamp_seconds) - time()", alert="MusterTokenExpires"),
     ),
     (("tenant", "muster_budget_remaining_ratio"),),
 )  # fmt: skip

@@ -13,6 +13,9 @@ WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
 # What a task's own doing cannot cause. The other codes are for its caller, its model or its project.
 PLATFORM = "internal|model_failed|poison|sandbox|unknown"
 INTERACTIVE = "explore|general"
+WAIT = "muster_task_queue_wait_seconds"
+WAITS = f'sum by (fleet) (increase({WAIT}_count{{pool=~"{INTERACTIVE}"}}[WINDOW]))'
+WAITS_IN_TIME = f'sum by (fleet) (increase({WAIT}_bucket{{pool=~"{INTERACTIVE}", le="30.0"}}[WINDOW]))'
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,8 @@ LEVELS = (
         "starts_in_time",
         f"95 % of the tasks of the pools {INTERACTIVE} start within 30 s",
         0.05,
-        bad=f'sum by (fleet) (increase(muster_task_queue_wait_seconds_count{{pool=~"{INTERACTIVE}"}}[WINDOW]))'
-        f' - sum by (fleet) (increase(muster_task_queue_wait_seconds_bucket{{pool=~"{INTERACTIVE}", le="30.0"}}[WINDOW]))',
-        all=f'sum by (fleet) (increase(muster_task_queue_wait_seconds_count{{pool=~"{INTERACTIVE}"}}[WINDOW]))',
+        bad=f"{WAITS} - {WAITS_IN_TIME}",
+        all=WAITS,
     ),
     Level(
         "platform",

@@ -1,17 +1,14 @@
 """What the runbooks tell people to type exists: at a bad hour nobody wants to find out that it does not.
 
-(`muster …` with its options, files and links are held by tests/test_docs.py, as in every page.)
+(`muster …` with its options, files and links are held by tests/test_docs.py, queries by test_dashboards.py.)
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 RUNBOOKS = Path(__file__).parent.parent.parent / "docs" / "runbooks"
 PAGES = sorted(RUNBOOKS.glob("Muster*.md"))
@@ -21,15 +18,6 @@ READER = (RUNBOOKS.parent.parent / "helm" / "muster" / "files" / "users.acl").re
 def blocks(page: Path, language: str) -> list[str]:
     code = re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     return [line for block in code for line in block.splitlines()]
-
-
-def test_every_query_is_one(debian_program: Callable[[str], str], tmp_path: Path):
-    queries = [query for page in PAGES for query in blocks(page, "promql")]
-    rules = [{"record": f"q:{number}", "expr": query} for number, query in enumerate(queries)]
-    file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]}))
-    done = subprocess.run([debian_program("promtool"), "check", "rules", file], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
