@@ -54,7 +54,7 @@ def main() -> None:
     given = arguments.parse_args()
     project = tomllib.loads(given.project.read_text())["project"]
     extras = (roots for name, roots in project["optional-dependencies"].items() if name not in NOT_SHIPPED)
-    installed = {canonicalize_name(one.name): one for one in distributions()}
+    installed = {str(canonicalize_name(one.name)): one for one in distributions()}
     keep = needed(chain(project["dependencies"], *extras), installed, set(given.without))
     for name in sorted(installed.keys() - keep):
         remove(installed[name])

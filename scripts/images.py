@@ -1,10 +1,12 @@
 """Build the images of orchestrator and workers, and their bills of materials; nothing when they are there already.
 
+Prints each image's name and id.
+
     python scripts/images.py [orchestrator] [worker]
 
 Wheels come from the host's own index by the hashes of requirements/runtime.lock; the base is what the sandbox's image
-stands on. Each image carries a hash of its inputs; beside that Docker's own layers are reused, so that a change of our
-sources copies our sources alone.
+stands on. Each image carries a hash of its inputs; beside that Docker's own layers are reused: a change of our sources
+builds our own wheel and copies it, and only another lock file takes minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from sandbox.errors import SandboxError
-from sandbox.image.build import CONTENT_LABEL, PLATFORMS, WHEEL_TARGET, base_image, label_of, run_step
+from sandbox.image.build import CONTENT_LABEL, PLATFORMS, WHEEL_TARGET, base_image, run_step
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ("orchestrator", "worker")
@@ -136,26 +138,35 @@ async def _revision() -> str:
         return ""  # a source tree without its history
 
 
-async def write_bill(image: str) -> Path:
+async def built(image: str, content: str) -> str:
+    """The id of the image with these inputs, by its labels: its name may be another work tree's by now."""
+    filters = (f"label={CONTENT_LABEL}={content}", f"label=org.opencontainers.image.title=muster-{image}")
+    options = [word for one in filters for word in ("--filter", one)]
+    ids = await run_step("docker", "images", "--quiet", "--no-trunc", *options, step="list the images")
+    return next(iter(ids.split()), "")
+
+
+async def write_bill(image: str, image_id: str) -> None:
     """What is in the image, as it says itself: CycloneDX beside the wheels."""
-    path = BUILT / f"muster-{image}.cdx.json"
-    folder = f"{ROOT / 'images'}:/bill:ro"
-    words = ("python", "/bill/bill.py", tag_of(image))
+    script = f"{ROOT / 'images' / 'bill.py'}:/tmp/bill.py:ro"
     said = await run_step(
-        *("docker", "run", "--rm", "--network", "none", "--read-only", "--volume", folder, "--entrypoint", words[0]),
-        *(tag_of(image), *words[1:]),
+        *("docker", "run", "--rm", "--network", "none", "--read-only", "--volume", script, "--entrypoint", "python"),
+        *(image_id, "/tmp/bill.py", tag_of(image)),
         step=f"list what is in {tag_of(image)}",
     )
-    path.write_text(said)
-    return path
+    bill_of(image).write_text(said)
+
+
+def bill_of(image: str) -> Path:
+    return BUILT / f"muster-{image}.cdx.json"
 
 
 async def main(wanted: list[str]) -> None:
     content = content_hash()
-    todo = [image for image in wanted if await label_of(tag_of(image)) != content]
+    BUILT.mkdir(parents=True, exist_ok=True)
+    todo = [image for image in wanted if not await built(image, content)]
     if todo:
         base = await pinned(await base_image(say))
-        BUILT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILT) as folder:
             fill(Path(folder), await wheels())
             for image in todo:
@@ -163,9 +174,12 @@ async def main(wanted: list[str]) -> None:
                 await build(image, Path(folder), base, content)
                 say(f"built {tag_of(image)} in {time.monotonic() - began_s:.0f} s")
     for image in wanted:
-        bill = BUILT / f"muster-{image}.cdx.json"
-        if image in todo or not bill.exists():
-            say(f"wrote {(await write_bill(image)).relative_to(ROOT)}")
+        image_id = await built(image, content)
+        await run_step("docker", "tag", image_id, tag_of(image), step="name the image")
+        if image in todo or not bill_of(image).exists():
+            await write_bill(image, image_id)
+            say(f"wrote {bill_of(image).relative_to(ROOT)}")
+        print(f"{tag_of(image)} {image_id}")
 
 
 def say(line: str) -> None:
