@@ -21,7 +21,7 @@ pytestmark = pytest.mark.docker
 SOCKET = Path(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://"))
 CONFINED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 IMAGES = ("orchestrator", "worker")
-FOUND = "import importlib.util as u; print(*(u.find_spec(name) is not None for name in (\\"litellm\\", \\"pip\\")))"
+FOUND = "import sys, importlib.util as u; print(*(u.find_spec(name) is not None for name in sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_it_has_its_programs_and_nothing_that_builds_others(ids: dict[str, str],
         "user": "id -u",
         "root": "touch /x 2>/dev/null || echo read-only",
         "tools": "command -v gcc cc make pip pip3 curl; echo none",
-        "libraries": f"python -c '{FOUND}'",
+        "libraries": f"python -c '{FOUND}' litellm pip",
         "git": "git --version | cut -d ' ' -f 1",
     }
     script = "; ".join(f'echo "{name}=$({look})"' for name, look in looks.items())
