@@ -230,6 +230,7 @@ def test_values_that_the_schema_does_not_know_are_refused(wrong: str):
         ("autoscaling.kind=hpa,autoscaling.minReplicas=0", "minReplicas must be 1 or more"),
         ("autoscaling.kind=hpa,pools.build.minReplicas=11", "minReplicas 11 is more than maxReplicas 10"),
         ("redis.existingSecret=r", "needs networkPolicy.redisNetworks"),
+        ("workers.podDeletionCost=true", "needs networkPolicy.apiServerNetworks"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(wrong: str, says: str):

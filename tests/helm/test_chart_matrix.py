@@ -73,7 +73,10 @@ FEATURES: Mapping[str, Mapping[str, dict[str, Any]]] = {
             }
         },
     },
-    "cost": {"off": {}, "on": {"workers": {"podDeletionCost": True}}},
+    "cost": {"off": {}, "on": {
+            "workers": {"podDeletionCost": True},
+            "networkPolicy": {"apiServerNetworks": ["10.96.0.1/32"]},
+        }},
     "spread": {"on": {}, "off": {"workers": {"topologySpread": False, "podDisruptionBudget": {"enabled": False}}}},
     "secrets": {
         "made": {},

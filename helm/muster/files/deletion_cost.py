@@ -1,7 +1,7 @@
 """Tell the cluster how busy the worker in this pod is, so that an idle one goes first when a pool gets smaller.
 
-Reads the worker's /metrics on loopback and writes the annotation `controller.kubernetes.io/pod-deletion-cost` of its own
-pod when that changed. Runs beside the worker, which so needs no token of the cluster's. Standard library alone.
+Reads the worker's /metrics on loopback and writes the annotation `controller.kubernetes.io/pod-deletion-cost` of its
+own pod when that changed. Runs beside the worker, which so needs no token of the cluster's. Standard library alone.
 """
 
 from __future__ import annotations
