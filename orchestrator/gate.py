@@ -13,6 +13,8 @@ from envelope.ids import BlobRef, content_key
 from envelope.messages import ErrorInfo, TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
+from envelope.tracing.names import GATE, GATE_RESULT
+from envelope.tracing.spans import span
 from repo.patch import apply_to_tree
 
 from .batch.retries import is_worth_another_try
@@ -94,12 +96,14 @@ class Gate:
         `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one
         that nobody could know.
         """
-        trial = Trial(self, before)
-        if changes is None:
-            trial.judge_base(tree)
-        else:
-            await trial.judge_change(changes, tree)
-        proof = trial.proof(restored)
+        with span(GATE) as proving:
+            trial = Trial(self, before)
+            if changes is None:
+                trial.judge_base(tree)
+            else:
+                await trial.judge_change(changes, tree)
+            proof = trial.proof(restored)
+            proving.set({GATE_RESULT: proof.evidence.result})
         self.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
         return proof
 

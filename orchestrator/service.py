@@ -19,6 +19,7 @@ from envelope import logs
 from envelope.agents import AgentCard, WorkerCard
 from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text
 from envelope.messages import ErrorInfo, TaskResult
+from envelope.tracing.starting import traced
 from repo.errors import RepoError
 from transport.base import Transport
 from transport.consumer import Consumer, Delivery, StopReason
@@ -183,7 +184,8 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)
-    await serve(settings, stop, hurry)
+    with traced("muster-orchestrator"):
+        await serve(settings, stop, hurry)
 
 
 def main() -> int:

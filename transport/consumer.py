@@ -31,6 +31,7 @@ from .delivery import (
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
 from .settling import BACKOFF_S, Settling
+from .tracing import attempt_span, tell_span
 
 __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
@@ -70,7 +71,7 @@ class Consumer:
         self._slots = slots
         self._handle = handle
         self._on_event = on_event
-        self._settling = Settling(transport, on_event)
+        self._settling = Settling(transport, self._tell_end)
         self._grace_s = grace_s
         self._runs: set[_Run] = set()
         # the latest of each task: one that was lost may still clean up when the next starts here
@@ -184,7 +185,11 @@ class Consumer:
         except EnvelopeError as error:
             await self._settling.refuse(claim, error)
             return
-        delivery = run.delivery = Delivery(claim, request)
+        with attempt_span(claim, request):
+            await self._attempt(run, Delivery(claim, request))
+
+    async def _attempt(self, run: _Run, delivery: Delivery) -> None:
+        run.delivery = delivery
         timer = self._deadline_timer(delivery)
         try:
             outcome = await self._outcome(delivery)
@@ -242,6 +247,10 @@ class Consumer:
             # the border of other people's code: whatever escapes a handler ends its task, never the worker
             _log.exception("handler_failed", task_id=lease.task_id, pool=self._pool)
             return failed(lease, ErrorCode.INTERNAL, "the worker failed on this task", hint="its log has the reason")
+
+    def _tell_end(self, event: ConsumerEvent) -> None:
+        tell_span(event)
+        self._on_event(event)
 
     # -- stopping
 

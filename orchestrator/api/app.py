@@ -13,6 +13,7 @@ from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
 from .tokens import TokenFile
+from .tracing import Continued
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
@@ -24,5 +25,6 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     for routes in (tasks, fanouts, sessions, blobs, traces, budgets, asks, linked, audit, letters, fleet):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
+    app.add_middleware(Continued)
     add_problems(app)
     return app

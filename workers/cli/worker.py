@@ -54,6 +54,7 @@ def _settings(flags: dict[str, int]) -> WorkerSettings:
 
 
 def _serve(settings: WorkerSettings, pool: str) -> None:
+    from envelope.tracing.starting import traced
     from sandbox.errors import SandboxError
     from transport.errors import Misconfigured
 
@@ -69,7 +70,8 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told)
-        await serve(settings, pool, stop=stop, hurry=hurry)
+        with traced(f"muster-worker-{pool}"):
+            await serve(settings, pool, stop=stop, hurry=hurry)
 
     try:
         process.run(run())
