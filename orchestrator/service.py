@@ -58,7 +58,6 @@ def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskRes
     """What a consumer of the drivers' queue does with a task; a driver's mirrors are let go however it ends."""
 
     async def handle(delivery: Delivery) -> TaskResult:
-        logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
         try:
             return await _drive(await open_driver(delivery, context))
         finally:
@@ -175,7 +174,7 @@ def _card(settings: Settings, metrics_port: int) -> WorkerCard:
 
 async def _main() -> None:
     settings = load_settings()
-    logs.configure(level=settings.log_level)
+    logs.configure_service(level=settings.log_level, style=settings.log_format)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def told() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from envelope.codec import decode_request
 from envelope.errors import DecodeError, EnvelopeError, ErrorCode
-from envelope.logs import get_logger
+from envelope.logs import bind, get_logger
 from envelope.messages import TaskRequest
 
 from .base import Claim, Lease, Renewal, Transport
@@ -185,6 +185,8 @@ class Consumer:
         except EnvelopeError as error:
             await self._settling.refuse(claim, error)
             return
+        bind(task_id=request.task_id, trace_id=request.trace_id)
+        _log.info("task_started", pool=self._pool, agent=request.agent, attempt=claim.lease.attempt)
         with attempt_span(claim, request):
             await self._attempt(run, Delivery(claim, request))
 
@@ -250,6 +252,9 @@ class Consumer:
 
     def _tell_end(self, event: ConsumerEvent) -> None:
         tell_span(event)
+        result, attempt = event.result, event.claim.lease.attempt
+        ended = {} if result is None else {"state": result.status, "error": result.errors and result.errors[0].code}
+        _log.info(f"task_{event.what}", pool=self._pool, attempt=attempt, **ended)
         self._on_event(event)
 
     # -- stopping

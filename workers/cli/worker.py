@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from envelope.errors import ExitCode, MusterError, error_text
+from envelope.logs import AS_JSON, LEVELS, configure_service
 
 if TYPE_CHECKING:
     from ..settings import WorkerSettings
@@ -22,20 +23,21 @@ def worker(
     pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general or build.")],
     slots: Annotated[int | None, typer.Option(min=1, max=1000, help="Tasks at once [default: 4].")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /metrics [default: any]")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(envvar="MUSTER_LOG_LEVEL", help=f"{', '.join(LEVELS)}.")] = "info",
+    log_format: Annotated[str, typer.Option(envvar="MUSTER_LOG_FORMAT", help="json, text, or auto.")] = "auto",
 ) -> None:
     """Serve a pool: claim its tasks, run them in sandboxes, send back results.
 
     The first SIGTERM or interrupt drains: tasks may end within MUSTER_DRAIN_GRACE_S, the rest is given back to the
     queue. A second one does not wait. Settings come from MUSTER_* variables.
     """
-    from envelope.logs import LEVELS, configure
-
     from ..agents.registry import builtin
 
     if log_level not in LEVELS:
         _fail(f"there is no log level {log_level!r}", f"there are: {', '.join(LEVELS)}", ExitCode.USAGE)
-    configure(level=log_level)
+    if log_format not in AS_JSON:
+        _fail(f"there is no log format {log_format!r}", f"there are: {', '.join(AS_JSON)}", ExitCode.USAGE)
+    configure_service(level=log_level, style=log_format)
     pools = sorted({agent.pool for agent in builtin().values()})
     if pool not in pools:
         _fail(f"there is no pool {pool!r}", f"there are: {', '.join(pools)}", ExitCode.USAGE)
