@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from collector import Seen, collector
@@ -23,6 +25,7 @@ def test_an_agent_asks_three_others_at_once_edits_and_the_platform_proves_it(use
         shown = user.muster("task", "list", "--trace", root["task_id"], "--json")
         diff = user.muster("task", "diff", root["task_id"])
         applied = user.muster("task", "apply", root["task_id"], "--repo", "more-itertools")
+        counted = [metrics_of(line["metrics_port"]) for line in logged(user) if "metrics_port" in line]
         user.muster("down")
 
     assert done.returncode == 0, done.stderr
@@ -35,9 +38,24 @@ def test_an_agent_asks_three_others_at_once_edits_and_the_platform_proves_it(use
     assert applied.returncode == 0, applied.stderr
     assert git(user.home / "more-itertools", "diff", "--name-only") == "more_itertools/more.py"
     assert "n must be at least 1, not" in diff.stdout
-    assert seen_anywhere(CANARY, user, done.stdout, done.stderr, shown.stdout, diff.stdout) == []
+    assert len(counted) == 4  # the orchestrator's, and each pool's
+    assert seen_anywhere(CANARY, user, done.stdout, done.stderr, shown.stdout, diff.stdout, *counted) == []
+    for task in tree:
+        told = [line["event"] for line in logged(user) if line.get("task_id") == task["task_id"]]
+        assert told.count("task_finished") == 1 <= told.count("task_started")
     is_one_tree_below_the_caller(traced.spans)
     assert not any(CANARY.encode() in body for body in traced.bodies)
+
+
+def logged(user: User) -> list[dict[str, Any]]:
+    """Each line of each process of the fleet, all of which are JSON."""
+    files = sorted((user.state / "logs").glob("*.log"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def metrics_of(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        return answer.read().decode()
 
 
 def is_one_tree_below_the_caller(spans: list[Seen]) -> None:
