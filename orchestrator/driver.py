@@ -19,6 +19,7 @@ from envelope.errors import CODES
 from envelope.events import ChildEnded, ChildSpawned, Event
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
+from envelope.tracing.spans import link_attempt
 from repo.mirror import Mirror
 from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
@@ -152,6 +153,7 @@ class Driver:
                 placed.setdefault(place.handle.task_id, []).append(place)
             waiting = []
             async for result in self.outbox.results(placed):
+                link_attempt(result.task_id, result.attempt, result.trace_id)
                 cost_microusd = await self._report_ended(result, placed[result.task_id][0])
                 for place in placed[result.task_id]:
                     if place.foreign and not place.work.reusable(result):

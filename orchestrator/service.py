@@ -20,6 +20,7 @@ from envelope import logs
 from envelope.agents import AgentCard, WorkerCard
 from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text
 from envelope.messages import ErrorInfo, TaskResult
+from envelope.tracing.starting import traced
 from repo.errors import RepoError
 from transport.base import Transport
 from transport.consumer import Consumer, Delivery, StopReason
@@ -64,7 +65,6 @@ def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskRes
     """What a consumer of the drivers' queue does with a task; a driver's mirrors are let go however it ends."""
 
     async def handle(delivery: Delivery) -> TaskResult:
-        logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
         try:
             return await _drive(await open_driver(delivery, context))
         finally:
@@ -192,7 +192,7 @@ def _card(settings: Settings) -> WorkerCard:
 
 async def _main() -> None:
     settings = load_settings()
-    logs.configure(level=settings.log_level)
+    logs.configure_service(level=settings.log_level, style=settings.log_format)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def told() -> None:
@@ -201,7 +201,8 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)
-    await serve(settings, stop, hurry)
+    with traced("muster-orchestrator"):
+        await serve(settings, stop, hurry)
 
 
 def main() -> int:

@@ -38,6 +38,7 @@ class Settings(FleetSettings):
     ask_above_microusd: Annotated[int, Field(ge=0)] = 10_000_000  # an estimate above this is asked about at a terminal
     tenant: str = "default"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: for people at a terminal, else JSON
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
     # Of the repositories that goals and batches merge in; workers take the same two for theirs (docs/sandbox.md).

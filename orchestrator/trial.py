@@ -9,6 +9,8 @@ from envelope.events import GateVerdict
 from envelope.gate import GateEvidence, GateObjection
 from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
+from envelope.tracing.names import GATE, GATE_RESULT
+from envelope.tracing.spans import span
 from repo.patch import apply_to_tree
 
 from .driver import Work
@@ -41,12 +43,14 @@ async def prove(gate: Gate, before: Run, *, changes: BlobRef | None, tree: str, 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
     nobody could know.
     """
-    trial = Trial(gate, before)
-    if changes is None:
-        trial.judge_base(tree)
-    else:
-        await trial.judge_change(changes, tree)
-    proof = trial.proof(restored)
+    with span(GATE) as proving:
+        trial = Trial(gate, before)
+        if changes is None:
+            trial.judge_base(tree)
+        else:
+            await trial.judge_change(changes, tree)
+        proof = trial.proof(restored)
+        proving.set({GATE_RESULT: proof.evidence.result})
     gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
     return proof
 

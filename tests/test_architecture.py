@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "msgpack": ("envelope/codec.py", "transport/redis/"),  # redis/: the one argument blob of a script
     "structlog": ("envelope/logs.py",),
+    "opentelemetry": ("envelope/tracing/otel.py",),
     "aiodocker": ("sandbox/docker.py",),
     "docker": (),
     "aiohttp": (

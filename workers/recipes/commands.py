@@ -13,6 +13,7 @@ from envelope.events import CallState, Event, ToolCallChanged
 from envelope.messages import ToolCallSummary
 from envelope.recipe import RecipeParams, RecipeStep
 from envelope.redaction import redact_head, redact_tail
+from envelope.tracing.spans import variables
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 
 from ..clock import now_ms
@@ -68,7 +69,7 @@ async def run_recipe(
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
     for number, command in enumerate(recipe.commands, 1):
-        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s)
+        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env=variables())
         step = await _run(sandbox, given, number, report, recipe, counts_tests)
         steps.append(step)
         report(_ended(number, step, succeeded(recipe, step)))
@@ -113,7 +114,7 @@ async def _run(
         {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
     )
     await remove_reports(sandbox, places.values())
-    env = {"PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
+    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
     ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places)
