@@ -56,7 +56,7 @@ TAMPERING = {
         "    @pytest.hookimpl(tryfirst=True)\n    def pytest_runtest_protocol(self, item):\n"
         "        from _pytest.reports import TestReport\n        for when in ('setup', 'call', 'teardown'):\n"
         "            item.ihook.pytest_runtest_logreport(report=TestReport(item.nodeid, item.location, {},"
-        " 'passed', None, when, item.user_properties))\n        return True\n"
+        " 'passed', None, when, user_properties=item.user_properties))\n        return True\n"
     ),
     "every call of the runner": (
         "from _pytest.runner import CallInfo\nold = CallInfo.from_call.__func__\n"
