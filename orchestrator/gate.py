@@ -13,7 +13,7 @@ from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
 
-from .batch.retries import is_worth_another_try
+from .batch.retries import settled
 from .driver import Driver, Work, completed
 from .gating.change import Trees
 from .judgement import Phase, Run, read_run
@@ -61,12 +61,9 @@ class Gate:
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with aclosing(self.driver.run([work])) as endings:
-            async for ended in endings:
-                if not is_worth_another_try(ended):
-                    return await self.read(phase, ended.result, about)
-                work = work.after(ended.result.task_id)
-        return await self.run(phase, work, about)
+        async with aclosing(settled(self.driver, [work])) as endings:
+            [result] = [ended.result async for ended in endings]
+        return await self.read(phase, result, about)
 
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle
