@@ -114,7 +114,8 @@ async def _run(
         {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
     )
     await remove_reports(sandbox, places.values())
-    env = {"PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
+    # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
+    env = {"PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
     control = await lay_control(sandbox, text) if recipe.control else None
     given = control.around(text) if control else text
     ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
