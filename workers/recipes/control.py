@@ -85,7 +85,9 @@ async def outcome(
 
 def _of_cases(cases: Sequence[ControlCase]) -> tuple[ControlState, tuple[str, ...]]:
     """A test that was skipped, or met an error before it began, tells nothing; one that is missing spoils the rest."""
-    if passed := tuple(sorted({case.name for case in cases if case.outcome == "passed"})):
-        return "fooled", passed
-    is_whole = len(cases) == max(case.of for case in cases)
-    return ("held" if is_whole and any(case.outcome == "failed" and case.is_ours for case in cases) else "none"), ()
+    failed = {case.word for case in cases if case.outcome == "failed" and case.is_ours}
+    passed = {case.name for case in cases if case.outcome == "passed" and case.word not in failed}
+    if passed:
+        return "fooled", tuple(sorted(passed))
+    is_whole = len({case.word for case in cases}) == max(case.of for case in cases)
+    return ("held" if is_whole and failed else "none"), ()

@@ -21,9 +21,11 @@ _OUTCOMES = {"failure": "failed", "error": "errors", "skipped": "skipped"}
 
 @dataclass(frozen=True, slots=True)
 class ControlCase:
-    """A test of the platform's own (see `control.py`), one of so many; `is_ours`: it failed in its own words."""
+    """A test of the platform's own (see `control.py`), one `of` so many, which its `word` tells from the others;
+    `is_ours`: it failed in that word. Some plugins run a test that fails again: one case each time."""
 
     name: str
+    word: str
     outcome: str
     of: int
     is_ours: bool
@@ -73,7 +75,7 @@ def cases_of(reports: Sequence[bytes], token: str = "") -> Report | None:
 
 def _control(case: _Case) -> ControlCase:
     word, _, count = case.control.partition(" ")
-    return ControlCase(case.name, case.outcome, int(count) if _COUNT.fullmatch(count) else 0, word in case.said)
+    return ControlCase(case.name, word, case.outcome, int(count) if _COUNT.fullmatch(count) else 0, word in case.said)
 
 
 def _parsed(report: bytes, token: str) -> list[_Case] | None:

@@ -86,6 +86,8 @@ def _made(site: Any, body: Any, total: int) -> Any:
     word = secrets.token_hex(8)
     item = _in_class(site, word) or _function(site, body, word)
     item.user_properties.append((TOKEN, "%s %d" % (word, total)))  # noqa: UP031 - alike in every Python
+    if item.config.pluginmanager.hasplugin("rerunfailures"):
+        item.add_marker(pytest.mark.flaky(reruns=0))
     kind: Any = type(item)  # pyright: ignore[reportUnknownVariableType]
     item.__class__ = type(kind.__name__, (kind,), {"ihook": property(lambda self: _Quiet(kind.ihook.fget(self), self))})
     return item
