@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from .content import files_of
 from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
 from .lock import file_lock, stamp_use
+from .removal import discard_tree
 from .scratch import make_git_dir
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
@@ -120,7 +120,7 @@ def _create(git_dir: Path) -> None:
     if git_dir.exists():
         return
     part = git_dir.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)  # what a killed process left; the lock is ours
+    discard_tree(part)  # what a killed process left; the lock is ours
     make_git_dir(part)
     (part / SEEN).mkdir()
     part.rename(git_dir)
