@@ -85,7 +85,8 @@ def failure(recipe: RecipeParams, steps: Sequence[RecipeStep]) -> str:
     if succeeded(recipe, last):
         return ""
     how = f"took longer than {recipe.timeout_s:g} s" if last.timed_out else f"ended with {last.exit_code}"
-    return f"the command `{last.command}` {how}: {last.output_tail[-REASON_CHARS:].strip()}"
+    said = last.output_tail[-REASON_CHARS:].strip()
+    return f"the command `{last.command}` {how}" + (f": {said}" if said else ", and printed nothing")
 
 
 async def _run(
