@@ -18,6 +18,7 @@ from envelope.logs import get_logger
 from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
 from ..errors import Answered, BadInput, code_of
+from ..looking import WouldWrite
 
 _log = get_logger("api")
 
@@ -39,6 +40,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (Answered, HTTPStatus.CONFLICT),
+    (WouldWrite, HTTPStatus.FORBIDDEN),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 

@@ -12,6 +12,7 @@ from ..batch.report import BatchReport
 from ..batch.request import batch_request
 from ..batch.starts import Start
 from ..client import Muster
+from ..read_only import as_read_only
 from ..settings import Settings
 from ..submit import RepositoryInput
 from .batch_plan import Planned
@@ -50,6 +51,7 @@ async def _done_before(muster: Muster, plan: Planned, settings: Settings) -> Han
         return None
     inputs = [RepositoryInput(name=name, bundle="", base=start.base) for name, start in plan.starts.items()]
     wanted = batch_request(plan.spec, inputs, settings=settings, found=plan.found)
+    wanted = as_read_only(wanted) if settings.read_only else wanted
     try:
         earlier, result = await muster.request(task_id), await muster.result(task_id)
     except NotFound:
