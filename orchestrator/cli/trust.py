@@ -38,7 +38,7 @@ def trust(
         _print(store.all().values(), as_json=as_json)
         return
     if not remove:
-        writing_settings("nobody is trusted")
+        writing_settings("somebody would be trusted")
     local = asyncio.run(describe(path))
     if remove:
         _remove(store, local)
