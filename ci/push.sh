@@ -10,6 +10,7 @@ for bundle in "$folder"/*.bundle; do
     echo "$heads" | while read -r commit ref; do
         case $ref in
         refs/heads/muster/*) ;;
+        refs/muster/*) continue ;; # by which Muster knows its own bundle
         *) echo "error: $ref is no branch of Muster's" >&2; echo "hint: call it muster/… in [publish]" >&2; exit 7 ;;
         esac
         git fetch --quiet --no-tags "$bundle" "$ref"
