@@ -16,12 +16,11 @@ from transport.audit import Decision
 from ..client import Muster
 from ..errors import BadInput, OrchestratorError, code_of
 from ..publication.address import is_remote_name
-from ..publication.body import block_of
-from ..publication.book import Publication, Stage, key_of
+from ..publication.book import Stage
 from ..publication.changes import Change, mirror_with
-from ..publication.place import place_of
 from ..publication.publisher import Publisher
 from ..publication.terms import OUTSIDE, Form, Terms
+from ..publication.wanted import wanted_of
 from .person import person
 from .publish import publish_bundle
 from .publish_told import Told, told_of
@@ -93,26 +92,9 @@ async def _outside(job: Job) -> Told:
     change, terms, publisher = job.change, job.terms, job.publisher
     if job.repository is not None and is_remote_name(terms.remote):
         await _require_origin(job.repository, change)
-    place = await place_of(terms, publisher.forges, job.repository, fetched_from=change.url)
-    key = key_of(place.address.url, job.branch)
-    wanted = Publication(
-        key=key,
-        remote=place.address.url,
-        forge=place.forge,
-        path=place.address.path,
-        branch=job.branch,
-        into=terms.into,
-        terms=terms,
-        task_id=change.task_id,
-        repository=change.repository,
-        bundle=change.bundle,
-        base=change.base,
-        commit=change.commit,
-        title=terms.title or change.title,
-        body=block_of(key, change.facts),
-    )
-    details = {"remote": wanted.remote, "branch": wanted.branch, "commit": wanted.commit}
     tenant = (await job.muster.record(change.task_id)).tenant
+    wanted = await wanted_of(change, terms, job.branch, publisher.forges, repository=job.repository, tenant=tenant)
+    details = {"remote": wanted.remote, "branch": wanted.branch, "commit": wanted.commit}
     await job.muster.transport.audit.note(Decision(person(), "publish", change.task_id, tenant, details))
     async with mirror_with(job.muster, change.task_id, bundle=change.bundle, commit=change.commit) as mirror:
         return told_of(await publisher.publish(wanted, mirror))

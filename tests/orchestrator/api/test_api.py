@@ -394,14 +394,19 @@ async def test_a_budget_is_raised(api):
     assert shown == (200, {"ledger": money, "parts": {}, "reserved": {}, "waiting": []})
 
 
-async def test_a_tenants_budget_is_capped_and_shown(api):
-    capped = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": 7})
-    lifted = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": None})
-    wrong = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": -1})
+async def test_a_tenants_budget_is_capped_and_shown_and_raised_by_who_sees_all(api):
+    api.secrets["fleet"] = api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
 
-    assert capped == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 7})
-    assert lifted[1] == (await api.call("GET", "/v1/tenants/default/budget", who="viewer"))[1]
-    assert (lifted[1]["cap_microusd"], wrong[0]) == (None, 422)
+    async def cap(microusd: int | None, who: str = "admin") -> tuple[int, int | None]:
+        said = {"json": {"cap_microusd": microusd}}
+        status, told = await api.call("PUT", "/v1/tenants/default/budget", who=who, **said)
+        return status, told.get("cap_microusd")
+
+    assert [await cap(7), await cap(5), await cap(5)] == [(200, 7), (200, 5), (200, 5)]
+    assert [(await cap(more))[0] for more in (6, None, -1)] == [403, 403, 422]
+    shown = await api.call("GET", "/v1/tenants/default/budget", who="viewer")
+    assert shown == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 5})
+    assert [await cap(9, "fleet"), await cap(None, "fleet")] == [(200, 9), (200, None)]
 
 
 async def test_a_bundle_is_stored_and_named_by_its_hash(api):
