@@ -19,6 +19,7 @@ from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
 from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
 from ..errors import Answered, BadInput, UnderWay, code_of
+from ..publication.errors import ForgeDown, ForgeLimits
 
 _log = get_logger("api")
 
@@ -32,6 +33,7 @@ class Problem(MusterError):
         self.retry_after_s = retry_after_s
 
 
+DOWN = (RemoteDown, GitTimedOut, DiskFull, ForgeDown, ForgeLimits)
 # The first that fits.
 STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -42,7 +44,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Answered, HTTPStatus.CONFLICT),
     (UnderWay, HTTPStatus.CONFLICT),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
-    *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in (RemoteDown, GitTimedOut, DiskFull)),
+    *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in DOWN),
     (RepoError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 

@@ -152,6 +152,7 @@ def _of_goal(
             title=title_of(request.input.prompt),
             facts=facts,
             is_judged=bool(request.input.params.get("gate")),
+            url=workspace.url or "",
         )
     ]
 

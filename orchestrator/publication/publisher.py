@@ -83,11 +83,14 @@ class Publisher:
             return self._note(_stopped(publication, error)) if current in (publication, None) else current
 
     def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
+        return open_forge(publication.forge, self._settings(publication), publication.path, self.pace)
+
+    def _settings(self, publication: Publication) -> ForgeSettings:
         settings = self.forges.get(publication.forge)
         if settings is None:
             message = f"the forge {publication.forge!r} is not in the settings any more"
             raise ForgeRefused(message, hint="put it back as [forges.NAME]")
-        return open_forge(publication.forge, settings, publication.path, self.pace)
+        return settings
 
     def _note(self, publication: Publication) -> Publication:
         noted = publication.model_copy(update={"changed_at_s": self.pace.now_s()})
@@ -136,6 +139,8 @@ class Publisher:
         ours = {*doing.pushed, *known}
         pushed = tuple(dict.fromkeys((*(each for each in doing.pushed if each != doing.commit), doing.commit)))
         self._note(doing.model_copy(update={"pushed": pushed[-MAX_PUSHED:]}))
+        if doing.forge:
+            self._settings(doing)
         remote = remote_of(Place(read_address(doing.remote), doing.forge), self.forges)
         await push_branch(remote, mirror, doing.branch, doing.commit, known=ours)
 

@@ -40,6 +40,12 @@ ROUTES = {
     ("GET", "/v1/batches/{task_id}/status"): Right.SEE,
     ("GET", "/v1/batches/{task_id}/report"): Right.SEE,
     ("GET", "/v1/batches/{task_id}/overlaps"): Right.SEE,
+    ("POST", "/v1/tasks/{task_id}/publications"): Right.PUBLISH,
+    ("POST", "/v1/tasks/{task_id}/publications/comment"): Right.PUBLISH,
+    ("POST", "/v1/tasks/{task_id}/publications/close"): Right.PUBLISH,
+    ("POST", "/v1/publications/sync"): Right.PUBLISH,
+    ("GET", "/v1/tasks/{task_id}/publications"): Right.SEE,
+    ("GET", "/v1/publications"): Right.SEE,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
@@ -84,6 +90,8 @@ OF_ALL = {("PUT", "/v1/tenants/{tenant}/allotment")}
 LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
+    "/v1/tasks/{task_id}/publications": {"json": {}},
+    "/v1/tasks/{task_id}/publications/comment": {"json": {"text": "more"}},
     "/v1/batches": {"json": {}},
     "/v1/batches/preview": {"json": {}},
     "/v1/batches/{task_id}/diff": {"json": {}},
@@ -223,6 +231,7 @@ async def test_another_tenants_tasks_are_not_there(api):
     assert await api.call("GET", "/v1/asks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/tasks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/sessions", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/publications", who="stranger") == (200, [])
     _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
     _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
     assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
