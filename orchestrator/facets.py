@@ -8,6 +8,7 @@ from .records import Records
 
 if TYPE_CHECKING:
     from .batch.client import Batches
+    from .publication.client import Publications
 
 
 class Facets:
@@ -17,3 +18,10 @@ class Facets:
         from .batch.client import Batches
 
         return Batches(self)
+
+    @property
+    def publications(self: Records) -> Publications:
+        """What was made, on its way to a remote: with the forges' tokens of these settings, in this process."""
+        from .publication.client import Publications, Published
+
+        return Publications(self, Published.of(self.settings).publisher)

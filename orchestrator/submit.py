@@ -26,6 +26,7 @@ from .settings import Settings
 DRIVERS = "orchestrator"  # the queue of goals and batches
 RUN, BATCH, FANOUT = "run", "batch", "fanout"  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
+COMMANDS_ONLY = (RECIPE, VERIFY)  # no prompt reaches these
 PLAN = "plan"  # what it plans, build carries out
 
 # What a recipe or a gate needs to look around and run its commands; what it may edit comes on top.

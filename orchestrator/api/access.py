@@ -102,4 +102,5 @@ def caller_with(right: Right) -> Callable[..., Caller]:
 Viewer = Annotated[Caller, Depends(caller_with(Right.SEE))]
 Submitter = Annotated[Caller, Depends(caller_with(Right.SUBMIT))]
 Approver = Annotated[Caller, Depends(caller_with(Right.APPROVE))]
+Publisher = Annotated[Caller, Depends(caller_with(Right.PUBLISH))]
 Operator = Annotated[Caller, Depends(caller_with(Right.OPERATE))]

@@ -8,7 +8,21 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from ..client import Muster
-from . import asks, audit, batches, blobs, budgets, fanouts, fleet, letters, linked, sessions, tasks, traces
+from . import (
+    asks,
+    audit,
+    batches,
+    blobs,
+    budgets,
+    fanouts,
+    fleet,
+    letters,
+    linked,
+    publications,
+    sessions,
+    tasks,
+    traces,
+)
 from .bodies import BodyCap
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
@@ -27,7 +41,21 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
     app.state.batch_places = asyncio.Semaphore(BATCHES_AT_ONCE)
-    for routes in (tasks, fanouts, batches, sessions, blobs, traces, budgets, asks, linked, audit, letters, fleet):
+    for routes in (
+        tasks,
+        fanouts,
+        batches,
+        publications,
+        sessions,
+        blobs,
+        traces,
+        budgets,
+        asks,
+        linked,
+        audit,
+        letters,
+        fleet,
+    ):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)

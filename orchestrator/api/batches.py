@@ -63,7 +63,7 @@ async def submit_batch(request: Request, caller: Submitter, response: Response, 
     `Idempotency-Key` it is the key's first one, however that ended. Nothing is published by itself.
     """
     plan = await _plan(request, caller)
-    await caller.muster.batches.preview(plan)  # what a run would be refused for is said now
+    await plan.preview(caller.muster.settings)  # what a run would be refused for is said now
     handle = await caller.muster.batches.submit(
         plan, sender=caller.name, tenant=caller.tenant, asks=AskTerms(), idempotency_key=key
     )
@@ -72,8 +72,8 @@ async def submit_batch(request: Request, caller: Submitter, response: Response, 
 
 @router.post("/preview", openapi_extra=_DOCUMENT)
 async def preview_batch(request: Request, caller: Submitter) -> BatchPreview:
-    """What it would do: its shards, steps, gate, and the most that it may cost. Nothing is submitted."""
-    return await caller.muster.batches.preview(await _plan(request, caller))
+    """What it would do, where that would go, and what it will about cost and take. Nothing is submitted."""
+    return await caller.muster.batches.preview(await _plan(request, caller), tenant=caller.tenant)
 
 
 @router.post("/{task_id}/diff", openapi_extra=_DOCUMENT)

@@ -63,8 +63,15 @@ async def show_tenant_budget(tenant: str, caller: Viewer) -> Money:
 
 @router.put("/{tenant}/budget")
 async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
-    """Let a tenant spend up to this much in all its traces together, from now on. Who waits for more goes on."""
+    """Let a tenant spend up to this much in all its traces together, from now on. Who waits for more goes on.
+
+    More than it may spend now only by a token of all tenants: nobody raises its own.
+    """
     _require_own(tenant, caller)
+    now = (await caller.muster.tenant_budget(tenant)).cap_microusd
+    is_more = now is not None and (cap.cap_microusd is None or cap.cap_microusd > now)
+    if caller.seen_tenant is not None and is_more:
+        raise Problem(HTTPStatus.FORBIDDEN, "a tenant's cap is raised by who sees all", hint="a token of tenant *")
     return Money.of(await caller.muster.cap_tenant(tenant, cap.cap_microusd, by=caller.name))
 
 

@@ -20,6 +20,7 @@ from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
 from ..errors import Answered, BadInput, UnderWay, code_of
 from ..looking import WouldWrite
+from ..publication.errors import ForgeDown, ForgeLimits
 
 _log = get_logger("api")
 
@@ -33,6 +34,7 @@ class Problem(MusterError):
         self.retry_after_s = retry_after_s
 
 
+DOWN = (RemoteDown, GitTimedOut, DiskFull, ForgeDown, ForgeLimits)
 # The first that fits.
 STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -44,7 +46,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (UnderWay, HTTPStatus.CONFLICT),
     (WouldWrite, HTTPStatus.FORBIDDEN),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
-    *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in (RemoteDown, GitTimedOut, DiskFull)),
+    *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in DOWN),
     (RepoError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 

@@ -34,14 +34,15 @@ class Right(StrEnum):
     SEE = "see"
     SUBMIT = "submit"  # start, prompt and stop work
     APPROVE = "approve"  # answer asks, raise budgets
+    PUBLISH = "publish"  # with the forges' tokens of the server's settings
     OPERATE = "operate"  # dead letters, shares of tenants
 
 
-# Who submits does not approve: a program that starts work must not be able to wave its own asks through.
+# Who submits does not approve: a program that starts work must not be able to wave its own asks through, nor its work.
 PERMITS: Mapping[Role, frozenset[Right]] = {
     Role.VIEWER: frozenset({Right.SEE}),
     Role.SUBMITTER: frozenset({Right.SEE, Right.SUBMIT}),
-    Role.APPROVER: frozenset({Right.SEE, Right.APPROVE}),
+    Role.APPROVER: frozenset({Right.SEE, Right.APPROVE, Right.PUBLISH}),
     Role.ADMIN: frozenset(Right),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from envelope.asks import AskTerms
-from envelope.lifecycle import State
+from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskRequest
 from repo.errors import RepoError
 from repo.local import locate
@@ -16,7 +17,11 @@ from repo.temporary import temporary_folder
 from transport.base import Handle, TaskRecord
 from transport.errors import NotFound
 
+from ..catalogue import agents_of
 from ..errors import BadInput, UnderWay
+from ..pages import Wanted, page_of
+from ..publication.place import place_of
+from ..publication.terms import OUTSIDE
 from ..read_only import narrowed
 from ..records import Records
 from ..submit import BATCH, RepositoryInput, params_of, repeated
@@ -24,6 +29,7 @@ from .chosen import undone_in
 from .difference import Difference, difference, works_of
 from .file import load_batch
 from .looking import require_looking
+from .measured import RUNS, Outlook, Run, by_price, outlook
 from .merge_overlaps import foreseen
 from .plan import Found, Planned, Sources, planned
 from .preview import BatchPreview, all_shards
@@ -65,9 +71,56 @@ class Batches:
         earlier = spec.shards.failures_of
         return found if earlier is None else found.having(await self.undone(earlier))
 
-    async def preview(self, plan: Planned) -> BatchPreview:
-        """What it would do. `BadInput` for what a run would be refused for."""
-        return await plan.preview(self.muster.settings)
+    async def preview(self, plan: Planned, *, tenant: str = "") -> BatchPreview:
+        """What it would do, where that would go, and what it will about take. `BadInput` for what a run would be
+        refused for. Nothing is asked of a remote, and nothing written there."""
+        found = await plan.preview(self.muster.settings)
+        there = tuple(
+            [one.model_copy(update={"goes_to": await self._goes_to(plan, one.name)}) for one in found.repositories]
+        )
+        expected = await self._outlook(plan, found, tenant or self.muster.settings.tenant)
+        return found.model_copy(update={"repositories": there, "outlook": expected})
+
+    async def _goes_to(self, plan: Planned, name: str) -> str:
+        terms, start = plan.spec.publish, plan.starts[name]
+        if terms is None or terms.to not in OUTSIDE:
+            return ""
+        asked = terms.model_copy(update={"forge": terms.forge or start.forge})
+        try:
+            place = await place_of(asked, self.muster.settings.forges, start.folder, fetched_from=start.url)
+        except (BadInput, RepoError) as e:
+            return f"not known: {e}"
+        return place.address.url
+
+    async def _outlook(self, plan: Planned, found: BatchPreview, tenant: str) -> Outlook:
+        cap = found.max_cost_microusd
+        if not found.known:
+            return Outlook(by="only a run tells its shards")
+        if measured := outlook(await self._runs(plan.spec.name, tenant), found.count, cap_microusd=cap):
+            return measured
+        step = next((step for step in plan.spec.steps if step.agent), None)
+        cards = await self.muster.workers() if step else []
+        card = agents_of(cards).get(step.agent or "") if step else None
+        model = card.model if card else ""
+        worker = next((each for each in cards if each.price and model in ("", each.model)), None)
+        if step is None or worker is None or worker.price is None:
+            return Outlook()
+        return by_price(worker.price, worker.model, step.prompt or "", found.count, cap_microusd=cap)
+
+    async def _runs(self, name: str, tenant: str) -> list[Run]:
+        """The latest batches of the name that ended, as far as they are among the latest roots."""
+
+        def fits(record: TaskRecord) -> bool:
+            return (record.agent, record.intent) == (BATCH, name)
+
+        page = await page_of(self.muster.transport, Wanted(tenant, TERMINAL, fits), after="", limit=RUNS)
+        runs: list[Run] = []
+        for record in page.records:
+            with suppress(BadInput, NotFound):  # it came to no report, or that is no longer kept
+                report = await self.report(record.task_id)
+                took_ms = (record.finished_at_ms or 0) - (record.started_at_ms or 0)
+                runs.append(Run(sum(not one.reused for one in report.shards), report.cost_microusd, took_ms))
+        return runs
 
     async def request(self, plan: Planned, **fields: Unpack[BatchFields]) -> TaskRequest:
         """The batch's task, with its repositories packed, to be given to `Muster.submit_repeatable`."""

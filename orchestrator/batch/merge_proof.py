@@ -21,6 +21,8 @@ from ..trial import NO_GATE, Proof, prove
 from .merge import Blame
 from .merge_rules import MergeRules
 
+NOTHING_LANDED = Judgement(False, "nothing landed, so there is nothing to verify")
+
 
 @dataclass(frozen=True, slots=True)
 class Proved:
@@ -147,11 +149,19 @@ async def prove_merge(trials: Trials, merge: Callable[[Collection[str]], Awaitab
         merged = await merge(blamed)
         found = await trials.culprit(merged.landed)
         if found is None:
-            proof = await trials.proof(merged.commit)
+            proof, patch = await trials.proof(merged.commit), await trials.patch(merged.commit)
             told = _that_it_stopped(proof, trials.stopped_after) if trials.stopped_after else proof
-            return Proved(merged, await trials.patch(merged.commit), told, blamed)
+            return Proved(merged, patch, told if patch else _of_nothing(told), blamed)
         key, blame = found
         blamed[key] = blame
+
+
+def _of_nothing(proof: Proof) -> Proof:
+    """That the base passes its gate is nobody's work."""
+    if not proof.judgement.verified:
+        return proof
+    evidence = proof.evidence.model_copy(update={"result": "done"})
+    return replace(proof, judgement=NOTHING_LANDED, after=None, evidence=evidence)
 
 
 def _that_it_stopped(proof: Proof, runs: int) -> Proof:

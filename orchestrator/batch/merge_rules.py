@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ..submit import COMMANDS_ONLY
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _prompted(agent: str) -> str:
+    if not agent or agent in COMMANDS_ONLY:
+        raise ValueError(f"{agent!r} takes commands and no prompt: name an agent that edits files, such as 'build'")
+    return agent
 
 
 class MergeRules(BaseModel):
@@ -25,4 +33,4 @@ class MergeRules(BaseModel):
     gate: Literal["bisect", "each", "end"] = "bisect"
     max_gate_runs: Annotated[int, Field(ge=1, le=1000)] = 24
     resolve: Literal["person", "agent"] = "person"
-    agent: Text = "build"
+    agent: Annotated[str, AfterValidator(_prompted)] = "build"

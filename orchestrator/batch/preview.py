@@ -6,23 +6,27 @@ from collections.abc import Mapping
 
 from envelope.wire import Wire
 
+from .measured import Outlook
 from .shards import Found, Shard, refuse_empty
-from .spec import BatchSpec
+from .spec import BatchSpec, Publish
 from .starts import Start
 from .survey import survey
 
 
 class RepositoryPreview(Wire):
-    """`shards` are keys, sorted. `base` is the commit that it would start from."""
+    """`shards` are keys, sorted. `base` is the commit that it would start from. `goes_to`: the remote's address, or why
+    nobody knows it; empty for what stays here."""
 
     name: str
     base: str
     shards: tuple[str, ...]
+    goes_to: str = ""
 
 
 class BatchPreview(Wire):
     """`max_cost_microusd` is for all shards together, and 0 where no model is asked. `known` is false where only a run
-    tells the shards, by a command in a sandbox."""
+    tells the shards, by a command in a sandbox. `publish`: all that the document says of it. `max_gate_runs`: to find
+    who makes the gate fail. `outlook`: what it will about take."""
 
     name: str
     repositories: tuple[RepositoryPreview, ...]
@@ -31,6 +35,9 @@ class BatchPreview(Wire):
     branch: str
     max_cost_microusd: int
     known: bool = True
+    publish: Publish | None = None
+    max_gate_runs: int = 0
+    outlook: Outlook = Outlook()
 
     @property
     def count(self) -> int:
@@ -63,6 +70,8 @@ async def preview(
         branch=spec.publish.branch if spec.publish else "",
         max_cost_microusd=spec.limits.budget_microusd(default_budget_microusd) if spec.asks_a_model else 0,
         known=known,
+        publish=spec.publish,
+        max_gate_runs=spec.merge.max_gate_runs if spec.gate and spec.merge.gate != "end" else 0,
     )
 
 

@@ -116,7 +116,9 @@ class BatchReport(Wire):
 
     @property
     def verified(self) -> bool:
-        return all(repository.verified for repository in self.repositories)
+        """Of what was changed, all; where nothing was, nothing is."""
+        changed = [repository.verified for repository in self.repositories if repository.changed]
+        return bool(changed) and all(changed)
 
     @property
     def cost_microusd(self) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ..submit import RECIPE, VERIFY
+from ..submit import COMMANDS_ONLY
 from .part import Part, Seconds, Text, Texts
 from .shorthands import SHORTHANDS, AstGrep
 
@@ -47,7 +47,7 @@ class Step(Part):
             raise ValueError(f"say one of {', '.join(f'`{kind}`' for kind in kinds)}")
         if (self.agent is None) != (self.prompt is None):
             raise ValueError("`agent` and `prompt` come together")
-        if self.agent in (RECIPE, VERIFY):
+        if self.agent in COMMANDS_ONLY:
             raise ValueError(
                 f"{self.agent!r} takes commands and no prompt: say these as `recipe`, or as `commands` of [gate]"
             )

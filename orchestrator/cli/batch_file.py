@@ -14,6 +14,7 @@ from ..batch.preview import BatchPreview
 from ..batch.starter import starter
 from ..client import Muster
 from ..errors import BadInput
+from ..publication.terms import Form
 from ..settings import load_settings
 from .console import data, note
 from .find import find_task
@@ -52,7 +53,7 @@ def check(file: BatchFile, allow_dirty: AllowDirty = False) -> None:
 
 def show_preview(file: BatchFile, as_json: Json = False) -> None:
     """Show what FILE would do: its shards, steps and gate, and the most that it may cost. Does nothing of it."""
-    found = asyncio.run(_preview(file, allow_dirty=True))
+    found = asyncio.run(_foreseen(file))
     if as_json:
         data(found.model_dump_json())
     else:
@@ -66,6 +67,14 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
     return await found.preview(settings)
+
+
+async def _foreseen(file: Path) -> BatchPreview:
+    """With what the fleet remembers of earlier runs."""
+    settings = load_settings()
+    plan = await planned(load_batch(file), file, settings, Sources(allow_dirty=True, tell=note))
+    async with open_records(settings) as muster:
+        return await muster.batches.preview(await with_undone(muster, plan))
 
 
 async def with_undone(muster: Muster, plan: Planned) -> Planned:
@@ -86,10 +95,38 @@ def _lines(found: BatchPreview) -> list[Line]:
             lines.append(("", f"… {more} more"))
     lines += [("step", _short(step)) for step in found.steps]
     lines += [("gate", command) for command in found.gate] or [("gate", "none: the change will be done, not verified")]
-    lines.append(("branch", found.branch or "none: the change stays in the result"))
+    if found.max_gate_runs:
+        lines.append(("", f"up to {found.max_gate_runs} more runs to find who makes it fail (merge.max_gate_runs)"))
+    lines += _published(found)
     most = f"at most {dollars(found.max_cost_microusd)}, {dollars(found.share_microusd)} a shard and what others leave"
     lines.append(("cost", most if found.max_cost_microusd else "nothing: no model is asked"))
+    took = found.outlook
+    if found.max_cost_microusd and took.low_microusd is not None and took.high_microusd is not None:
+        lines.append(("", f"about {dollars(took.low_microusd)} to {dollars(took.high_microusd)}, by {took.by}"))
+    elif found.max_cost_microusd:
+        lines.append(("", f"about: unknown, {took.by}"))
+    known = took.low_s is not None and took.high_s is not None
+    lines.append(("time", f"about {took.low_s:g} to {took.high_s:g} s, by {took.by}" if known else "unknown"))
     return lines
+
+
+def _published(found: BatchPreview) -> list[Line]:
+    terms = found.publish
+    if terms is None:
+        return [("branch", "none: the change stays in the result")]
+    lines: list[Line] = [("branch", terms.branch)]
+    if terms.to is Form.BRANCH:
+        return lines
+    what = {Form.REQUEST: "a draft request" if terms.draft else "a request, ready for review"}.get(terms.to, terms.to)
+    into = f" into {terms.into}" if terms.into else ""
+    proof = "also what is not verified" if terms.unverified else "only what is verified"
+    lines.append(("publish", f"{what}{into} for each repository that changed; {proof}"))
+    if terms.to in (Form.PATCHES, Form.BUNDLE):
+        lines.append(("", f"below {terms.folder}"))
+    lines += [("", f"{one.name} to {one.goes_to}") for one in found.repositories if one.goes_to]
+    caps = {"in a repository": terms.max_open, "in all of its owner's": terms.max_open_per_owner}
+    lines += [("", f"while fewer than {most} of ours are open {where}") for where, most in caps.items() if most]
+    return [*lines, *(("", f"in the window {window}") for window in terms.windows)]
 
 
 def _short(step: str) -> str:

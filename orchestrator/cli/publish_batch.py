@@ -9,9 +9,10 @@ from ..batch.spec import Publish
 from ..client import Muster
 from ..errors import BadInput
 from ..publication.changes import changes_of
+from ..publication.told import UNPROVED
 from .console import note
-from .publish_forms import UNPROVED, Job, publish_change
-from .publish_told import publisher_of, require_published
+from .publish_forms import Job, publish_change
+from .publish_told import require_published
 from .summary import print_lines
 
 
@@ -25,7 +26,7 @@ async def publish_batch(muster: Muster, task_id: str, asked: Publish, folders: M
     except BadInput as e:  # nothing was changed: the batch itself is no failure for that
         note(e.message)
         return
-    publisher = publisher_of(muster.settings)
+    publisher = muster.publications.publisher
     told = [
         await publish_change(Job(muster, publisher, change, asked, asked.branch, folders.get(change.repository)))
         for change in changes

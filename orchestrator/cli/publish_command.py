@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from envelope.errors import MusterError
-from repo.errors import RepoError
-
 from ..errors import BadInput
-from ..publication.book import UNFINISHED, WAITS_FOR_PEOPLE, Publication, Stage
+from ..looking import PUBLISHES
+from ..publication.book import UNFINISHED, Publication, Stage
+from ..publication.client import Publications, Published, require_words, terms_of
 from ..publication.errors import ForgeDown, ForgeLimits
-from ..publication.publisher import Publisher
-from ..publication.telling import close, comment
-from ..publication.terms import Form, Terms
+from ..publication.terms import Form
+from ..publication.told import Told, told_of
 from ..settings import Settings, load_settings
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records, quiet_logs
 from .options import JsonLines, TaskId, task_words, writing_settings
 from .places import recall, repositories_of
-from .publish_told import Told, publisher_of, require_published, told_of
+from .publish_told import require_published
 from .summary import print_lines
 from .words import counted
 
 if TYPE_CHECKING:
-    from ..client import Muster
     from ..publication.changes import Change
 
 
@@ -44,7 +40,6 @@ class _TaskFirst(TyperGroup):
         return super().parse_args(ctx, args if first in (*self.commands, "-h", "--help") else ["task", *args])
 
 
-PUBLISHES = "something would be published"
 FIRST = "muster publish TASK --to request: what most want. All that it takes: muster publish task --help"
 
 app = typer.Typer(cls=_TaskFirst, epilog=FIRST)
@@ -133,26 +128,15 @@ async def _publish(words: str, given: Mapping[str, Any], branch: str, repos: lis
         task_id = (await find_task(muster, words)).task_id
         changes = await changes_of(muster, task_id)
         folders = _folders(repos, changes) if repos else _known_folders(settings, task_id, changes)
-        publisher = publisher_of(settings)
+        publisher = muster.publications.publisher
         told: list[Told] = []
         for change in changes:
-            terms = _terms(change, given)
+            terms = terms_of(change, given)
             place = folders.get(change.repository)
             job = Job(muster, publisher, change, terms, branch or change.branch, place)
             told.append(await publish_change(job))
         _print(told, as_json)
     require_published(told)
-
-
-def _terms(change: Change, given: Mapping[str, Any]) -> Terms:
-    """What the batch file says, and what is given here over it."""
-    asked = change.asked.model_dump(exclude={"branch"}) if change.asked else {}
-    try:
-        return Terms.model_validate({**asked, **given})
-    except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
-        what = fault["msg"].removeprefix("Value error, ")
-        raise BadInput(f"{'.'.join(map(str, fault['loc']))}: {what}", hint="see muster publish task --help") from e
 
 
 def _folders(repos: list[str], changes: list[Change]) -> dict[str, Path]:
@@ -182,75 +166,49 @@ def _known_folders(settings: Settings, task_id: str, changes: list[Change]) -> d
 
 async def _status(words: list[str], offline: bool, as_json: bool) -> None:
     quiet_logs()
-    publisher = publisher_of(load_settings())
-    found = _chosen(publisher, words)
-    _print([told_of(each) for each in (found if offline else await _looked_at(publisher, found))], as_json)
+    published = Published.of(load_settings())
+    found = _chosen(published, words)
+    _print([told_of(each) for each in (found if offline else await published.look(found, _stale))], as_json)
 
 
-async def _looked_at(publisher: Publisher, publications: Iterable[Publication]) -> list[Publication]:
+def _stale(each: Publication, error: ForgeDown | ForgeLimits | BadInput) -> None:
     """A forge that does not answer leaves what was seen last."""
-    seen: list[Publication] = []
-    for each in publications:
-        try:
-            seen.append(await publisher.look(each))
-        except (ForgeDown, ForgeLimits, BadInput) as e:
-            warn(f"{each.url} is as it was seen last: {e}", e.hint)
-            seen.append(each)
-    return seen
+    warn(f"{each.url} is as it was seen last: {error}", error.hint)
 
 
 async def _sync(words: list[str], as_json: bool) -> None:
     settings = writing_settings(PUBLISHES)
-    publisher = publisher_of(settings)
-    found = _chosen(publisher, words)
+    published = Published.of(settings)
+    found = _chosen(published, words)
     going = [each for each in found if each.stage in UNFINISHED]
-    done = await _looked_at(publisher, (each for each in found if each.stage not in UNFINISHED))
+    done = await published.look((each for each in found if each.stage not in UNFINISHED), _stale)
     if going:
         async with open_records(settings) as muster:
-            # the oldest first: who has waited longest is the next to go
-            done = [*[await _went_on(muster, publisher, each) for each in reversed(going)], *done]
+            done = [*await Publications(muster, published.publisher).go_on(going), *done]
     told = [told_of(each) for each in done]
     _print(told, as_json)
     require_published(told[: len(going)])
 
 
-async def _went_on(muster: Muster, publisher: Publisher, publication: Publication) -> Publication:
-    from ..publication.changes import mirror_with  # as above
-
-    task_id, bundle, commit = publication.task_id, publication.bundle, publication.commit
-    try:
-        async with mirror_with(muster, task_id, bundle=bundle, commit=commit) as mirror:
-            return await publisher.go_on(publication, mirror)
-    except (MusterError, RepoError) as e:  # its result is no longer kept, say: the others go on
-        return await publisher.refuse(publication, e)
-
-
 async def _comment(text: str, words: list[str]) -> None:
     quiet_logs()
-    if not text.strip():
-        raise BadInput("there is nothing in the comment", hint="say what reviewers should know")
-    publisher = publisher_of(writing_settings(PUBLISHES))
-    waiting = await _open_ones(publisher, words)
-    said = sum([await comment(publisher, each, text) for each in waiting])
+    published = Published.of(writing_settings(PUBLISHES))
+    require_words(text)
+    waiting = await published.waiting(_chosen(published, words), _stale)
+    said = await published.comment(waiting, text)
     note(f"said on {counted(said, 'request')}; {len(waiting) - said} had it already")
 
 
 async def _close(words: list[str], as_json: bool) -> None:
     quiet_logs()
-    publisher = publisher_of(writing_settings(PUBLISHES))
-    _print([told_of(await close(publisher, each)) for each in await _open_ones(publisher, words)], as_json)
+    published = Published.of(writing_settings(PUBLISHES))
+    waiting = await published.waiting(_chosen(published, words), _stale)
+    _print([told_of(each) for each in await published.close(waiting)], as_json)
 
 
-async def _open_ones(publisher: Publisher, words: list[str]) -> list[Publication]:
-    looked_at = await _looked_at(publisher, (each for each in _chosen(publisher, words) if each.number))
-    return [each for each in looked_at if each.stage in WAITS_FOR_PEOPLE]
-
-
-def _chosen(publisher: Publisher, words: list[str]) -> list[Publication]:
-    known = publisher.book.all()
-    ends = [task_words(word) for word in words]
-    found = [each for each in known if not ends or any(each.task_id.endswith(end) for end in ends)]
-    if ends and not found:
+def _chosen(published: Published, words: list[str]) -> list[Publication]:
+    found = published.known([task_words(word) for word in words])
+    if words and not found:
         raise BadInput("nothing was published of that", hint="see what was with: muster publish status")
     return found
 

@@ -6,27 +6,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envelope.errors import ErrorCode
 from repo.errors import RepoError
 from repo.local import locate
 from repo.mirror import Mirror
 from repo.series import write_branch_bundle, write_series
-from transport.audit import Decision
 
 from ..client import Muster
-from ..errors import BadInput, OrchestratorError, code_of
+from ..errors import BadInput, OrchestratorError
 from ..publication.address import is_remote_name
-from ..publication.body import block_of
-from ..publication.book import Publication, Stage, key_of
 from ..publication.changes import Change, mirror_with
-from ..publication.place import place_of
+from ..publication.client import Publications, refused, told_about, unproved
 from ..publication.publisher import Publisher
 from ..publication.terms import OUTSIDE, Form, Terms
+from ..publication.told import Told
 from .person import person
 from .publish import publish_bundle
-from .publish_told import Told, told_of
 
-UNPROVED = "not published"
 CHANGE = "change"  # files of a goal, which has no repository's name
 
 
@@ -48,15 +43,14 @@ class Job:
 
 async def publish_change(job: Job) -> Told:
     """The line says what became of it; no error stops the next change."""
-    if not job.change.may_go(job.terms):
-        why = job.change.facts.reason or "nobody has proved it"
-        hint = "look at it, then publish it with --unverified, or `unverified = true`"
-        return _told(job, UNPROVED, reason=f"not verified: {why}", hint=hint, code=ErrorCode.GATE_FAILED)
+    if job.terms.to in OUTSIDE:
+        return await _outside(job)
+    if (no := unproved(job.change, job.terms, job.branch)) is not None:
+        return no
     try:
-        return await _FORMS[job.terms.to](job)
+        return await _HERE[job.terms.to](job)
     except (OrchestratorError, RepoError) as e:
-        code = code_of(e) or ErrorCode.INTERNAL
-        return _told(job, Stage.REFUSED, reason=str(e), hint=e.hint, code=code)
+        return refused(job.change, job.terms, job.branch, e)
 
 
 async def _branch(job: Job) -> Told:
@@ -90,32 +84,14 @@ async def _bundle(job: Job) -> Told:
 
 
 async def _outside(job: Job) -> Told:
-    change, terms, publisher = job.change, job.terms, job.publisher
+    change, terms = job.change, job.terms
     if job.repository is not None and is_remote_name(terms.remote):
-        await _require_origin(job.repository, change)
-    place = await place_of(terms, publisher.forges, job.repository, fetched_from=change.url)
-    key = key_of(place.address.url, job.branch)
-    wanted = Publication(
-        key=key,
-        remote=place.address.url,
-        forge=place.forge,
-        path=place.address.path,
-        branch=job.branch,
-        into=terms.into,
-        terms=terms,
-        task_id=change.task_id,
-        repository=change.repository,
-        bundle=change.bundle,
-        base=change.base,
-        commit=change.commit,
-        title=terms.title or change.title,
-        body=block_of(key, change.facts),
-    )
-    details = {"remote": wanted.remote, "branch": wanted.branch, "commit": wanted.commit}
-    tenant = (await job.muster.record(change.task_id)).tenant
-    await job.muster.transport.audit.note(Decision(person(), "publish", change.task_id, tenant, details))
-    async with mirror_with(job.muster, change.task_id, bundle=change.bundle, commit=change.commit) as mirror:
-        return told_of(await publisher.publish(wanted, mirror))
+        try:
+            await _require_origin(job.repository, change)
+        except (OrchestratorError, RepoError) as e:
+            return unproved(change, terms, job.branch) or refused(change, terms, job.branch, e)
+    publications = Publications(job.muster, job.publisher)
+    return await publications.publish_change(change, terms, job.branch, repository=job.repository, by=person())
 
 
 async def _require_origin(repository: Path, change: Change) -> None:
@@ -126,25 +102,12 @@ async def _require_origin(repository: Path, change: Change) -> None:
         raise BadInput(f"{place.root} is not the repository that the change was made from", hint=hint)
 
 
-def _told(job: Job, stage: str, *, where: str = "", reason: str = "", hint: str = "", code: str = "") -> Told:
-    change = job.change
-    return Told(
-        task_id=change.task_id,
-        repository=change.repository,
-        to=job.terms.to,
-        branch=job.branch,
-        commit=change.commit,
-        stage=stage,
-        where=where,
-        reason=reason,
-        hint=hint,
-        code=code,
-    )
+def _told(job: Job, stage: str, *, where: str = "") -> Told:
+    return told_about(job.change, job.terms.to, job.branch, stage, where=where)
 
 
-_FORMS: Mapping[Form, Callable[[Job], Awaitable[Told]]] = {
+_HERE: Mapping[Form, Callable[[Job], Awaitable[Told]]] = {
     Form.BRANCH: _branch,
     Form.PATCHES: _patches,
     Form.BUNDLE: _bundle,
-    **dict.fromkeys(OUTSIDE, _outside),
 }

@@ -44,7 +44,8 @@ WAITS_FOR_PEOPLE = frozenset({Stage.DRAFT, Stage.OPEN})
 class Publication(BaseModel):
     """One branch of one remote repository. `pushed`: the commits that we set it to, or were about to, latest last.
 
-    `bundle` names the attachment of the task's result that holds `commit`.
+    `bundle` names the attachment of the task's result that holds `commit`. `batch` and `tenant`: whose it is; empty in
+    what was written before these were noted.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -57,6 +58,8 @@ class Publication(BaseModel):
     into: str = ""
     terms: Terms
     task_id: str
+    tenant: str = ""
+    batch: str = ""
     repository: str = ""
     bundle: str
     base: str
@@ -71,6 +74,12 @@ class Publication(BaseModel):
     hint: str = ""
     code: str = ""  # of the error that stopped it
     changed_at_s: float = 0.0
+
+
+def is_anothers(known: Publication, wanted: Publication) -> bool:
+    """Does the branch hold the change of another repository, batch or tenant?"""
+    is_other = any(getattr(known, whose) not in ("", getattr(wanted, whose)) for whose in ("tenant", "batch"))
+    return is_other or known.repository != wanted.repository
 
 
 def key_of(remote: str, branch: str) -> str:

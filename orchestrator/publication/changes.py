@@ -27,7 +27,8 @@ from .terms import Terms
 @dataclass(frozen=True, slots=True)
 class Change:
     """`bundle` names the attachment that holds `commit`. `is_judged`: a gate was to prove it. `asked` is what the
-    batch file says of its publication. `url`: where its repository was fetched from; empty for a local one."""
+    batch file says of its publication. `url`: where its repository was fetched from; empty for a local one. `forge`: as
+    the batch file names it for this repository. `batch`: the batch's name."""
 
     task_id: str
     repository: str
@@ -40,6 +41,8 @@ class Change:
     is_judged: bool
     asked: Publish | None = None
     url: str = ""
+    forge: str = ""
+    batch: str = ""
 
     @property
     def is_goal(self) -> bool:
@@ -82,7 +85,7 @@ def _of_batch(
     request: TaskRequest, result: TaskResult, agents: tuple[str, ...], models: tuple[str, ...]
 ) -> list[Change]:
     params = params_of(BatchParams, request)
-    spec, urls = params.spec, {each.name: each.url for each in params.repositories}
+    spec, given = params.spec, {each.name: each for each in params.repositories}
     commands = tuple(command for step in spec.steps for command in step.recipe or ())
     report = BatchReport.model_validate(result.output.structured) if result.output.structured else None
     asked = spec.publish
@@ -111,7 +114,9 @@ def _of_batch(
             facts=facts,
             is_judged=spec.gate is not None,
             asked=asked,
-            url=urls.get(one.name, ""),
+            url=given[one.name].url if one.name in given else "",
+            forge=given[one.name].forge if one.name in given else "",
+            batch=spec.name,
         )
 
     return [change_of(one) for one in (report.repositories if report else ()) if one.changed and one.bundle]
@@ -147,6 +152,7 @@ def _of_goal(
             title=title_of(request.input.prompt),
             facts=facts,
             is_judged=bool(request.input.params.get("gate")),
+            url=workspace.url or "",
         )
     ]
 

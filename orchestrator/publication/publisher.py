@@ -19,7 +19,7 @@ from transport.errors import Unreachable
 from ..errors import BadInput, OrchestratorError, code_of
 from .address import read_address
 from .body import commit_in, with_block
-from .book import MAX_PUSHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
+from .book import MAX_PUSHED, WAITS_FOR_PEOPLE, Book, Publication, Stage, is_anothers
 from .errors import ForgeDown, ForgeLimits, ForgeRefused, ForgeUnsure
 from .forges.base import ALIVE, Forge, Found, RequestState, Wanted
 from .forges.http import Pace
@@ -51,8 +51,8 @@ class Publisher:
         """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
         async with self.book.at_work():
             known = self.book.get(wanted.key)
-            if known is not None and known.repository != wanted.repository:
-                return _stopped(wanted, _taken(known))  # what is noted of the other stays
+            if known is not None and is_anothers(known, wanted):
+                return _stopped(wanted, _taken(known, wanted))  # what is noted of the other stays
             return await self._publish(wanted, mirror)
 
     async def go_on(self, unfinished: Publication, mirror: Mirror) -> Publication:
@@ -83,11 +83,14 @@ class Publisher:
             return self._note(_stopped(publication, error)) if current in (publication, None) else current
 
     def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
+        return open_forge(publication.forge, self._settings(publication), publication.path, self.pace)
+
+    def _settings(self, publication: Publication) -> ForgeSettings:
         settings = self.forges.get(publication.forge)
         if settings is None:
             message = f"the forge {publication.forge!r} is not in the settings any more"
             raise ForgeRefused(message, hint="put it back as [forges.NAME]")
-        return open_forge(publication.forge, settings, publication.path, self.pace)
+        return settings
 
     def _note(self, publication: Publication) -> Publication:
         noted = publication.model_copy(update={"changed_at_s": self.pace.now_s()})
@@ -136,6 +139,8 @@ class Publisher:
         ours = {*doing.pushed, *known}
         pushed = tuple(dict.fromkeys((*(each for each in doing.pushed if each != doing.commit), doing.commit)))
         self._note(doing.model_copy(update={"pushed": pushed[-MAX_PUSHED:]}))
+        if doing.forge:
+            self._settings(doing)
         remote = remote_of(Place(read_address(doing.remote), doing.forge), self.forges)
         await push_branch(remote, mirror, doing.branch, doing.commit, known=ours)
 
@@ -227,8 +232,13 @@ def _stopped(publication: Publication, error: MusterError | RepoError) -> Public
     return publication.model_copy(update={"stage": stage, "reason": str(error), "hint": hint, "code": str(code)})
 
 
-def _taken(known: Publication) -> BadInput:
+def _taken(known: Publication, wanted: Publication) -> BadInput:
+    """Another tenant's names are nobody else's to hear."""
     whose = f"the repository {known.repository}" if known.repository else "a goal"
+    if known.batch not in ("", wanted.batch):
+        whose = f"{whose} by the batch {known.batch}"
+    if known.tenant not in ("", wanted.tenant):
+        whose = "another tenant"
     message = f"the branch {known.branch} at {known.remote} holds what was made of {whose}"
     return BadInput(message, hint="publish to another branch, or to the repository's own remote")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .base import Comment, Found, RequestState, Wanted
 from .http import Api, default_branch, reads
+from .pulls import comment, source
 
 DRAFT = "WIP: "
 _DRAFTS = ("wip:", "[wip]")
@@ -23,7 +24,7 @@ class Gitea:
     async def of_branch(self, branch: str) -> AsyncIterator[Found]:
         """The whole list is looked through: not every version can be asked for one branch."""
         asked = self._api.pages(f"{self._at}/pulls", size_name="limit", state="all", sort="recentupdate")
-        found = [item async for item in asked if _source(item) == (self._path.lower(), branch)]
+        found = [item async for item in asked if source(item) == (self._path.lower(), branch)]
         for item in sorted(found, key=lambda item: -item["number"]):
             yield _found(item)
 
@@ -47,18 +48,10 @@ class Gitea:
 
     async def comments(self, number: int) -> AsyncIterator[Comment]:
         for item in await self._api.get(f"{self._at}/issues/{number}/comments"):  # all of them: it knows no pages
-            yield _comment(item)
+            yield comment(item)
 
     async def comment(self, number: int, body: str) -> None:
         await self._api.create(f"{self._at}/issues/{number}/comments", {"body": body})
-
-
-@reads
-def _source(item: Any) -> tuple[str, str]:
-    """Repository and branch that it comes from. A fork that is gone has no name any more."""
-    head = item["head"]
-    name: str = head["repo"]["full_name"] if head["repo"] else ""
-    return name.lower(), head["ref"]
 
 
 @reads
@@ -79,8 +72,3 @@ def _found(item: Any) -> Found:
         body=item["body"] or "",
         head=item["head"]["sha"],
     )
-
-
-@reads
-def _comment(item: Any) -> Comment:
-    return Comment(item["body"] or "")

@@ -7,6 +7,7 @@ from typing import Any
 
 from .base import Comment, Found, RequestState, Wanted
 from .http import Api, default_branch, reads
+from .pulls import comment, source
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 
@@ -22,7 +23,7 @@ class GitHub:
     async def of_branch(self, branch: str) -> AsyncIterator[Found]:
         asked = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
         async for item in self._api.pages(f"{self._at}/pulls", **asked):
-            if _source(item) == (self._path.lower(), branch):
+            if source(item) == (self._path.lower(), branch):
                 yield _found(item)
 
     async def alive(self) -> AsyncIterator[Found]:
@@ -44,18 +45,10 @@ class GitHub:
 
     async def comments(self, number: int) -> AsyncIterator[Comment]:
         async for item in self._api.pages(f"{self._at}/issues/{number}/comments"):
-            yield _comment(item)
+            yield comment(item)
 
     async def comment(self, number: int, body: str) -> None:
         await self._api.create(f"{self._at}/issues/{number}/comments", {"body": body})
-
-
-@reads
-def _source(item: Any) -> tuple[str, str]:
-    """Repository and branch that it comes from. A fork that is gone has no name any more."""
-    head = item["head"]
-    name: str = head["repo"]["full_name"] if head["repo"] else ""
-    return name.lower(), head["ref"]
 
 
 @reads
@@ -75,8 +68,3 @@ def _found(item: Any) -> Found:
         body=item["body"] or "",
         head=item["head"]["sha"],
     )
-
-
-@reads
-def _comment(item: Any) -> Comment:
-    return Comment(item["body"] or "")

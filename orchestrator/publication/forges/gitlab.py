@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from .base import Comment, Found, RequestState, Wanted
 from .http import Api, default_branch, reads
+from .pulls import comment
 
 DRAFT = "Draft: "
 _OVER = {"merged": RequestState.MERGED, "closed": RequestState.CLOSED}
@@ -48,7 +49,7 @@ class GitLab:
 
     async def comments(self, number: int) -> AsyncIterator[Comment]:
         async for item in self._api.pages(f"{self._requests}/{number}/notes"):
-            yield _comment(item)
+            yield comment(item)
 
     async def comment(self, number: int, body: str) -> None:
         await self._api.create(f"{self._requests}/{number}/notes", {"body": body})
@@ -72,8 +73,3 @@ def _found(item: Any) -> Found:
         body=item["description"] or "",
         head=item.get("sha") or "",
     )
-
-
-@reads
-def _comment(item: Any) -> Comment:
-    return Comment(item["body"] or "")

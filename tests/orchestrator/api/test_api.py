@@ -40,6 +40,12 @@ ROUTES = {
     ("GET", "/v1/batches/{task_id}/status"): Right.SEE,
     ("GET", "/v1/batches/{task_id}/report"): Right.SEE,
     ("GET", "/v1/batches/{task_id}/overlaps"): Right.SEE,
+    ("POST", "/v1/tasks/{task_id}/publications"): Right.PUBLISH,
+    ("POST", "/v1/tasks/{task_id}/publications/comment"): Right.PUBLISH,
+    ("POST", "/v1/tasks/{task_id}/publications/close"): Right.PUBLISH,
+    ("POST", "/v1/publications/sync"): Right.PUBLISH,
+    ("GET", "/v1/tasks/{task_id}/publications"): Right.SEE,
+    ("GET", "/v1/publications"): Right.SEE,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
@@ -84,6 +90,8 @@ OF_ALL = {("PUT", "/v1/tenants/{tenant}/allotment")}
 LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
+    "/v1/tasks/{task_id}/publications": {"json": {}},
+    "/v1/tasks/{task_id}/publications/comment": {"json": {"text": "more"}},
     "/v1/batches": {"json": {}},
     "/v1/batches/preview": {"json": {}},
     "/v1/batches/{task_id}/diff": {"json": {}},
@@ -223,6 +231,7 @@ async def test_another_tenants_tasks_are_not_there(api):
     assert await api.call("GET", "/v1/asks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/tasks", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/sessions", who="stranger") == (200, [])
+    assert await api.call("GET", "/v1/publications", who="stranger") == (200, [])
     _, missing = await api.call("GET", f"/v1/tasks/{NOBODY}", who="stranger")
     _, others = await api.call("GET", f"/v1/tasks/{task_id}", who="stranger")
     assert others == {**missing, "title": missing["title"].replace(NOBODY, task_id)}
@@ -394,14 +403,19 @@ async def test_a_budget_is_raised(api):
     assert shown == (200, {"ledger": money, "parts": {}, "reserved": {}, "waiting": []})
 
 
-async def test_a_tenants_budget_is_capped_and_shown(api):
-    capped = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": 7})
-    lifted = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": None})
-    wrong = await api.call("PUT", "/v1/tenants/default/budget", json={"cap_microusd": -1})
+async def test_a_tenants_budget_is_capped_and_shown_and_raised_by_who_sees_all(api):
+    api.secrets["fleet"] = api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
 
-    assert capped == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 7})
-    assert lifted[1] == (await api.call("GET", "/v1/tenants/default/budget", who="viewer"))[1]
-    assert (lifted[1]["cap_microusd"], wrong[0]) == (None, 422)
+    async def cap(microusd: int | None, who: str = "admin") -> tuple[int, int | None]:
+        said = {"json": {"cap_microusd": microusd}}
+        status, told = await api.call("PUT", "/v1/tenants/default/budget", who=who, **said)
+        return status, told.get("cap_microusd")
+
+    assert [await cap(7), await cap(5), await cap(5)] == [(200, 7), (200, 5), (200, 5)]
+    assert [(await cap(more))[0] for more in (6, None, -1)] == [403, 403, 422]
+    shown = await api.call("GET", "/v1/tenants/default/budget", who="viewer")
+    assert shown == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 5})
+    assert [await cap(9, "fleet"), await cap(None, "fleet")] == [(200, 9), (200, None)]
 
 
 async def test_a_bundle_is_stored_and_named_by_its_hash(api):

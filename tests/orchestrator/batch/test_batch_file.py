@@ -216,3 +216,9 @@ def test_the_file_to_start_from_is_a_good_one(tmp_path, folder):
 
     assert spec.repositories[0].path == f"../{folder}"
     assert spec.steps[0].recipe and spec.gate and spec.publish
+
+
+@pytest.mark.parametrize("agent", ["verify", "recipe"])
+def test_a_conflict_is_no_work_for_who_takes_commands_alone(batch_text, agent):
+    with pytest.raises(BadBatchFile, match=f"merge.agent: '{agent}' takes commands and no prompt"):
+        parse_batch(f'{batch_text}[merge]\nresolve = "agent"\nagent = "{agent}"\n', name="batch.toml")

@@ -79,6 +79,27 @@ async def test_the_patch_that_breaks_the_gate_is_found_by_halving_and_the_rest_l
     assert len(proved(stage.builders)) <= 1 + 3 + 1  # all of it, halves of eight, the rest
 
 
+@pytest.mark.parametrize("breaks", [True, False])
+async def test_where_nothing_lands_nothing_is_verified(stage, batch_text, breaks):
+    """That the base passes its own gate is nobody's work."""
+
+    def edit(path, files):
+        files[path] += "fail\n"
+
+    if breaks:
+        edits(stage.builders, edit)
+    else:
+        stage.builders.edit = lambda _task, _files: None
+
+    result, report = await stage.batch(await stage.repository(FOUR))
+
+    [repository] = report.repositories
+    assert (repository.changed, repository.verified, report.verified) == (False, False, False)
+    assert repository.reason == "nothing landed, so there is nothing to verify"
+    assert (repository.evidence.result, repository.after) == ("done", None)
+    assert [error.code for error in result.errors] == ([ErrorCode.GATE_FAILED] if breaks else [])
+
+
 async def test_two_that_break_it_only_together_cost_one_of_them(stage):
     """Each alone passes: the one that comes second is set aside."""
 

@@ -18,6 +18,7 @@ from orchestrator.batch.client import Batches
 from orchestrator.cli.commands import COMMANDS
 from orchestrator.cli.main import run
 from orchestrator.client import Muster
+from orchestrator.publication.client import Publications, Published
 
 PAGE = (Path(__file__).parents[3] / "docs" / "orchestrator" / "reach.md").read_text()
 
@@ -26,8 +27,13 @@ def methods_of(kind: type, prefix: str = "") -> set[str]:
     return {f"{prefix}{name}" for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
 
-METHODS = methods_of(Muster) | methods_of(Batches, "batches.")
-OTHERS = {"transport.audit", "shards.failures_of"}  # no methods of these
+METHODS = {
+    *methods_of(Muster),
+    *methods_of(Batches, "batches."),
+    *methods_of(Publications, "publications."),
+    *methods_of(Published, "published."),
+}
+OTHERS = {"transport.audit", "shards.failures_of", "publications.published"}  # no methods of these
 PREFIX = "/v1"
 
 

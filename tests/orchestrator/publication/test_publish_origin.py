@@ -18,6 +18,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.publication.book import Stage
 from orchestrator.publication.changes import changes_of
 from orchestrator.publication.terms import Form, Terms
+from orchestrator.publication.wanted import wanted_of
 from orchestrator.submit import RepositoryInput, goal_request
 
 TO_PUSH = '[publish]\nbranch = "muster/new"\nto = "push"\n'
@@ -112,3 +113,40 @@ async def test_a_remotes_name_means_nothing_to_what_was_fetched(two):
     _, publish = two
     with pytest.raises(OrchestratorError, match="nobody knows where the remote 'upstream' is"):
         await publish(remote="upstream")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("modernise", ""), ("rename", "the repository alpha by the batch modernise")]
+)
+async def test_a_branch_is_one_batchs_whatever_others_call_their_repository(two, memory_stage, batch_text, name, why):
+    """The same batch on a newer commit goes on with it."""
+    [alpha, _], publish = two
+    await publish()
+    again = await memory_stage.repository({"src/a.py": "old\nassert\nmore\n"}, name="alpha")
+    spec = parse_batch(batch_text.replace("modernise", name) + TO_PUSH, name="batch.toml")
+    given = [again.model_copy(update={"url": str(alpha)})]
+    result = await memory_stage.run(batch_request(spec, given, settings=memory_stage.muster.settings))
+
+    if not why:
+        await publish_batch(memory_stage.muster, result.task_id, spec.publish, {})
+        assert git(alpha, "show", "muster/new:src/a.py") == "new\nassert\nmore"
+        return
+    with pytest.raises(OrchestratorError, match=why):
+        await publish_batch(memory_stage.muster, result.task_id, spec.publish, {})
+    assert git(alpha, "show", "muster/new:src/a.py") == "new\nassert\nalpha"
+
+
+async def test_the_forge_that_a_repository_names_is_the_one_that_it_is_published_to(memory_stage, batch_text, github):
+    """At one host there may be two, each with a token of its own."""
+    given = await memory_stage.repository({"src/a.py": "old\nassert\n"}, name="app")
+    given = given.model_copy(update={"url": github.hub.remote, "forge": "second"})
+    spec = parse_batch(batch_text + TO_PUSH, name="batch.toml")
+    result = await memory_stage.run(batch_request(spec, [given], settings=memory_stage.muster.settings))
+    [change] = await changes_of(memory_stage.muster, result.task_id)
+    forges = {"first": github.hub.settings(), "second": github.hub.settings()}
+
+    own = await wanted_of(change, spec.publish, "muster/new", forges, repository=None, tenant="default")
+    said = spec.publish.model_copy(update={"forge": "first"})
+    other = await wanted_of(change, said, "muster/new", forges, repository=None, tenant="default")
+
+    assert (own.forge, own.remote, other.forge) == ("second", github.hub.remote, "first")

@@ -1,0 +1,61 @@
+"""What a batch will about take, by what the fleet remembers of runs of the same name; else by a price; else unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from envelope.agents import ModelPrice
+from envelope.wire import Wire
+
+from ..estimate import estimate
+
+RUNS = 3  # the latest of the name; older ones are of another batch
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`shards`: those that it did itself, and did not find done."""
+
+    shards: int
+    cost_microusd: int
+    took_ms: int
+
+
+class Outlook(Wire):
+    """From `low` to `high`; None: nobody knows. `by`: what it was made of, in words."""
+
+    low_microusd: int | None = None
+    high_microusd: int | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    by: str = "nothing is known of earlier runs"
+
+
+def outlook(runs: Iterable[Run], count: int, *, cap_microusd: int) -> Outlook | None:
+    """By what a shard cost and took in each of the runs. Pure.
+
+    >>> found = outlook([Run(2, 400, 3_000), Run(10, 1_000, 40_000)], 4, cap_microusd=700)
+    >>> found.low_microusd, found.high_microusd, found.low_s, found.high_s, found.by
+    (400, 700, 6.0, 16.0, '2 earlier runs')
+    """
+    known = [run for run in runs if run.shards]
+    if not known:
+        return None
+    costs = sorted(min(cap_microusd, run.cost_microusd * count // run.shards) for run in known)
+    times = sorted(run.took_ms * count / run.shards / 1000 for run in known)
+    by = "1 earlier run" if len(known) == 1 else f"{len(known)} earlier runs"
+    return Outlook(
+        low_microusd=costs[0],
+        high_microusd=costs[-1],
+        low_s=round(times[0], 1),
+        high_s=round(times[-1], 1),
+        by=by,
+    )
+
+
+def by_price(price: ModelPrice, model: str, prompt: str, count: int, *, cap_microusd: int) -> Outlook:
+    """Where nothing was measured: what so many agents about cost. Nobody knows how long they take."""
+    about = estimate(price, prompt=prompt, agents=count, cap_microusd=cap_microusd)
+    by = f"the price of {model}"
+    return Outlook(low_microusd=about.low_microusd, high_microusd=about.high_microusd, by=by)
