@@ -179,7 +179,8 @@ def test_the_contracts_names_are_all_there():
         tuple(ORCHESTRATOR): """
             tasks_submitted_total tasks_finished_total tasks_running queue_ready queue_running queue_parked
             queue_oldest_ready_age_seconds queue_demand queue_slots pool_workers fenced_writes_total leases_reaped_total
-            tasks_poisoned_total dead_letter_tasks worker_claim_loop_age_seconds worker_draining budget_remaining_ratio
+            tasks_poisoned_total dead_letter_tasks tasks_overdue
+            worker_claim_loop_age_seconds worker_draining budget_remaining_ratio
             tenant_cost_usd_total approvals_pending approval_oldest_age_seconds merge_total merge_seconds verify_total
             gate_seconds changesets batch_shards publications_total redis_command_seconds redis_errors_total redis_up
             event_stream_lag_events certificate_expiry_timestamp_seconds build_info""",

@@ -20,6 +20,7 @@ from .survey import Survey, survey
 from .table import WAITS_FOR
 
 MAX_LETTERS = 1000
+OVERDUE_MS = 60_000  # every process ends what is over, within seconds
 TOP_TENANTS = 100
 MAX_TENANTS = 500  # that are remembered, and asked for
 # What `Transport.counters` counts, of which an alert must see the first one, too.
@@ -52,6 +53,7 @@ class FleetView:
             counters = await self.transport.counters()
             for name, metric in COUNTERS.items():
                 self.shown.tell(metric, {(): counters.get(name, 0)})
+            self.shown.tell("tasks_overdue", {(): await self.transport.overdue(OVERDUE_MS)})
             letters = await self.transport.dead_letters(limit=MAX_LETTERS)
             self.shown.tell("dead_letter_tasks", {(): len(letters)})
             if self.hears_news:

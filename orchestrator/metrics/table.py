@@ -64,6 +64,12 @@ ORCHESTRATOR: Table = (
     counter("leases_reaped_total", "Leases that ended without their worker; since the fleet began", told=True),
     counter("tasks_poisoned_total", "Tasks given up after too many lost workers; since the fleet began", told=True),
     gauge(
+        "tasks_overdue",
+        "Tasks that have not ended a minute after their deadline",
+        told=True,
+        worry="Any: nobody ends what is over, because nobody is alive or Redis takes no writes.",
+    ),
+    gauge(
         "dead_letter_tasks",
         "Tasks that nobody could do; of more than 1,000 the latest",
         told=True,

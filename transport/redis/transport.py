@@ -275,6 +275,9 @@ class RedisTransport:
     async def counters(self) -> dict[str, int]:
         return await merging.counters(self._cells)
 
+    async def overdue(self, late_ms: int) -> int:
+        return sum(await self._cells.each(lambda cell: records.overdue(cell, late_ms)))
+
     async def now_ms(self) -> int:
         """Of the first cell's server; each cell goes by its own."""
         return await records.now_ms(self._cells.first)
