@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.metrics.table import ORCHESTRATOR
-from transport.metrics.common import COMMON
+from transport.metrics.common import COMMON, PROCESS
 from transport.metrics.table import Label, Metric
 from workers.metrics.table import WORKER
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 SIDES = {
-    "Every process": COMMON,
+    "Every process": PROCESS,
+    "Workers and orchestrators": [metric for metric in COMMON if metric not in PROCESS],
     "Workers": [metric for metric in WORKER if metric not in COMMON],
     "Orchestrators": [metric for metric in ORCHESTRATOR if metric not in COMMON],
 }
@@ -40,7 +41,8 @@ HEAD = """\
     $ curl -s -H 'Accept: application/openmetrics-text' http://127.0.0.1:PORT/metrics | grep trace_id
     ```
 
-    `muster serve` answers `/healthz` and `/readyz` on the API's own port.
+    `muster serve` says where its three are, with what stands under *Every process*; `/healthz` and `/readyz` are on the
+    API's own port, too.
 
     **Good to know**
 

@@ -15,7 +15,7 @@ import pytest
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskRequest, TaskResult
 from transport.consumer import Consumer, Delivery
-from transport.errors import Unreachable
+from transport.errors import Misconfigured, Unreachable
 from transport.memory import MemoryTransport
 from transport.metrics.common import COMMON
 from transport.metrics.health import Ready
@@ -141,6 +141,16 @@ def test_there_are_three_pages_for_get_and_head_and_nothing_else(served: Served)
         status, _, body, headers = say(method, "/metrics")
         assert (status, body, "Server" in headers) == (501, b"", False)
     assert say("GET", "/metrics")[1].startswith("text/plain")
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do(served: Served):
+    settings = FleetSettings(metrics_port=served.port)
+    ready = Ready(served.loop, served.stop.is_set, {}, ())
+
+    pages = serve_process(Shown(COMMON), settings, Pulse(), ready)
+    with pytest.raises(Misconfigured, match=f"127.0.0.1:{served.port}") as refused:
+        pages.__enter__()
+    assert "MUSTER_METRICS_PORT" in refused.value.hint
 
 
 def test_exemplars_are_there_for_whoever_asks_for_openmetrics():
