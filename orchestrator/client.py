@@ -30,6 +30,7 @@ from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
 from .costs import Cost, cost_of
 from .errors import BadInput
+from .facets import Facets
 from .families import MAX_LISTED, all_of, children_of, root_of
 from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
@@ -54,7 +55,7 @@ from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 WHOLE_TEXT = "output.txt"
 
 
-class Muster:
+class Muster(Facets):
     """A connection to a fleet. Submitting, following and cancelling; the work itself goes on without it."""
 
     def __init__(self, transport: Transport, settings: Settings) -> None:

@@ -11,9 +11,10 @@ from repo.errors import RepoError
 from repo.mirror import Mirror
 
 from ..driver import Driver, Ended
-from ..gate import Gate, Proof
+from ..gate import Gate
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
+from ..trial import Proof
 from .asked import asked_for
 from .chain import Chains
 from .fund import Fund

@@ -37,6 +37,7 @@ from .console import answer, data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
+from .leaving import require_lasting, tell_left
 from .options import Allow, AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, grants, microusd
 from .outcome import exit_code_after
 from .project_file import project_defaults
@@ -121,6 +122,8 @@ def fanout(
 
 async def _run(asked: Ask) -> int:
     settings = load_settings()
+    if asked.detach:
+        require_lasting(settings)
     local = await starting_point(asked.repository, allow_dirty=asked.allow_dirty)
     items = await _items(asked.over, local)
     check_prompt(asked.prompt, items)  # before anything is started
@@ -159,7 +162,7 @@ async def _run(asked: Ask) -> int:
             state = "already done" if await muster.result(handle.task_id) else "already under way"
             note(f"it is {state} as {handle.task_id}; nothing is submitted again")
         if asked.detach:
-            note(f"it runs; see it with: muster task watch {handle.task_id}")
+            tell_left(settings, f"muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
         view = Session.of(handle.task_id, handle.trace_id, agent=FANOUT, title=asked.prompt)

@@ -8,12 +8,12 @@ from envelope.errors import ExitCode
 from envelope.recipe import RecipeParams
 from repo.local import LocalRepository
 
+from ..gating.told import verdict_text
 from ..judgement import read_run
 from ..settings import Settings
 from ..submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
 from .console import note, warn
 from .fleet import open_fleet
-from .lines import verdict_text
 
 
 async def check_gate(

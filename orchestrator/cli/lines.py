@@ -28,6 +28,7 @@ from envelope.events import (
 from envelope.messages import TaskResult
 from transport.base import Entry
 
+from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
 from ..session.task import TaskView
 from .asking import subject
@@ -91,20 +92,6 @@ def _child_ended(view: Session, event: ChildEnded) -> str:
 
 def _gate(_: Session, event: GateVerdict) -> str:
     return f"gate {gate_name(event)}: {verdict_text(event)}"
-
-
-def gate_name(event: GateVerdict) -> str:
-    """`after`, or `after, again (1)`: what run of the gate it was."""
-    return f"{event.phase}, {event.about}" if event.about else event.phase
-
-
-def verdict_text(event: GateVerdict) -> str:
-    """`passed, 250 tests (2 skipped)`."""
-    counts = "tests not counted" if event.tests is None else f"{event.tests} test{'' if event.tests == 1 else 's'}"
-    asides = ((event.failed, "failed"), (event.skipped, "skipped"))
-    aside = ", ".join(f"{count} {name}" for count, name in asides if count)
-    detail = f": {event.detail.splitlines()[0]}" if event.detail and not event.passed else ""
-    return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
 
 
 def _merge(_: Session, event: MergeStep) -> str:

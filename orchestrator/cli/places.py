@@ -37,11 +37,15 @@ def _latest(settings: Settings, file: Path) -> Path:
 
 def recall(settings: Settings, task_id: str) -> Path:
     """The file of a batch that was started from this machine; `BadInput` when it was not."""
-    try:
-        return Path(_note(settings, task_id).read_text())
-    except FileNotFoundError as e:
-        hint = "name its batch file: muster batch attach TASK --file FILE"
-        raise BadInput(f"the batch {task_id} was not started here", hint=hint) from e
+    if (file := known_file(settings, task_id)) is not None:
+        return file
+    raise BadInput(f"the batch {task_id} was not started here", hint="run its batch file: muster batch run FILE")
+
+
+def known_file(settings: Settings, task_id: str) -> Path | None:
+    """As `recall`; None for a batch that was started elsewhere."""
+    place = _note(settings, task_id)
+    return Path(place.read_text()) if place.exists() else None
 
 
 def _note(settings: Settings, task_id: str) -> Path:

@@ -35,6 +35,7 @@ from .console import data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .gate_rules import gate_rules
+from .leaving import require_lasting, tell_left
 from .options import (
     Allow,
     AllowDirty,
@@ -51,6 +52,7 @@ from .options import (
     task_words,
 )
 from .project_file import Defaults, project_defaults
+from .report_forms import Report, Wanted, wanted_reports
 from .repository import starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
@@ -79,6 +81,7 @@ class RunOptions:
     yes: bool
     files: tuple[Path, ...]
     key: str = ""
+    reports: tuple[Wanted, ...] = ()
     gate_rule: tuple[str, ...] = ()
     rules: GateRules = field(default_factory=GateRules)
     default_agent: str = ""  # the repository's
@@ -138,6 +141,7 @@ def run(
         str,
         typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
     ] = "",
+    report: Report = None,
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
@@ -155,7 +159,7 @@ def run(
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()), key,
-        tuple(gate_rule or ()),
+        wanted_reports(report), tuple(gate_rule or ()),
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -173,6 +177,8 @@ async def _run(options: RunOptions) -> int:
         await print_commands(options.repository)
         return ExitCode.OK
     settings = load_settings()
+    if options.detach:
+        require_lasting(settings)
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
     trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
@@ -193,13 +199,14 @@ async def _run(options: RunOptions) -> int:
         if handle.existing:
             note(f"its key is known: this is {handle.task_id}")
         if options.detach:
-            note(f"it runs; see it with: muster task watch {handle.task_id}")
+            tell_left(settings, f"muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
         # imported now: the agent is at it meanwhile
         from .run_shown import Shown, follow_run
 
-        shown = Shown(options.goal, options.branch, local.root, options.as_json, may_ask=not options.no_input)
+        may_ask = not options.no_input
+        shown = Shown(options.goal, options.branch, local.root, options.as_json, may_ask, options.reports)
         return await follow_run(muster, request, handle, shown)
 
 

@@ -16,6 +16,8 @@ from .console import answer
 from .follow import follow
 from .outcome import exit_code_after
 from .publish import publish_bundle
+from .report_forms import Wanted
+from .reports import write_reports
 from .summary import summary_of_run
 
 BUNDLE = "change.bundle"  # what the driver of a goal calls its commit
@@ -30,12 +32,14 @@ class Shown:
     repository: Path
     as_json: bool
     may_ask: bool
+    reports: tuple[Wanted, ...] = ()
 
 
 async def follow_run(muster: Muster, request: TaskRequest, handle: Handle, shown: Shown) -> int:
     """To the end of the goal, or for as long as the person stays; the exit code."""
     view = Session.of(handle.task_id, handle.trace_id, agent=RUN, title=shown.goal)
     followed = await follow(muster, view, as_json=shown.as_json, may_ask=shown.may_ask)
+    await write_reports(muster, shown.reports, followed.result)
     if followed.result is not None:
         await _conclude(muster, shown, request, followed.view, followed.result)
     return exit_code_after(followed)

@@ -14,9 +14,9 @@ from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
 from ..batch.report import BatchReport, RepositoryReport
+from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
 from .console import people, plain
-from .lines import gate_name, verdict_text
 from .units import dollars, duration, tokens
 
 # A screenful; the rest is in the patch, which the last lines tell how to see.

@@ -30,6 +30,8 @@ from .live import json_line
 from .options import Json, JsonLines, TaskId
 from .outcome import exit_code_after
 from .person import person
+from .report_forms import Report, Wanted, wanted_reports
+from .reports import write_reports
 from .show import show_result, show_task
 from .slash import OF_SESSIONS, of_session
 from .task_list import list_tasks
@@ -49,9 +51,9 @@ def show(task: TaskId, as_json: JsonLines = False) -> None:
 
 
 @app.command("watch")
-def watch(task: TaskId, as_json: Json = False) -> None:
+def watch(task: TaskId, as_json: Json = False, report: Report = None) -> None:
     """Follow a task to its end. Ctrl-C leaves it running."""
-    raise typer.Exit(asyncio.run(_watch(task, as_json)))
+    raise typer.Exit(asyncio.run(_watch(task, as_json, wanted_reports(report))))
 
 
 @app.command("cancel")
@@ -122,12 +124,13 @@ async def _show(words: str, as_json: bool) -> None:
             await show_task(muster, record)
 
 
-async def _watch(words: str, as_json: bool) -> int:
+async def _watch(words: str, as_json: bool, reports: tuple[Wanted, ...]) -> int:
     async with open_fleet(load_settings()) as muster:
         record = await find_task(muster, words)
         title = (await muster.request(record.task_id)).input.prompt
         view = Session.of(record.task_id, record.trace_id, agent=record.agent, title=title)
         followed = await follow(muster, view, as_json=as_json, may_ask=False, owner=False)
+        await write_reports(muster, reports, followed.result)
         if followed.result is not None and not as_json:
             await show_result(muster, followed.view, followed.result)
         return exit_code_after(followed)

@@ -75,9 +75,10 @@ def _lose(fleet: Fleet, task: Task) -> None:
     fleet.counters["lost_leases"] += 1
     if ends_instead(fleet, task):
         return
-    if task.lost_leases >= fleet.limits.poison_after:
+    in_vain = task.lost_leases - task.forgiven
+    if in_vain >= fleet.limits.poison_after:
         fleet.counters["poisoned"] += 1
-        why = f"the task was given up after {task.lost_leases} lost leases"
+        why = f"the task was given up after {in_vain} lost leases"
         bury(fleet, task, ErrorCode.POISON, why)
         finish_by_queue(fleet, task, ErrorCode.POISON, why)
     else:

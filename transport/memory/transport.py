@@ -175,12 +175,18 @@ class MemoryTransport:
         return MemoryKeeper(self._fleet)
 
     async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+        self,
+        lease: Lease,
+        progress: TaskProgress,
+        *,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+        reached: int = 0,
     ) -> Ledger:
         encode(progress)  # too large must fail here as it does on the wire
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release)
+        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release, reached)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return writing.reserve(self._fleet, self._fleet.held(lease), bounds.amount("amount_microusd", amount_microusd))

@@ -166,11 +166,17 @@ class RedisTransport:
         return RedisKeeper(Cells(servers, self._cells.fleet, self.limits, len(self._cells.all)))
 
     async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+        self,
+        lease: Lease,
+        progress: TaskProgress,
+        *,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+        reached: int = 0,
     ) -> Ledger:
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return await self._writer(lease).emit(lease, encode(progress), charge, release)
+        return await self._writer(lease).emit(lease, encode(progress), charge, release, reached)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return await self._writer(lease).reserve(lease, bounds.amount("amount_microusd", amount_microusd))

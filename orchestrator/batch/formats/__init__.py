@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..report import BatchReport
+from .codequality import codequality
+from .github import workflow_commands
 from .junit import junit
 from .lines import json_lines
 from .markdown import markdown
@@ -15,4 +17,6 @@ FORMATS: dict[str, Callable[[BatchReport], str]] = {
     "junit": junit,
     "sarif": sarif,
     "jsonl": json_lines,
+    "github": workflow_commands,
+    "codequality": codequality,
 }

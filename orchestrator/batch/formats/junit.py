@@ -6,6 +6,7 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ..report import BatchReport, RepositoryReport, ShardReport
+from .gate_part import gate_lines, output_of
 
 # What XML 1.0 cannot hold, escaped or not.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -25,11 +26,21 @@ def _suite(suites: Element, repository: RepositoryReport) -> None:
     for shard in repository.shards:
         _case(suite, repository.name, shard)
     if repository.after is not None or repository.reason:
-        gate = SubElement(suite, "testcase", classname=_text(repository.name), name="gate")
-        if not repository.verified:
-            SubElement(gate, "failure", message=_text(repository.reason or "not verified"), type="gate")
+        _gate(suite, repository)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
+
+
+def _gate(suite: Element, repository: RepositoryReport) -> None:
+    """What the gate saw stands in the failure where there is one, else in the case's output."""
+    gate = SubElement(suite, "testcase", classname=_text(repository.name), name="gate")
+    seen = "\n".join(f"{label}: {said}" for label, said in gate_lines(repository))
+    if repository.verified:
+        SubElement(gate, "system-out").text = _text(seen)
+        return
+    reason, hint = repository.reason or "not verified", repository.hint
+    failure = SubElement(gate, "failure", message=_text(f"{reason}; {hint}" if hint else reason), type="gate")
+    failure.text = _text("\n".join(filter(None, (seen, output_of(repository)))))
 
 
 def _case(suite: Element, repository: str, shard: ShardReport) -> None:

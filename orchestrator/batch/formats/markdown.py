@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...publication.body import code_block
 from ..causes import causes
 from ..merge_advice import by_hand
 from ..report import BatchReport, RepositoryReport, ShardReport
+from .gate_part import gate_lines, output_of
 
 MAX_SHARDS = 50  # of a cause: a summary page holds 1 MiB, a reader less
+MAX_GATE_CHARS = 4_000  # of what the gate's commands printed
 MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
 
 
 def markdown(report: BatchReport) -> str:
     """What repositories and models said is escaped: it shows as it is, and links to nothing."""
-    return "\n".join([*_head(report), "", *_table(report), *_causes(report), *_by_hand(report)]) + "\n"
+    return "\n".join([*_head(report), "", *_table(report), *_gates(report), *_causes(report), *_by_hand(report)]) + "\n"
 
 
 def _head(report: BatchReport) -> Iterator[str]:
@@ -40,6 +43,15 @@ def _verdict(one: RepositoryReport) -> str:
     if one.verified:
         return "verified"
     return f"not verified: {_text(one.reason)}" if one.reason else "not verified"
+
+
+def _gates(report: BatchReport) -> Iterator[str]:
+    for one in report.repositories:
+        if lines := gate_lines(one):
+            yield from ("", f"**Gate of {_text(one.name)}**", "")
+            yield from (f"- {_text(label)}: {_text(said)}" for label, said in lines)
+        if printed := output_of(one).strip():
+            yield from ("", code_block(printed, MAX_GATE_CHARS))
 
 
 def _causes(report: BatchReport) -> Iterator[str]:

@@ -7,10 +7,16 @@ from xml.etree import ElementTree
 
 import pytest
 
+from envelope.errors import ExitCode
 from envelope.events import GateVerdict
+from envelope.gate import GateEvidence, GateObjection
+from envelope.lifecycle import State
+from envelope.messages import TaskResult
 from orchestrator.batch.causes import causes
 from orchestrator.batch.formats import FORMATS
+from orchestrator.batch.formats.outputs import outputs
 from orchestrator.batch.report import BatchReport, Outcome, RepositoryReport, ShardReport
+from orchestrator.cli.report_forms import FORMS, OUTPUTS
 
 
 def shard(key: str, outcome: Outcome = "applied", detail: str = "", code: str = "") -> ShardReport:
@@ -20,6 +26,7 @@ def shard(key: str, outcome: Outcome = "applied", detail: str = "", code: str = 
     )  # fmt: skip
 
 
+TASK = "01234567-89ab-7def-8123-456789abcdef"
 HOSTILE = "![x](http://evil) <script>\x1b[31m\x00 | `rm`"
 REPORT = BatchReport(
     name="modernise",
@@ -101,3 +108,93 @@ def test_json_lines_tell_shards_then_their_repository():
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_report_without_repositories_can_be_written(form):
     assert isinstance(FORMATS[form](BatchReport(name="none", repositories=())), str)
+
+
+REJECTED = BatchReport(
+    name="modernise",
+    branch="muster/modernise",
+    repositories=(
+        RepositoryReport.of(
+            [shard("a.py")],
+            name="demo", base="0" * 40, commit="1" * 40, reason="2 tests are newly skipped", hint="take the marks out",
+            before=GateVerdict(phase="before", passed=True, tests=304),
+            after=GateVerdict(phase="after", passed=False, tests=302, skipped=2, detail="E  assert 1 == 2\n1 failed"),
+            evidence=GateEvidence(
+                result="rejected",
+                objections=(
+                    GateObjection(code="new_skips", message="2 tests are newly skipped", names=("t.py::a", "t.py::b")),
+                    GateObjection(code="gate_edited", message="the gate is edited", names=("conftest.py",)),
+                ),
+                flaky=("t.py::unsteady",), restored=("tests/test_old.py",),
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_what_the_gate_saw_stands_in_markdown():
+    lines = FORMATS["markdown"](REJECTED).splitlines()
+
+    start = lines.index("**Gate of demo**")
+    assert lines[start + 2 : start + 8] == [
+        "- before: passed, 304 tests",
+        r"- after: failed, 302 tests \(2 skipped\): E assert 1 == 2",
+        r"- rejected \(new\_skips\): 2 tests are newly skipped \(t.py::a, t.py::b\)",
+        r"- rejected \(gate\_edited\): the gate is edited \(conftest.py\)",
+        "- flaky: t.py::unsteady",
+        "- restored: tests/test\\_old.py",
+    ]
+    assert lines[lines.index("```text") + 1 : lines.index("```")] == ["E  assert 1 == 2", "1 failed"]
+
+
+def test_what_the_gate_saw_stands_in_its_junit_case():
+    [suite] = ElementTree.fromstring(FORMATS["junit"](REJECTED).encode())
+    [proved] = [
+        case for case in ElementTree.fromstring(FORMATS["junit"](REPORT).encode())[0] if case.get("name") == "gate"
+    ]
+
+    failure = suite.find("testcase[@name='gate']/failure")
+    assert failure is not None and failure.get("message") == "2 tests are newly skipped; take the marks out"
+    assert "flaky: t.py::unsteady\nrestored: tests/test_old.py\nE  assert 1 == 2" in (failure.text or "")
+    assert proved.findtext("system-out") == "before: passed, 304 tests\nafter: passed, 304 tests"
+
+
+def test_each_objection_is_a_finding_at_its_file():
+    [run] = json.loads(FORMATS["sarif"](REJECTED))["runs"]
+    issues = json.loads(FORMATS["codequality"](REJECTED))
+
+    places = [one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]]
+    assert [(one["ruleId"], place) for one, place in zip(run["results"], places, strict=True)] == [
+        ("gate_new_skips", "."),
+        ("gate_gate_edited", "conftest.py"),
+    ]
+    assert [(one["check_name"], one["location"]["path"]) for one in issues] == [
+        ("gate_new_skips", "."),
+        ("gate_gate_edited", "conftest.py"),
+    ]
+    assert len({one["fingerprint"] for one in issues}) == 2
+
+
+def test_no_word_of_a_report_is_a_command_of_the_ci_system():
+    evil = shard("a,b:c\n::add-mask::x", "failed", "50%\r\n::set-output name=a::b", "tool_failed")
+    report = BatchReport(name="x", repositories=(RepositoryReport.of([evil], name="demo", base="0", commit="0"),))
+
+    [line] = FORMATS["github"](report).splitlines()
+
+    assert line.startswith("::error file=a%2Cb%3Ac%0A%3A%3Aadd-mask%3A%3Ax,title=demo%3A tool_failed::50%25%0D%0A::set")
+
+
+def test_outputs_are_a_line_each_whatever_their_values_hold():
+    report = REJECTED.model_copy(update={"branch": "a\nverified=true"})
+    result = TaskResult(task_id=TASK, trace_id="f" * 32, attempt=1, status=State.ERROR)
+
+    lines = outputs(report, result, ExitCode.NOT_ACCEPTABLE).splitlines()
+
+    assert dict(line.split("=", 1) for line in lines) == {
+        "task": TASK, "status": "error", "exit_code": "1", "verified": "false", "branch": "a verified=true",
+        "commit": "1" * 40, "cost_usd": "0.150000",
+    }  # fmt: skip
+
+
+def test_each_form_can_be_asked_for():
+    assert set(FORMS) == {*FORMATS, OUTPUTS}

@@ -66,7 +66,8 @@ def make_desk() -> Iterator[Desk]:
     # Not pytest's own folder: its path may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="desk-") as folder:
         home = Path(folder)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "XDG_", "GIT_"))}
+        ours = ("MUSTER_", "XDG_", "GIT_", "GITHUB_", "GITLAB_", "RUNNER_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         own = {"HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run", "MUSTER_STATE_DIR": f"{folder}/state"}
         (home / "run").mkdir(mode=0o700)
         desk = Desk(home, {**kept, **own, "PYTHONSAFEPATH": "1", "NO_COLOR": "1", "COLUMNS": "100"})

@@ -1,0 +1,34 @@
+"""What people should look at after a batch, each at its file: the one list that CI systems are told in their own words.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..causes import causes
+from ..report import BatchReport
+from .gate_part import faults, is_rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`file`: in its repository; empty where it is about no file."""
+
+    rule: str
+    repository: str
+    file: str
+    message: str
+
+
+def findings(report: BatchReport) -> Iterator[Finding]:
+    """What gates object to first: it concerns the whole change."""
+    for one in report.repositories:
+        if is_rejected(one):
+            yield from (Finding(rule, one.name, file, said) for rule, said, file in faults(one))
+        elif not one.verified and one.hint:  # stuck before there was anything to judge
+            yield Finding("repository", one.name, "", f"{one.reason}; {one.hint}")
+    for cause in causes(report):
+        for name, shard in cause.shards:
+            said = f"{shard.detail or shard.outcome} (muster task logs {shard.task_id})"
+            yield Finding(cause.code, name, shard.key, said)

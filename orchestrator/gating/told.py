@@ -1,0 +1,52 @@
+"""What a gate saw, in words: a label and a line each, for the terminal and for every report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from envelope.events import GateVerdict
+from envelope.gate import GateEvidence
+
+MAX_NAMES = 20  # of tests or files in a line; the evidence itself has them all
+
+Told = tuple[str, str]
+
+
+def gate_name(event: GateVerdict) -> str:
+    """`after`, or `after, again (1)`: what run of the gate it was."""
+    return f"{event.phase}, {event.about}" if event.about else event.phase
+
+
+def verdict_text(event: GateVerdict) -> str:
+    """`passed, 250 tests (2 skipped)`."""
+    counts = "tests not counted" if event.tests is None else f"{event.tests} test{'' if event.tests == 1 else 's'}"
+    asides = ((event.failed, "failed"), (event.skipped, "skipped"))
+    aside = ", ".join(f"{count} {name}" for count, name in asides if count)
+    detail = f": {event.detail.splitlines()[0]}" if event.detail and not event.passed else ""
+    return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
+
+
+def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Told]:
+    """The counts of `runs`, then each objection with the tests or files that it names, and what else was noticed."""
+    yield from ((gate_name(run), verdict_text(run)) for run in runs if run is not None)
+    for objection in evidence.objections:
+        named = f" ({names_text(objection.names)})" if objection.names else ""
+        yield f"rejected ({objection.code})", f"{objection.message}{named}"
+    lists = {
+        "new failures": evidence.new_failures,
+        "failed before, too": evidence.known_failures,
+        "flaky": evidence.flaky,
+        "restored": evidence.restored,
+        "tests changed": tuple(f"{one.status} {one.path} +{one.added} −{one.removed}" for one in evidence.test_files),
+    }
+    yield from ((label, names_text(names)) for label, names in lists.items() if names)
+    yield from (("note", note) for note in evidence.notes)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """
+    >>> names_text(("a", "b"))
+    'a, b'
+    """
+    more = len(names) - MAX_NAMES
+    return ", ".join([*names[:MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
