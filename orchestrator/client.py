@@ -22,6 +22,7 @@ from transport.errors import NotFound
 from transport.money import Ledger
 from transport.outbox import Outbox
 from transport.settings import connect
+from transport.watching import UNWATCHED, StoreWatch
 
 from .allotting import checked_allotment
 from .approvals import approve_in
@@ -66,13 +67,15 @@ class Muster(Facets):
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, settings: Settings | None = None) -> AsyncGenerator[Muster]:
+    async def connect(
+        cls, settings: Settings | None = None, *, watch: StoreWatch = UNWATCHED
+    ) -> AsyncGenerator[Muster]:
         """Connect to the fleet that `settings` (default: `MUSTER_*` and the user's file) name.
 
         `transport.errors.Unreachable` when no server answers: this starts nothing (`muster up` does).
         """
         chosen = settings or load_settings()
-        transport = await connect(chosen, pools=chosen.known_pools)
+        transport = await connect(chosen, pools=chosen.known_pools, watch=watch)
         try:
             yield cls(transport, chosen)
         finally:

@@ -57,13 +57,13 @@ class Gate:
     async def read(self, phase: Phase, result: TaskResult, about: str = "") -> Run:
         """What a run of the gate saw, told to whoever watches; `TaskFailed` when it could not be run."""
         run = read_run(result)
+        self.driver.context.metrics.count_gate(result)
         await self.driver.report(run.verdict(phase, about))
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        with self.driver.context.metrics.timed("gate_seconds", trace_id=self.driver.request.trace_id):
-            async with aclosing(settled(self.driver, [work])) as endings:
-                [result] = [ended.result async for ended in endings]
+        async with aclosing(settled(self.driver, [work])) as endings:
+            [result] = [ended.result async for ended in endings]
         return await self.read(phase, result, about)
 
     async def trees(self, tree: str) -> Trees:

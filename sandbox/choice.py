@@ -18,7 +18,7 @@ DriverName = Literal["docker", "bubblewrap", "auto"]
 
 class MakeDriver(Protocol):
     def __call__(
-        self, state_dir: Path, owner: str, *, allow_private_egress: bool, watch: SandboxWatch
+        self, state_dir: Path, owner: str, *, allow_private_egress: bool, watch: SandboxWatch = UNWATCHED
     ) -> SandboxDriver: ...
 
 

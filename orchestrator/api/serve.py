@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 
 import uvicorn
+
+from envelope.errors import MusterError
+from transport.metrics.common import start_process
+from transport.metrics.health import Ready
+from transport.metrics.process import serve_process
+from transport.metrics.pulse import Pulse
+from transport.metrics.shown import Shown
 
 from ..client import Muster
 from .app import create_app
@@ -16,8 +24,13 @@ from .tokens import TokenFile
 GRACE_S = 5
 
 
-async def serve(muster: Muster, tokens: TokenFile, listening: socket.socket) -> None:
-    """Answer what comes in on a socket that listens already, until SIGTERM or SIGINT."""
+async def serve(
+    muster: Muster, tokens: TokenFile, listening: socket.socket, shown: Shown, say_where: Callable[[str], None]
+) -> None:
+    """Answer what comes in on a socket that listens already, until SIGTERM or SIGINT.
+
+    `shown` is on a port of its own, which is said as `host:port`.
+    """
     config = uvicorn.Config(
         create_app(muster, tokens),
         log_config=None,
@@ -30,4 +43,13 @@ async def serve(muster: Muster, tokens: TokenFile, listening: socket.socket) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn stops, and then raises the signal once more, for whoever was to hear it: nobody, the stop was clean
         loop.add_signal_handler(number, lambda: None)
-    await server.serve(sockets=[listening])
+    pulse, settings = Pulse(), muster.settings
+    ready = Ready(loop, lambda: server.should_exit, {"redis": muster.transport.now_ms}, (MusterError, OSError))
+    start_process(shown)
+    beating = asyncio.create_task(pulse.beat())
+    try:
+        with serve_process(shown, settings, pulse, ready) as port:
+            say_where(f"{settings.metrics_host}:{port}")
+            await server.serve(sockets=[listening])
+    finally:
+        beating.cancel()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from envelope.logs import configure
 from transport.embedded import embedded_redis
+from transport.watching import UNWATCHED, StoreWatch
 
 from ..client import Muster
 from ..settings import Settings
@@ -23,14 +24,14 @@ LOOK_S = 0.25
 
 
 @asynccontextmanager
-async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
+async def open_fleet(settings: Settings, *, watch: StoreWatch = UNWATCHED) -> AsyncGenerator[Muster]:
     """A fleet that does what it is given; kept alive meanwhile, if it is this machine's own.
 
     `FleetError` when it cannot start, or when nobody serves the given Redis.
     """
     quiet_logs()
     if settings.redis_url:
-        async with Muster.connect(settings) as muster:
+        async with Muster.connect(settings, watch=watch) as muster:
             await _require_workers(muster, {DRIVERS, *settings.pools})
             yield muster
         return
@@ -39,24 +40,24 @@ async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
     async with attached(settings) as here:
         if not here.same_settings:
             note("the fleet that runs was started with other settings; `muster down` makes the next start use yours")
-        async with Muster.connect(settings) as muster:
+        async with Muster.connect(settings, watch=watch) as muster:
             yield muster
 
 
 @asynccontextmanager
-async def open_records(settings: Settings) -> AsyncGenerator[Muster]:
+async def open_records(settings: Settings, *, watch: StoreWatch = UNWATCHED) -> AsyncGenerator[Muster]:
     """A fleet's records, to read only: for a fleet of this machine that is not running, its Redis alone is started."""
     quiet_logs()
     if settings.redis_url:
-        async with Muster.connect(settings) as muster:
+        async with Muster.connect(settings, watch=watch) as muster:
             yield muster
         return
     try:
         with state_lock(settings.state_dir):
-            async with embedded_redis(settings.state_dir), Muster.connect(settings) as muster:
+            async with embedded_redis(settings.state_dir), Muster.connect(settings, watch=watch) as muster:
                 yield muster
     except AlreadyRuns:
-        async with attached(settings), Muster.connect(settings) as muster:
+        async with attached(settings), Muster.connect(settings, watch=watch) as muster:
             yield muster
 
 

@@ -27,6 +27,9 @@ def serve(
 
 
 async def _serve(host: str, port: int) -> None:
+    from transport.metrics.common import PROCESS, StoreCounts
+    from transport.metrics.shown import Shown
+
     from ..api.serve import serve as run  # FastAPI and what it brings take longer to load than a command may
 
     settings = load_settings()
@@ -36,10 +39,11 @@ async def _serve(host: str, port: int) -> None:
     with _listening(host, port) as listening:
         # of a fleet elsewhere workers come and go, and what is submitted meanwhile waits for them
         opened = open_records if settings.redis_url else open_fleet
-        async with opened(settings) as muster:
+        shown = Shown(PROCESS)
+        async with opened(settings, watch=StoreCounts(shown)) as muster:
             bound = listening.getsockname()[1]
             note(f"listening on http://{host}:{bound} (the description is at /openapi.json)")
-            await run(muster, tokens, listening)
+            await run(muster, tokens, listening, shown, lambda at: note(f"its metrics are at http://{at}/metrics"))
 
 
 def _listening(host: str, port: int) -> socket.socket:

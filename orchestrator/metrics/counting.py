@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from envelope.events import MergeStep
+from envelope.messages import TaskResult
 from transport.consumer import ConsumerEvent, What
 from transport.metrics.common import NO_REASON, start_common
 from transport.metrics.shown import Shown
@@ -44,6 +45,9 @@ class OrchestratorMetrics:
 
     def count_verdict(self, *, verified: bool) -> None:
         self.shown.add("verify_total", "verified" if verified else "refused")
+
+    def count_gate(self, run: TaskResult) -> None:
+        self.shown.observe("gate_seconds", value=run.metrics.latency_ms / 1000, trace_id=run.trace_id)
 
     def count_publication(self, forge: str, stage: str) -> None:
         self.shown.add("publications_total", forge, stage)

@@ -103,7 +103,7 @@ ORCHESTRATOR: Table = (
     counter(
         "verify_total", "Changes by what the gate said of them", VERDICT, worry="`refused` above half of the usual."
     ),
-    histogram("gate_seconds", "Runs of a project's own commands, with their wait for a slot", GATE_BUCKETS_S),
+    histogram("gate_seconds", "Runs of a project's own commands, each from its first start", GATE_BUCKETS_S),
     gauge("changesets", "Published changes by how they stand, as this machine's book has them", CHANGESET, told=True),
     gauge("batch_shards", f"Shards of batches and fan-outs under way, {LATEST}", SHARD, told=True),
     counter(

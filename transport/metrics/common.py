@@ -26,14 +26,8 @@ REDIS_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10)
 ERRORS = {QueueFull: "full", Misconfigured: "misconfigured", Unreachable: "unreachable"}
 FAULT = Label("kind", (*ERRORS.values(),), bound="`full`, `misconfigured` (rights, too), `unreachable`, else `other`")
 
-COMMON: Table = (
-    gauge("tasks_running", "Tasks that this process is at", POOL),
-    counter(
-        "tasks_finished_total",
-        "Tasks whose result this process has stored",
-        *(POOL, OUTCOME, REASON),
-        worry="`reason` in `sandbox`, `internal`, `model_failed` or `poison` rises: the platform fails, not the work.",
-    ),
+# Of every process, also of one that serves no queue (`muster serve`).
+PROCESS: Table = (
     gauge(
         "worker_claim_loop_age_seconds",
         "For how long the loop that claims tasks has shown no sign of life; about 1 when it is well, idle or full",
@@ -63,12 +57,26 @@ COMMON: Table = (
         Label("python", bound="the interpreter's"),
     ),
 )
+COMMON: Table = (
+    gauge("tasks_running", "Tasks that this process is at", POOL),
+    counter(
+        "tasks_finished_total",
+        "Tasks whose result this process has stored",
+        *(POOL, OUTCOME, REASON),
+        worry="`reason` in `sandbox`, `internal`, `model_failed` or `poison` rises: the platform fails, not the work.",
+    ),
+    *PROCESS,
+)
+
+
+def start_process(shown: Shown) -> None:
+    """What is known from the start."""
+    shown.put("build_info", version("muster"), platform.python_version(), value=1)
 
 
 def start_common(shown: Shown, pool: str) -> None:
-    """What is known from the start. Redis was reached, or nobody would look here."""
-    shown.put("build_info", version("muster"), platform.python_version(), value=1)
-    shown.put("redis_up", value=1)
+    """As `start_process`, of a process that serves `pool`."""
+    start_process(shown)
     shown.start("tasks_running", pool)
     for state in OUTCOME.values:
         shown.start("tasks_finished_total", pool, state, NO_REASON)
@@ -79,19 +87,21 @@ class StoreCounts:
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
+        self._up = True
+        shown.read("redis_up", now=lambda: float(self._up))
 
     def answered(self, command: str, seconds: float) -> None:
         self._shown.observe("redis_command_seconds", command, value=seconds)
-        self._shown.put("redis_up", value=1)
+        self._up = True
 
     def reached(self) -> None:
-        self._shown.put("redis_up", value=1)
+        self._up = True
 
     def failed(self, error: Exception) -> None:
         kind = next((word for each, word in ERRORS.items() if isinstance(error, each)), "other")
         self._shown.add("redis_errors_total", kind)
         if isinstance(error, Unreachable):
-            self._shown.put("redis_up", value=0)
+            self._up = False
 
     def certificate(self, expires_at_s: float) -> None:
         self._shown.tell("certificate_expiry_timestamp_seconds", {("redis",): expires_at_s})

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http import HTTPStatus
 
+from ..errors import Misconfigured
 from ..settings import FleetSettings
 from .health import Alive, Ready
 from .pulse import Pulse
@@ -15,14 +16,22 @@ from .shown import Shown
 
 @contextmanager
 def serve_process(shown: Shown, settings: FleetSettings, pulse: Pulse, ready: Ready) -> Generator[int]:
-    """Show them over HTTP until the end of the context; the port."""
-    shown.read("worker_claim_loop_age_seconds", lambda: pulse.age_s)
-    shown.read("worker_draining", lambda: float(ready.draining()))
+    """Show them over HTTP until the end of the context; the port. `Misconfigured` when it is taken."""
+    shown.read("worker_claim_loop_age_seconds", now=lambda: pulse.age_s)
+    shown.read("worker_draining", now=lambda: float(ready.draining()))
 
     def metrics(accept: str) -> Page:
         return Page(HTTPStatus.OK, *shown.text(accept))
 
     alive = Alive(pulse, settings.liveness_s)
     pages = {"/metrics": metrics, "/healthz": probe(alive.fault), "/readyz": probe(ready.fault)}
-    with serve_pages(pages, settings.metrics_port, settings.metrics_host) as port:
+    try:
+        serving = serve_pages(pages, settings.metrics_port, settings.metrics_host)
+    except OSError as error:
+        where = f"{settings.metrics_host}:{settings.metrics_port}"
+        raise Misconfigured(
+            f"metrics cannot be shown at {where}: {error.strerror}",
+            hint="set MUSTER_METRICS_PORT to another port, or to 0 for a free one",
+        ) from error
+    with serving as port:
         yield port

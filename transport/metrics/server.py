@@ -9,7 +9,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -42,10 +42,15 @@ def probe(fault: Callable[[], str]) -> MakePage:
     return page
 
 
+def serve_pages(pages: Mapping[str, MakePage], port: int, host: str) -> AbstractContextManager[int]:
+    """Listen now, raising `OSError` where that cannot be, and answer until the end of the context; the port (0 asks
+    for any free one)."""
+    return _serving(_Server(pages, host, port))
+
+
 @contextmanager
-def serve_pages(pages: Mapping[str, MakePage], port: int, host: str) -> Generator[int]:
-    """Answer until the end of the context; the port (0 asks for any free one)."""
-    with _Server(pages, host, port) as server:
+def _serving(listening: _Server) -> Generator[int]:
+    with listening as server:
         thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
         thread.start()
         try:

@@ -58,9 +58,9 @@ class Shown:
         assert isinstance(series, Gauge)
         series.set(value)
 
-    def read(self, name: str, now: Callable[[], float]) -> None:
+    def read(self, name: str, *labels: str, now: Callable[[], float]) -> None:
         """A gauge that is asked whenever somebody looks, in their thread."""
-        series = self._of(name, ())
+        series = self._of(name, labels)
         assert isinstance(series, Gauge)
         series.set_function(now)
 

@@ -50,7 +50,6 @@ class WorkerMetrics:
         self.shown = Shown(WORKER, listed=listed)
         self.registry = self.shown.registry
         self._started_s: dict[Lease, float] = {}
-        self._slots = slots
         self._poison_after = poison_after
         self._asks = Asks()
         start_common(self.shown, pool)
@@ -61,7 +60,8 @@ class WorkerMetrics:
         for model in (*models[:STARTED_MODELS], OTHER):
             self.shown.start("llm_rate_limited_total", model)
             self.shown.start("llm_cost_usd_total", model)
-        self._show_slots()
+        self.shown.read("worker_slots", "busy", now=lambda: len(self._started_s))
+        self.shown.read("worker_slots", "free", now=lambda: max(0, slots - len(self._started_s)))
 
     def observe(self, event: ConsumerEvent) -> None:
         """What the consumer tells: each claim once, and once how it ended."""
@@ -69,7 +69,6 @@ class WorkerMetrics:
             self._count_start(event.claim)
         else:
             self._count_end(event)
-        self._show_slots()
 
     def _count_start(self, claim: Claim) -> None:
         lease = claim.lease
@@ -97,11 +96,6 @@ class WorkerMetrics:
             earlier_ms = claim.started_at_ms - (claim.first_started_at_ms or claim.started_at_ms)
             whole_s = max(0, earlier_ms) / 1000 + took_s
             self.shown.observe("task_duration_seconds", pool, value=whole_s, trace_id=claim.lease.trace_id)
-
-    def _show_slots(self) -> None:
-        busy = len(self._started_s)
-        self.shown.put("worker_slots", "busy", value=busy)
-        self.shown.put("worker_slots", "free", value=max(0, self._slots - busy))
 
     # -- sandboxes
 

@@ -26,6 +26,8 @@ from orchestrator.client import Muster
 from orchestrator.jobs import JOBS
 from orchestrator.settings import load_settings
 from orchestrator.webhooks.run import run_webhooks
+from transport.metrics.common import PROCESS
+from transport.metrics.shown import Shown
 
 from .server import die_with_parent
 
@@ -42,7 +44,7 @@ async def api() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     say(port=listening.getsockname()[1])
     async with Muster.connect(settings) as client:
-        await serve(client, token_file(settings), listening)
+        await serve(client, token_file(settings), listening, Shown(PROCESS), lambda at: None)
 
 
 async def job(name: str) -> None:

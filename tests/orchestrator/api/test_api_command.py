@@ -55,6 +55,11 @@ def test_tokens_are_made_listed_and_revoked(home):
     assert (revoked.returncode, missing.returncode, wrong.returncode) == (0, 2, 2)
 
 
+async def page_of(session: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    async with session.get(url) as response:
+        return response.status, await response.text()
+
+
 async def test_a_server_answers_until_it_is_stopped(home, served_stage):
     for pool in ("build", DRIVERS):
         await served_stage.transport.announce(WorkerCard(worker=pool, pool=pool, slots=1, agents=()), ttl_s=600)
@@ -64,6 +69,10 @@ async def test_a_server_answers_until_it_is_stopped(home, served_stage):
         assert server.stderr is not None
         line = await asyncio.to_thread(server.stderr.readline)
         [url] = re.findall(r"listening on (http://127\.0\.0\.1:\d+)", line)
+        line = await asyncio.to_thread(server.stderr.readline)
+        [shown_at] = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+)/metrics", line)
+        async with aiohttp.ClientSession() as session:
+            pages = {path: await page_of(session, shown_at + path) for path in ("/metrics", "/healthz", "/readyz")}
         taken = await asyncio.to_thread(muster, home, "serve", "--port", url.rpartition(":")[2])
         async with (
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {secret}"}) as session,
@@ -74,6 +83,8 @@ async def test_a_server_answers_until_it_is_stopped(home, served_stage):
         server.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(server.wait, 60)
 
+    assert (pages["/healthz"], pages["/readyz"]) == ((200, "ok\n"), (200, "ok\n"))
+    assert "muster_build_info{" in pages["/metrics"][1] and "muster_redis_up 1.0" in pages["/metrics"][1]
     assert {one["worker"] for one in workers} == {"build", DRIVERS}
     assert code == 0
     assert (taken.returncode, "cannot be listened on" in taken.stderr) == (2, True)

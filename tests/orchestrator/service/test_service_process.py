@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 import urllib.request
 from contextlib import asynccontextmanager
@@ -116,7 +117,7 @@ async def test_a_drained_orchestrator_gives_its_batch_back_and_ends_well(served_
         assert (await stage.muster.record(handle.task_id)).state is State.PENDING
 
 
-async def test_the_process_announces_where_its_metrics_are(served_stage):
+async def test_the_process_announces_where_its_metrics_are(served_stage, debian_program):
     stage = served_stage
     async with stage.workers(), service(stage):
         request = stage.batch_request(await stage.repository(FILES))
@@ -133,6 +134,11 @@ async def test_the_process_announces_where_its_metrics_are(served_stage):
     assert 'muster_merge_total{outcome="applied",stage="patch"} 2.0' in text
     assert 'muster_verify_total{outcome="verified"} 1.0' in text
     assert re.search(r'muster_queue_ready\{pool="build"\} \d', text)
+    assert 'muster_pool_workers{pool="orchestrator"} 1.0' in text
+    assert "muster_merge_seconds_count 1.0" in text and "muster_gate_seconds_count 2.0" in text
+    assert re.search(r'muster_redis_command_seconds_count\{command="claim"\} [1-9]', text)
+    linted = subprocess.run([debian_program("promtool"), "check", "metrics"], input=text.encode(), capture_output=True)
+    assert (linted.returncode, linted.stdout + linted.stderr) == (0, b"")
 
 
 async def test_a_service_without_redis_says_so_in_one_sentence(served_stage, tmp_path):
