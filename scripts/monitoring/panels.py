@@ -48,7 +48,8 @@ def stat(title: str, unit: str, worry: str, query: str, alert: str = "") -> Pane
 
 def quantiles(histogram: str, by: str, matchers: str = "") -> tuple[str, str]:
     """The half and the slowest twentieth of a histogram."""
-    rates = f"sum by (le, {by}) (rate({histogram}_bucket{{{matchers}}}{RATE}))"
+    chosen = f"{{{matchers}}}" if matchers else ""
+    rates = f"sum by (le, {by}) (rate({histogram}_bucket{chosen}{RATE}))"
     return tuple(f"p{p} {{{{{by}}}}} | histogram_quantile(0.{p}, {rates})" for p in (50, 95))  # type: ignore[return-value]
 
 

@@ -29,7 +29,8 @@ class Level:
     bad: str = ""
 
     def ratio(self, window: str) -> str:
-        share = f"({self.bad}) / ({self.all} > 0)" if self.bad else self.all
+        # nothing bad has no series of its own, and is a share of 0
+        share = f"(({self.bad}) or 0 * {self.all}) / ({self.all} > 0)" if self.bad else self.all
         return share.replace("WINDOW", window)
 
 
