@@ -23,7 +23,18 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 TRIAL = Path(__file__).parent / "trial"
 TRIAL_IMAGE = "muster-compose-trial:latest"
-SERVICES = ("redis", "engine", "orchestrator", "serve", "explore", "general", "build", "model", "prometheus")
+SERVICES = (
+    "redis",
+    "engine",
+    "orchestrator",
+    "serve",
+    "explore",
+    "general",
+    "build",
+    "model",
+    "prometheus",
+    "redis-exporter",
+)
 PATIENCE_S = 600
 
 pytestmark = [
@@ -48,9 +59,11 @@ class Machine:
             "COMPOSE_PROJECT_NAME": f"trial-{uuid.uuid4().hex[:8]}",
             "COMPOSE_FILE": "compose.yaml:compose.trial.yaml",
             "COMPOSE_HTTP_TIMEOUT": str(PATIENCE_S),
+            "MUSTER_MODEL_API_KEY": "none-on-loopback",
             "REDIS_IMAGE": TRIAL_IMAGE,
             "ENGINE_IMAGE": TRIAL_IMAGE,
             "PROMETHEUS_IMAGE": TRIAL_IMAGE,
+            "REDIS_EXPORTER_IMAGE": TRIAL_IMAGE,
             **dict.fromkeys(("API_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT"), "0"),  # free ones
         }
 
@@ -126,11 +139,13 @@ def test_the_api_answers_whom_it_gave_a_token(machine: Machine):
 
 def test_prometheus_sees_every_program(machine: Machine):
     until_s, seen = time.monotonic() + PATIENCE_S, set[str]()
-    while len(seen) < 4 and time.monotonic() < until_s:
+    while len(seen) < 5 and time.monotonic() < until_s:
         targets = json.loads(machine.get("prometheus", 9090, "/api/v1/targets"))["data"]["activeTargets"]
         seen = {target["scrapeUrl"] for target in targets if target["health"] == "up"}
         time.sleep(2)
-    assert len(seen) == 4
+    assert len(seen) == 5
+    up = json.loads(machine.get("prometheus", 9090, "/api/v1/query?query=redis_up"))["data"]["result"]
+    assert [(one["metric"]["fleet"], one["value"][1]) for one in up] == [("main", "1")]
     assert "rules" in machine.get("prometheus", 9090, "/api/v1/rules").decode()
 
 
