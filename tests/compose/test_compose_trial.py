@@ -111,7 +111,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 def make_repository(folder: Path) -> None:
     folder.mkdir()
-    (folder / "README").write_text("a repository\n")
+    (folder / "test_answer.py").write_text(
+        "def test_answer():\n    assert open('answer.txt').read() == 'forty-two\\n'\n"
+    )
     identity = ("-c", "user.name=trial", "-c", "user.email=trial@localhost")
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "first"]):
         subprocess.check_call(["git", *identity, *words], cwd=folder)
@@ -123,7 +125,7 @@ def test_every_service_becomes_healthy(machine: Machine):
 
 
 def test_a_goal_is_done_in_it(machine: Machine):
-    words = ("Write answer.txt.", "--repo", "/repository", "--gate", "grep forty-two answer.txt", "--no-input")
+    words = ("Write answer.txt.", "--repo", "/repository", "--gate", "python -m pytest -q", "--no-input")
     done = machine.compose("exec", "-T", "serve", "muster", "run", *words, check=False)
     assert done.returncode == 0, done.stdout + done.stderr + machine.compose("logs", "build").stdout[-4000:]
     assert "done and verified" in done.stdout + done.stderr
