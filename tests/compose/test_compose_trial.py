@@ -136,7 +136,7 @@ def test_the_api_answers_whom_it_gave_a_token(machine: Machine):
     address = machine.compose("port", "serve", "8420").stdout.strip()
     asked = urllib.request.Request(f"http://{address}/v1/tasks", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(asked, timeout=30) as answer:
-        assert {task["agent"] for task in json.loads(answer.read())} >= {"run", "build"}
+        assert [task["agent"] for task in json.loads(answer.read())] == ["run"]
 
 
 def test_prometheus_sees_every_program(machine: Machine):
