@@ -14,10 +14,10 @@ demo: venv engine image ## the main job on a real old package: a batch without a
 test: dev engine tools image images ## the whole suite: real Redis, real Docker, the real loopback model server
 	@scripts/test.sh
 
-soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
+soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
 	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/repo/test_repo_merge_properties.py \
-		tests/orchestrator/publication
+		tests/orchestrator/publication tests/compose
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

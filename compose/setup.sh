@@ -15,7 +15,7 @@ for role in $roles; do
     users=$(printf '%s' "$users" | sed "s/$(echo "$role" | tr '[:lower:]' '[:upper:]')_SHA256/$(digest "$role")/")
 done
 # the file follows the release's roles; the passwords stay
-chmod u+w secrets/users.acl 2>/dev/null || :
+for made in users.acl exporter.json; do chmod u+w secrets/$made 2>/dev/null || :; done
 printf '%s\n' "$users" | sed -z -e 's/\n  */ /g' -e 's/\n\n*/\n/g' >secrets/users.acl
 
 [ -s secrets/keyring.json ] ||
@@ -26,6 +26,9 @@ for role in orchestrator worker; do
 done
 grep -q '^\[workers\]' secrets/worker.toml ||
     printf '\n[workers]\nmodel_api_key = "%s"  # the provider'"'"'s\n' "${MUSTER_MODEL_API_KEY:-}" >>secrets/worker.toml
+
+printf '{"redis://redis:6379": "%s", "redis://muster-main-reader@redis:6379": "%s"}\n' \
+    "$(cat secrets/reader.password)" "$(cat secrets/reader.password)" >secrets/exporter.json
 
 image=${MUSTER_SANDBOX_IMAGE:-muster-sandbox:latest}
 if [ "${MUSTER_NO_IMAGE:-}" != 1 ] && [ ! -s secrets/sandbox.tar ]; then

@@ -32,7 +32,7 @@ FEATURES: Mapping[str, Mapping[str, dict[str, Any]]] = {
             "sandbox": {"address": "tcp://e:2376", "tlsSecret": "e"},
             "networkPolicy": {"engineNetworks": ["10.9.0.0/16"]},
         },
-        "rootless": {"sandbox": {"engine": "rootless"}},
+        "rootless": {"sandbox": {"engine": "rootless", "beside": {"pullSecret": "registry"}}},
         "privileged": {"sandbox": {"engine": "privileged", "runtime": "runsc", "beside": {"runtimeClassName": "kata"}}},
     },
     "scaling": {

@@ -16,8 +16,9 @@ pod, which no other pod has; sandboxes never get it. */}}
   {{- else }}
   securityContext: { privileged: true, runAsNonRoot: false, runAsUser: 0, runAsGroup: 0, readOnlyRootFilesystem: false }
   {{- end }}
-  # group: that of the worker's pod. No port: whoever has the pod's network has no engine
-  command: [dockerd-entrypoint.sh, dockerd, "--host=unix:///run/engine/docker.sock", "--group=10001"]
+  # No port: whoever has the pod's network has no engine. The socket's group is the worker's; without root it is group 0 of
+  # the engine's own user namespace, which outside is 1000, and the worker's second group
+  command: [dockerd-entrypoint.sh, dockerd, "--host=unix:///run/engine/docker.sock", "--group={{ ternary 0 10001 (eq .Values.sandbox.engine "rootless") }}"]
   env:
     - { name: DOCKER_HOST, value: "unix:///run/engine/docker.sock" }
     - { name: DOCKER_TLS_CERTDIR, value: "" }
@@ -40,9 +41,12 @@ pod, which no other pod has; sandboxes never get it. */}}
   {{- include "muster.containerSecurity" . | nindent 2 }}
   env:
     - { name: DOCKER_HOST, value: "unix:///run/engine/docker.sock" }
-    - { name: DOCKER_CONFIG, value: /tmp }
+    - { name: DOCKER_CONFIG, value: {{ ternary "/etc/registry" "/tmp" (ne .Values.sandbox.beside.pullSecret "") }} }
   resources: {{- toYaml .Values.sandbox.beside.resources | nindent 4 }}
   volumeMounts:
     - { name: engine, mountPath: /run/engine }
     - { name: tmp, mountPath: /tmp }
+    {{- if .Values.sandbox.beside.pullSecret }}
+    - { name: registry, mountPath: /etc/registry, readOnly: true }
+    {{- end }}
 {{- end }}

@@ -2,7 +2,10 @@
 # As the public engine's image behaves, as far as compose.yaml uses it: without a command an engine with TLS, whose client
 # certificates lie in $DOCKER_TLS_CERTDIR/client; else the command.
 set -eu
-case "${1:-}" in -*) set -- prometheus "$@" ;; esac
+case "${1:-}" in
+--redis.*) set -- prometheus-redis-exporter "$@" ;;
+-*) set -- prometheus "$@" ;;
+esac
 [ $# = 0 ] || exec "$@"
 certificates=$DOCKER_TLS_CERTDIR
 mkdir -p "$certificates/server" "$certificates/client"
