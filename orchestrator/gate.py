@@ -61,8 +61,9 @@ class Gate:
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with aclosing(settled(self.driver, [work])) as endings:
-            [result] = [ended.result async for ended in endings]
+        with self.driver.context.metrics.timed("gate_seconds", trace_id=self.driver.request.trace_id):
+            async with aclosing(settled(self.driver, [work])) as endings:
+                [result] = [ended.result async for ended in endings]
         return await self.read(phase, result, about)
 
     async def trees(self, tree: str) -> Trees:

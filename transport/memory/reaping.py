@@ -30,6 +30,10 @@ def next_end_ms(fleet: Fleet, pool: str) -> int | None:
     return max(0, min(moments) - fleet.now()) if moments else None
 
 
+def overdue(fleet: Fleet, late_ms: int) -> int:
+    return sum(at <= fleet.now() - late_ms for at, _ in _deadlines(fleet))
+
+
 def _each(fleet: Fleet, timed: Iterator[Timed], do: Callable[[Fleet, Task], None]) -> int:
     over = sorted((at, task_id) for at, task_id in timed if at <= fleet.now())
     for _, task_id in over:

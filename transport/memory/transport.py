@@ -316,6 +316,9 @@ class MemoryTransport:
     async def counters(self) -> dict[str, int]:
         return dict(self._fleet.counters)
 
+    async def overdue(self, late_ms: int) -> int:
+        return reaping.overdue(self._fleet, late_ms)
+
     async def now_ms(self) -> int:
         return self._fleet.now()
 
