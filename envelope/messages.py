@@ -50,12 +50,16 @@ class Attachment(Wire):
     size_bytes: int = 0
 
 
+NOT_AT_ALL = "-"  # no settings have this digest
+
+
 class Workspace(Wire):
     """Where the code is: exactly one of `url`, `bundle` and `path`, and the commit that work starts from.
 
     `credentials` is a name that the operator configured, never a secret. `changes` is a diff that goes onto the base
     first. `setup` are the commands that make the project's dependencies available. `trusted` is the digest of the
-    settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow.
+    settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow,
+    and with `NOT_AT_ALL` nobody looks for agents there.
     """
 
     url: str | None = None

@@ -47,6 +47,8 @@ class Settings(FleetSettings):
     webhooks: dict[WebhookName, Webhook] = Field(default_factory=dict[str, Webhook])  # docs/webhooks.md
     webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # for one try to deliver
     forges: dict[ForgeName, ForgeSettings] = Field(default_factory=dict[str, ForgeSettings])  # docs/publishing.md
+    # What this process submits, or drives, may only look (docs/ci.md). It is not the fleet's: no child inherits it.
+    read_only: bool = Field(default=False, exclude=True)
     public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 

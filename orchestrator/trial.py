@@ -16,6 +16,7 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
+from .gating.control import control_notes
 from .gating.diff import without
 from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
 
@@ -101,7 +102,7 @@ class Trial:
         evidence = GateEvidence(
             result=result,
             objections=tuple(self.objections),
-            notes=(*self._notes(known, restored), *self.notes),
+            notes=(*self._notes(known, restored), *self.notes, *control_notes(after.steps)),
             test_files=self.change.test_files[:MAX_NAMES],
             restored=tuple(restored[:MAX_NAMES]),
             new_failures=tuple(sorted(fresh or ()))[:MAX_NAMES],

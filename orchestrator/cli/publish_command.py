@@ -25,7 +25,7 @@ from ..settings import Settings, load_settings
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records, quiet_logs
-from .options import JsonLines, TaskId, task_words
+from .options import JsonLines, TaskId, task_words, writing_settings
 from .places import recall, repositories_of
 from .publish_told import Told, publisher_of, require_published, told_of
 from .summary import print_lines
@@ -44,6 +44,7 @@ class _TaskFirst(TyperGroup):
         return super().parse_args(ctx, args if first in (*self.commands, "-h", "--help") else ["task", *args])
 
 
+PUBLISHES = "something would be published"
 FIRST = "muster publish TASK --to request: what most want. All that it takes: muster publish task --help"
 
 app = typer.Typer(cls=_TaskFirst, epilog=FIRST)
@@ -127,7 +128,7 @@ async def _publish(words: str, given: Mapping[str, Any], branch: str, repos: lis
     from ..publication.changes import changes_of  # they need what takes a while to load, and no other command of these
     from .publish_forms import Job, publish_change
 
-    settings = load_settings()
+    settings = writing_settings(PUBLISHES)
     async with open_records(settings) as muster:
         task_id = (await find_task(muster, words)).task_id
         changes = await changes_of(muster, task_id)
@@ -199,7 +200,7 @@ async def _looked_at(publisher: Publisher, publications: Iterable[Publication]) 
 
 
 async def _sync(words: list[str], as_json: bool) -> None:
-    settings = load_settings()
+    settings = writing_settings(PUBLISHES)
     publisher = publisher_of(settings)
     found = _chosen(publisher, words)
     going = [each for each in found if each.stage in UNFINISHED]
@@ -228,7 +229,7 @@ async def _comment(text: str, words: list[str]) -> None:
     quiet_logs()
     if not text.strip():
         raise BadInput("there is nothing in the comment", hint="say what reviewers should know")
-    publisher = publisher_of(load_settings())
+    publisher = publisher_of(writing_settings(PUBLISHES))
     waiting = await _open_ones(publisher, words)
     said = sum([await comment(publisher, each, text) for each in waiting])
     note(f"said on {counted(said, 'request')}; {len(waiting) - said} had it already")
@@ -236,7 +237,7 @@ async def _comment(text: str, words: list[str]) -> None:
 
 async def _close(words: list[str], as_json: bool) -> None:
     quiet_logs()
-    publisher = publisher_of(load_settings())
+    publisher = publisher_of(writing_settings(PUBLISHES))
     _print([told_of(await close(publisher, each)) for each in await _open_ones(publisher, words)], as_json)
 
 

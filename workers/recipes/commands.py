@@ -21,6 +21,7 @@ from ..errors import BadInput
 from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
+from .control import lay_control, outcome
 from .counting import Seen, seen_in
 from .coverage import coverage_percent
 from .reports import own_report, place_of, read_reports, remove_reports
@@ -84,7 +85,8 @@ def failure(recipe: RecipeParams, steps: Sequence[RecipeStep]) -> str:
     if succeeded(recipe, last):
         return ""
     how = f"took longer than {recipe.timeout_s:g} s" if last.timed_out else f"ended with {last.exit_code}"
-    return f"the command `{last.command}` {how}: {last.output_tail[-REASON_CHARS:].strip()}"
+    said = last.output_tail[-REASON_CHARS:].strip()
+    return f"the command `{last.command}` {how}" + (f": {said}" if said else ", and printed nothing")
 
 
 async def _run(
@@ -114,12 +116,18 @@ async def _run(
         {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
     )
     await remove_reports(sandbox, places.values())
-    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
-    ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+    # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
+    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
+    control = await lay_control(sandbox, text) if recipe.control else None
+    given = control.around(text) if control else text
+    ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
     output = ended.output.decode("utf-8", "replace")
-    found = await read_reports(sandbox, places)
+    found = await read_reports(sandbox, places, control.token if control else "")
     seen = Seen(found[0], found[1].counts, found[1].names) if found else seen_in(output)
-    return _step(text, ended).model_copy(update=_told(seen) | {"coverage_percent": coverage_percent(output)})
+    told = _told(seen) | {"coverage_percent": coverage_percent(output)}
+    if control:
+        told["control"], told["fooled"] = await outcome(sandbox, control, found[1].controls if found else ())
+    return _step(text, ended).model_copy(update=told)
 
 
 def _told(seen: Seen | None) -> dict[str, Any]:
