@@ -4,6 +4,7 @@ fields, in the order in which `logs.py` calls them."""
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -15,6 +16,8 @@ MAX_REPEATS = 10
 WINDOW_S = 60.0
 MAX_KINDS = 1_000  # of repeats, that are counted at once
 REPEATING = frozenset({"warning", "error", "critical"})
+
+PLAIN = (str, int, float, list, tuple, dict, type(None))
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -49,9 +52,16 @@ class Repeats:
 def error_in_short(fields: Fields) -> Fields:
     """For people: an exception's kind and words in the line, and no traceback."""
     error = fields.pop("exc_info", None)
+    if error is True:  # the one that is being handled
+        error = sys.exception()
     if isinstance(error, BaseException):
         fields.setdefault("error", f"{type(error).__name__}: {error}")
     return fields
+
+
+def in_words(fields: Fields) -> Fields:
+    """Whatever would be written by its name or its words is text from here on, so that it can be redacted."""
+    return {name: value if isinstance(value, PLAIN) else str(value) for name, value in fields.items()}
 
 
 def on_one_line(fields: Fields) -> Fields:

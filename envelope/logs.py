@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .log_bridge import hear_libraries, hear_uncaught
-from .log_lines import Fields, Repeats, error_in_short, on_one_line
+from .log_lines import Fields, Repeats, error_in_short, in_words, on_one_line
 from .redaction import redact_value, register_environment
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _plain(change: Callable[[Fields], Fields]) -> Callable[[Any, str, Fields], F
 
 
 def _redact(_logger: Any, _method: str, event: Fields) -> Fields:
-    return cast("Fields", redact_value(dict(event)))
+    return cast("Fields", redact_value(in_words(event)))
 
 
 register_environment(os.environ)

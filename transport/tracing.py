@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import TaskRequest
 from envelope.tracing import names
-from envelope.tracing.context import attempt_span_id, context_of
-from envelope.tracing.spans import Attributes, Beginning, Passed, Place, Span, here, open_span, placed
+from envelope.tracing.context import TraceContext, attempt_span_id, context_of
+from envelope.tracing.spans import Attributes, Beginning, Passed, Place, Span, here, is_traced, open_span, placed
 
 from .base import Claim, Handle
 from .delivery import ConsumerEvent, What
@@ -36,6 +36,9 @@ def submission(requests: Sequence[TaskRequest]) -> Generator[Submission]:
     to where it came from.
     """
     place = here()
+    if not is_traced() and place.span.context is None:
+        yield Submission(requests)
+        return
     with ExitStack() as stack:
         spans = [stack.enter_context(_submit_span(request, place)) for request in requests]
         yield Submission([_traced(*each, place) for each in zip(requests, spans, strict=True)], spans)
@@ -45,15 +48,22 @@ def submission(requests: Sequence[TaskRequest]) -> Generator[Submission]:
 def attempt_span(claim: Claim, request: TaskRequest) -> Generator[None]:
     """All that is done meanwhile belongs to this attempt of the task."""
     parent = context_of(request.traceparent, request.tracestate)
+    with placed(Place(Passed(parent), request.trace_id)):
+        if is_traced():
+            with _attempt_spans(claim, request, parent):
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def _attempt_spans(claim: Claim, request: TaskRequest, parent: TraceContext | None) -> Generator[None]:
+    """The attempt's, and beside it, for the first one, that of its wait."""
     lease, about = claim.lease, _about(request)
     its_own = "" if parent else request.trace_id  # its submitter did not trace
     if lease.attempt == 1:
-        waited = Beginning(
-            parent,
-            its_own,
-            began_at_ms=claim.accepted_at_ms,
-            ended_at_ms=max(claim.accepted_at_ms, claim.started_at_ms),
-        )
+        ended_at_ms = max(claim.accepted_at_ms, claim.started_at_ms)
+        waited = Beginning(parent, its_own, began_at_ms=claim.accepted_at_ms, ended_at_ms=ended_at_ms)
         with open_span(names.QUEUE, names.QUEUE.called(pool=request.recipient), about, waited):
             pass
     attributes: Attributes = {
@@ -68,10 +78,7 @@ def attempt_span(claim: Claim, request: TaskRequest) -> Generator[None]:
         names.CONVERSATION: request.resume_token or request.task_id,
     }
     beginning = Beginning(parent, its_own, attempt_span_id(lease.task_id, lease.attempt))
-    with (
-        placed(Place(Passed(parent), request.trace_id)),
-        open_span(names.ATTEMPT, names.ATTEMPT.called(agent=request.agent), attributes, beginning),
-    ):
+    with open_span(names.ATTEMPT, names.ATTEMPT.called(agent=request.agent), attributes, beginning):
         yield
 
 

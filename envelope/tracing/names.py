@@ -91,7 +91,7 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
     OPERATION: ("attempt, chat, tool", "`invoke_agent`, `chat` or `execute_tool`"),
     PROVIDER: ("chat", "who serves the model, as its name says"),
     AGENT_NAME: ("attempt", "the agent"),
-    CONVERSATION: ("attempt", "the session, as `--resume` takes it"),
+    CONVERSATION: ("attempt", "the session: the task that opened it"),
     REQUEST_MODEL: ("chat", "the model that was asked"),
     FINISH_REASONS: ("chat", "why the reply ended"),
     INPUT_TOKENS: ("chat", "tokens in, those read from a cache among them"),

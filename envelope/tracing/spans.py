@@ -124,16 +124,20 @@ def tracing(tracer: Tracer) -> Generator[None]:
 
 def span(kind: SpanKind, attributes: Attributes = NONE, /, **name: object) -> AbstractContextManager[Span]:
     """A span below the one that is open here, while the context is. `name`: what the kind's name has gaps for."""
-    tracer = _tracer[-1]
-    if tracer is _NO_TRACER:  # most processes, and some spans are as many as tool calls
+    if not is_traced():
         return _NOTHING
     here = _place.get().span.context
-    return tracer.open(kind, kind.called(**name), attributes, Beginning(parent=here))
+    return _tracer[-1].open(kind, kind.called(**name), attributes, Beginning(parent=here))
 
 
 def open_span(kind: SpanKind, name: str, attributes: Attributes, beginning: Beginning) -> AbstractContextManager[Span]:
     """A span that does not begin here and now."""
     return _tracer[-1].open(kind, name, attributes, beginning)
+
+
+def is_traced() -> bool:
+    """Does anybody make spans here? Who would have to work for what a span says asks first."""
+    return _tracer[-1] is not _NO_TRACER
 
 
 def here() -> Place:

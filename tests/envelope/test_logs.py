@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -62,8 +63,8 @@ def test_an_exception_is_one_line_for_people_unless_they_look_for_it(capfd, leve
     configure(level=level, json=False)
     try:
         raise ValueError("it broke\nin two")
-    except ValueError as e:
-        log.error("failed", exc_info=e)
+    except ValueError:
+        log.exception("failed")
     told = capfd.readouterr().err
     configure(level="warning")
     assert ("Traceback" in told) is shown
@@ -125,6 +126,12 @@ def test_what_nobody_caught_is_one_line(style):
     assert done.returncode == 1
     assert "in a thread" in in_thread
     assert "uncaught" in at_last and "RuntimeError: the key is [redacted]" in at_last
+
+
+def test_what_is_no_text_is_redacted_as_its_words(lines):
+    log.info("seen", path=Path("/home/sk-canary5f1e7c2b9d3a4860"), error=ValueError("ghp_0123456789abcdefghij0123"))
+    [line] = lines()
+    assert (line["path"], line["error"]) == ("/home/[redacted]", "[redacted]")
 
 
 def test_threads_that_log_at_once_write_whole_lines(lines):

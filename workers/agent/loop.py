@@ -14,8 +14,6 @@ A turn whose subagents take long, or that waits for people, is left open: the lo
 from __future__ import annotations
 
 from envelope.events import MessageAdded
-from envelope.tracing.names import TURN
-from envelope.tracing.spans import span
 
 from ..llm.base import Failed
 from .acting import act
@@ -33,6 +31,7 @@ from .session import Session
 from .shown import shown
 from .structured import for_closing, only_answers
 from .telling import tell
+from .traced import turn_span
 
 
 async def run(session: Session, loop: Loop) -> Session:
@@ -50,13 +49,13 @@ async def run(session: Session, loop: Loop) -> Session:
 async def _advance(session: Session, loop: Loop) -> Session:
     """The rest of a turn that was left open, another turn, or the end for want of what another one needs."""
     if session.open_turn:
-        with span(TURN, number=session.turn):
+        with turn_span(session.turn):
             return await act(session, loop)
     if stop := why_stop(session, trace_exhausted=loop.exhausted()):
         return stopped(session, stop, loop)
     if comes_first(session):
         return await compact(session, loop)
-    with span(TURN, number=session.turn + 1):
+    with turn_span(session.turn + 1):
         return await step(session, loop)
 
 

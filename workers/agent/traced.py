@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from envelope.budget import MICROUSD_PER_USD, Usage
 from envelope.tracing import names
-from envelope.tracing.spans import Attributes, Span
+from envelope.tracing.spans import Attributes, Span, span
 
 from ..llm.base import ChatMessage, Completed, Failed
 from .finish import finish_reason
 
 # As the conventions spell providers whose name in a model's is another one.
 PROVIDERS = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "gemini": "gcp.gemini", "vertex_ai": "gcp.vertex_ai"}
+
+
+def turn_span(number: int) -> AbstractContextManager[Span]:
+    return span(names.TURN, {names.TURN_NUMBER: number}, number=number)
 
 
 def chat_attributes(model: str) -> Attributes:

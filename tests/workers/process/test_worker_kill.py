@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
+from collector import Collector, Seen, collector
 
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
+from envelope.tracing.context import context_of
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 STALLS_AFTER_THE_SUBAGENT = """
 rules:
@@ -26,15 +31,22 @@ rules:
 
 
 async def test_a_worker_that_dies_as_its_task_goes_on_costs_one_turn(start_worker, fleet, serve):
+    with collector() as spans:
+        await _dies_as_its_task_goes_on(start_worker, fleet, serve, spans)
+
+
+async def _dies_as_its_task_goes_on(start_worker, fleet, serve, spans: Collector):
     server = await serve(STALLS_AFTER_THE_SUBAGENT)
     settings = {
         "MUSTER_MODEL": "openai/scripted", "MUSTER_MODEL_BASE_URL": server.base_url, "MUSTER_MODEL_API_KEY": "unused",
-        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2", "MUSTER_TITLES": "false",
+        "MUSTER_SLOTS": "1", "MUSTER_LEASE_S": "2", "MUSTER_TITLES": "false", **spans.environment,
     }  # fmt: skip
     await start_worker("explore", **settings)
     first = await start_worker("build", **settings)
-    request = await fleet.submit(agent="build", auth_scope=("bash:**", "task:**"), input=TaskInput(prompt="lead"))
+    asked = {"input": TaskInput(prompt="lead"), "traceparent": CALLER}
+    request = await fleet.submit(agent="build", auth_scope=("bash:**", "task:**"), **asked)
     await fleet.until(request, "state", state=State.WAITING)
+    await asyncio.to_thread(spans.until, lambda seen: attempts_of(request.task_id, seen))
     await fleet.until(request, "text")  # of the second turn: the first had none
     first.send_signal(signal.SIGKILL)
     await first.wait()
@@ -46,6 +58,17 @@ async def test_a_worker_that_dies_as_its_task_goes_on_costs_one_turn(start_worke
     assert (result.attempt, result.metrics.turns) == (3, 2)
     assert (await fleet.transport.record(request.task_id)).lost_leases == 1
     assert server.log.requests == 2 + 1 + 2  # the explorer's turns, the caller's first, and its second twice
+    # what the killed one had not ended is never told; the next attempt stands beside it, and says why there is one more
+    seen = await asyncio.to_thread(spans.until, lambda seen: len(attempts_of(request.task_id, seen)) == 2)
+    parked, last = attempts_of(request.task_id, seen)
+    assert (parked.attributes["muster.attempt"], last.attributes["muster.attempt"]) == (1, 3)
+    assert last.attributes["muster.lost_leases"] == 1
+    assert {span.parent_id for span in (parked, last)} == {context_of(CALLER).span_id}
+
+
+def attempts_of(task_id: str, seen: list[Seen]) -> list[Seen]:
+    found = [span for span in seen if span.name == "attempt build" and span.attributes["muster.task_id"] == task_id]
+    return sorted(found, key=lambda span: span.start_ns)
 
 
 STALLS_WHEN_TOLD = """
