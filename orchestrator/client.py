@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Unpack, overload
 
-from envelope.agent_params import UNDOING, AgentParams
+from envelope.agent_params import UNDOING
 from envelope.agents import AgentCard, WorkerCard
 from envelope.asks import Reply
 from envelope.budget import Budget
@@ -49,7 +49,7 @@ from .requeue import requeued
 from .resolving import requests_from
 from .session.fold import Session
 from .session.kept import Folds
-from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
+from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
@@ -58,7 +58,7 @@ from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 WHOLE_TEXT = "output.txt"
 
 
-class Muster(Facets):
+class Muster(Facets, SessionMethods):
     """A connection to a fleet. Submitting, following and cancelling; the work itself goes on without it."""
 
     def __init__(self, transport: Transport, settings: Settings) -> None:
@@ -271,39 +271,6 @@ class Muster(Facets):
             return await self.transport.prompt(session_of(request), text, by=by)
         except NotFound:
             return await self.submit(going_on(request, text))
-
-    async def sessions(
-        self, *, tenant: str | None = None, archived: bool = False, after: str = "", limit: int = 20
-    ) -> SessionPage:
-        """Sessions with agents that people began, the latest first; the archived ones instead of the others."""
-        return await sessions_of(self.transport, tenant=tenant, archived=archived, after=after, limit=limit)
-
-    async def session(self, task_id: str) -> SessionRow:
-        """The session of a task; of a goal its agent's. `BadInput` for what has none."""
-        return await session_row(self.transport, await listener(self.transport, task_id))
-
-    async def fork(self, task_id: str, *, turn: int | None = None) -> Handle:
-        """Open a session with a copy of a task's, as it stood after a turn of it (None: the last so far; 0: none).
-
-        A task of its own, which asks no model; prompts to it go on from there. Nothing of the old session changes.
-        """
-        return await self.submit(await fork_request(self.transport, await listener(self.transport, task_id), turn))
-
-    async def revert(self, task_id: str, turn: int) -> Handle:
-        """Take a task's session and its work back to where a turn ended (0: before the first prompt), in a task of its
-        own, which asks no model; prompts to it go on from there. `prompt` with /undo and /redo is the short way.
-        """
-        return await self.submit(undoing(await listener(self.transport, task_id), AgentParams(revert_to=turn)))
-
-    async def archive(self, task_id: str, *, archived: bool = True) -> None:
-        """Leave a task's session out of listings, or list it again."""
-        await self.transport.archive(session_of(await listener(self.transport, task_id)), archived=archived)
-
-    async def export(self, task_id: str, *, sanitize: bool, markdown: bool = False) -> str:
-        """A task's session as JSON, or to read; `sanitize` leaves out every text, so that it may be shared."""
-        request = await listener(self.transport, task_id)
-        checkpoint = await checkpoint_of(self.transport, request)
-        return await exported(self.transport.blobs, checkpoint, sanitize=sanitize, markdown=markdown)
 
     async def asks(self, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
         """What people are asked now, by the tasks of one trace, of one tenant or of all."""

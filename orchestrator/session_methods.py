@@ -1,0 +1,45 @@
+"""The part of `Muster` that is about sessions: which there are, copies of them, and what they hold."""
+
+from __future__ import annotations
+
+from envelope.agent_params import AgentParams
+from transport.base import Handle
+
+from .prompting import listener, session_of, undoing
+from .records import Records
+from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
+
+
+class SessionMethods:
+    async def sessions(
+        self: Records, *, tenant: str | None = None, archived: bool = False, after: str = "", limit: int = 20
+    ) -> SessionPage:
+        """Sessions with agents that people began, the latest first; the archived ones instead of the others."""
+        return await sessions_of(self.transport, tenant=tenant, archived=archived, after=after, limit=limit)
+
+    async def session(self: Records, task_id: str) -> SessionRow:
+        """The session of a task; of a goal its agent's. `BadInput` for what has none."""
+        return await session_row(self.transport, await listener(self.transport, task_id))
+
+    async def fork(self: Records, task_id: str, *, turn: int | None = None) -> Handle:
+        """Open a session with a copy of a task's, as it stood after a turn of it (None: the last so far; 0: none).
+
+        A task of its own, which asks no model; prompts to it go on from there. Nothing of the old session changes.
+        """
+        return await self.submit(await fork_request(self.transport, await listener(self.transport, task_id), turn))
+
+    async def revert(self: Records, task_id: str, turn: int) -> Handle:
+        """Take a task's session and its work back to where a turn ended (0: before the first prompt), in a task of its
+        own, which asks no model; prompts to it go on from there. `prompt` with /undo and /redo is the short way.
+        """
+        return await self.submit(undoing(await listener(self.transport, task_id), AgentParams(revert_to=turn)))
+
+    async def archive(self: Records, task_id: str, *, archived: bool = True) -> None:
+        """Leave a task's session out of listings, or list it again."""
+        await self.transport.archive(session_of(await listener(self.transport, task_id)), archived=archived)
+
+    async def export(self: Records, task_id: str, *, sanitize: bool, markdown: bool = False) -> str:
+        """A task's session as JSON, or to read; `sanitize` leaves out every text, so that it may be shared."""
+        request = await listener(self.transport, task_id)
+        checkpoint = await checkpoint_of(self.transport, request)
+        return await exported(self.transport.blobs, checkpoint, sanitize=sanitize, markdown=markdown)
