@@ -100,7 +100,6 @@ class Driver:
     started_at_ms: int
     outbox: Outbox
     _seq: int = 0
-    _ended: int = 0  # works, in this attempt; one that is run again meets those of the attempts before it first
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
     met: set[str] = field(default_factory=set[str])  # traces of all that this attempt has submitted, or found again
@@ -129,7 +128,7 @@ class Driver:
         self.context.mirrors.add(self.request.task_id, mirror)
         return mirror
 
-    async def report(self, *events: Event, reached: int = 0) -> None:
+    async def report(self, *events: Event, gets_on: bool = False) -> None:
         """Append to the trace's stream; readers see the events in the order of the calls."""
         async with self._emitting:
             for start in range(0, len(events), EVENTS_PER_MESSAGE):
@@ -144,7 +143,7 @@ class Driver:
                     events=events[start : start + EVENTS_PER_MESSAGE],
                 )
                 self._seq += 1
-                await self.transport.emit(lease, progress, reached=reached)
+                await self.transport.emit(lease, progress, gets_on=gets_on)
 
     async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
         """Do all works at once; each ends exactly once, in the order in which they end."""
@@ -243,7 +242,8 @@ class Driver:
             [handle] = await self._accepted([work.request])
         if not handle.existing:
             self.context.metrics.count_submitted(work.request.recipient)
-        placed = self._live[handle.task_id] = _Placed(work, handle, foreign=False)
+        fresh = not handle.existing or await self.transport.result(handle.task_id) is None
+        placed = self._live[handle.task_id] = _Placed(work, handle, foreign=False, fresh=fresh)
         self.met.add(handle.trace_id)
         return placed
 
@@ -262,8 +262,7 @@ class Driver:
             cost_microusd=cost_microusd,
             error=result.errors[0].message if result.errors else "",
         )
-        self._ended += 1
-        await self.report(ended, reached=self._ended)
+        await self.report(ended, gets_on=place.fresh)
         self._live.pop(result.task_id, None)  # last: what it has cost is known from here on
         return cost_microusd
 
@@ -278,11 +277,13 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """`foreign`: the task was submitted by somebody else, earlier, for the same work."""
+    """`foreign`: the task was submitted by somebody else, earlier, for the same work. `fresh`: no attempt of this
+    driver has seen its end."""
 
     work: Work
     handle: Handle
     foreign: bool
+    fresh: bool = False
 
 
 def _spawned(place: _Placed, own_trace_id: str) -> ChildSpawned:

@@ -302,13 +302,13 @@ class Transport(Protocol):
         *,
         charge_microusd: int = 0,
         release_microusd: int = 0,
-        reached: int = 0,
+        gets_on: bool = False,
     ) -> Ledger:
         """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip.
 
-        `release_microusd` of what was reserved is free again. `reached`: how far the task has come, counted in what no
-        later attempt does again. Where that is farther than any attempt before, the leases that were lost until now
-        speak no longer for poison.
+        `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something
+        that no attempt before it had, nor one after it will have anew. The leases that were lost until now speak no
+        longer for poison.
         """
         ...
 

@@ -75,8 +75,8 @@ def _lose(fleet: Fleet, task: Task) -> None:
     fleet.counters["lost_leases"] += 1
     if ends_instead(fleet, task):
         return
-    in_vain = task.lost_leases - task.forgiven
-    if in_vain >= fleet.limits.poison_after * (fleet.limits.way_back if task.reached else 1):
+    in_vain = task.lost_leases - (task.forgiven or 0)
+    if in_vain >= fleet.limits.poison_after * (1 if task.forgiven is None else fleet.limits.way_back):
         fleet.counters["poisoned"] += 1
         why = f"the task was given up after {in_vain} lost leases"
         bury(fleet, task, ErrorCode.POISON, why)

@@ -181,12 +181,12 @@ class MemoryTransport:
         *,
         charge_microusd: int = 0,
         release_microusd: int = 0,
-        reached: int = 0,
+        gets_on: bool = False,
     ) -> Ledger:
         encode(progress)  # too large must fail here as it does on the wire
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release, reached)
+        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release, gets_on)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return writing.reserve(self._fleet, self._fleet.held(lease), bounds.amount("amount_microusd", amount_microusd))
@@ -203,8 +203,7 @@ class MemoryTransport:
     ) -> Saved:
         name, heard = bounds.blob("blob", blob), bounds.count("heard", heard)
         if progress:
-            amounts = {"charge_microusd": charge_microusd, "release_microusd": release_microusd}
-            await self.emit(lease, progress, **amounts)
+            await self.emit(lease, progress, charge_microusd=charge_microusd, release_microusd=release_microusd)
         return writing.checkpoint(self._fleet, self._fleet.held(lease), name, heard)
 
     async def inbox(self, lease: Lease) -> list[Prompt]:

@@ -13,11 +13,11 @@ from .tasks import Task
 
 
 def emit(
-    fleet: Fleet, task: Task, progress: TaskProgress, charge_microusd: int, release_microusd: int, reached: int
+    fleet: Fleet, task: Task, progress: TaskProgress, charge_microusd: int, release_microusd: int, gets_on: bool
 ) -> Ledger:
     fleet.append(task, progress)
-    if reached > task.reached:
-        task.reached, task.forgiven = reached, task.lost_leases
+    if gets_on:
+        task.forgiven = task.lost_leases
     released = min(release_microusd, task.reserved_microusd)
     task.spent_microusd += charge_microusd
     task.reserved_microusd -= released

@@ -172,11 +172,11 @@ class RedisTransport:
         *,
         charge_microusd: int = 0,
         release_microusd: int = 0,
-        reached: int = 0,
+        gets_on: bool = False,
     ) -> Ledger:
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return await self._writer(lease).emit(lease, encode(progress), charge, release, reached)
+        return await self._writer(lease).emit(lease, encode(progress), charge, release, gets_on)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return await self._writer(lease).reserve(lease, bounds.amount("amount_microusd", amount_microusd))

@@ -49,9 +49,9 @@ class Writer:
         self._sender: asyncio.Task[None] | None = None
 
     async def emit(
-        self, lease: Lease, message: bytes, charge_microusd: int, release_microusd: int, reached: int
+        self, lease: Lease, message: bytes, charge_microusd: int, release_microusd: int, gets_on: bool
     ) -> Ledger:
-        amounts = [charge_microusd, release_microusd, reached] if charge_microusd or release_microusd or reached else 0
+        amounts = [charge_microusd, release_microusd, gets_on] if charge_microusd or release_microusd or gets_on else 0
         return _ledger(await self._write("emit", lease, message, amounts))
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:

@@ -165,7 +165,7 @@ local function lose(task)
     finish_by_queue(task, 'cancelled', task.cancel)
   elseif now >= task.expires then
     finish_by_queue(task, 'expired', TOO_LATE)
-  elseif in_vain >= A.poison_after * (task.reached and A.way_back or 1) then
+  elseif in_vain >= A.poison_after * (task.forgiven and A.way_back or 1) then
     local why = 'the task was given up after ' .. in_vain .. ' lost leases'
     count('poisoned')
     bury(task, 'poison', why)
