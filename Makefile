@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test tools soak check bench engine image venv dev clean distclean format lock
+.PHONY: help demo test tools soak check bench engine image images venv dev clean distclean format lock
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -11,7 +11,7 @@ help: ## what can be made
 demo: venv engine image ## the main job on a real old package: a batch without a model, then a fan-out with one
 	@$(BIN)/python examples/demo/demo.py
 
-test: dev engine tools image ## the whole suite: real Redis, real Docker, the real loopback model server
+test: dev engine tools image images ## the whole suite: real Redis, real Docker, the real loopback model server
 	@scripts/test.sh
 
 soak: dev tools ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
@@ -63,6 +63,9 @@ tools:
 
 image: venv
 	@$(BIN)/muster sandbox build
+
+images: dev engine ## the images of orchestrator and workers, and their bills of materials in build/images
+	@$(BIN)/python scripts/images.py
 
 format: dev
 	@$(BIN)/ruff format .

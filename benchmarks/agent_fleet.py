@@ -39,6 +39,7 @@ class AgentFleet:
     text: str
     environment: dict[str, str]
     stack: AsyncExitStack
+    redis_pid: int
 
     async def worker(self, pool: str, *, slots: int = 4, library: str = "") -> Worker:
         process = await Process.start(
@@ -124,7 +125,7 @@ async def agent_fleet(script: Callable[[str], Json]) -> AsyncGenerator[AgentFlee
             # as an installed Muster has it: nobody compiles its sources at each start
             "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         }  # fmt: skip
-        fleet = AgentFleet(transport, await transport.blobs.put(TEXT.encode()), environment, stack)
+        fleet = AgentFleet(transport, await transport.blobs.put(TEXT.encode()), environment, stack, server.pid)
         await fleet.model(script(fleet.text))
         yield fleet
 

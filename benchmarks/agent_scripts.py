@@ -68,6 +68,11 @@ def _whole(turn: int, blob: str) -> Json:
     return {"ref": f"blob:{blob}", "limit": 2000 - turn}  # no two calls are the same
 
 
+def takes(blob: str, stall_s: float) -> Json:
+    """As `calls`, and each reply takes so long."""
+    return {"rules": [{**rule, "fault": {"stall_s": stall_s}} for rule in calls(blob)["rules"]]}
+
+
 def fans_out(tool: str, count: int) -> Json:
     """Sends `count` subagents out at once, each of which makes three calls before it answers; a reply takes 1 s."""
     child = {"subagent_type": "general", "description": "a part", "prompt": "Do your part."}

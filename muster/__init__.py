@@ -14,6 +14,8 @@ from envelope.errors import ErrorCode, ExitCode, MusterError
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ContextRef, TaskProgress, TaskRequest, TaskResult, Workspace
 from envelope.plan import Plan, PlanStep
+from orchestrator.batch.file import parse_batch
+from orchestrator.batch.plan import Planned, Sources
 from orchestrator.batch.request import batch_request
 from orchestrator.budgets import Funds
 from orchestrator.client import Muster
@@ -32,7 +34,7 @@ from transport.money import Ledger
 __all__ = [
     "Allotment", "Answered", "Attachment", "Budget", "ContextRef", "Cost", "DeadLetter", "Entry", "ErrorCode",
     "ExitCode", "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Plan", "PlanMode", "PlanStep",
-    "Policy", "Session", "SessionPage", "SessionRow", "Settings", "Spent", "State", "TaskProgress", "TaskRecord",
-    "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all", "batch_request",
-    "goal_request", "task_request",
+    "Planned", "Policy", "Session", "SessionPage", "SessionRow", "Settings", "Sources", "Spent", "State",
+    "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all",
+    "batch_request", "goal_request", "parse_batch", "task_request",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
 from .costs import Cost, cost_of
 from .errors import BadInput
+from .facets import Facets
 from .families import MAX_LISTED, all_of, children_of, root_of
 from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
@@ -56,7 +57,7 @@ from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
 WHOLE_TEXT = "output.txt"
 
 
-class Muster:
+class Muster(Facets):
     """A connection to a fleet. Submitting, following and cancelling; the work itself goes on without it."""
 
     def __init__(self, transport: Transport, settings: Settings) -> None:
@@ -362,7 +363,6 @@ class Muster:
 
         Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
         """
-        require_writing(self.settings, "the work may write")
         request = await requeued(self.transport, task_id)
         await self.transport.audit.note(Decision(by, "requeue", task_id, request.tenant, {"task": request.task_id}))
         handle = await self.submit(request)

@@ -45,16 +45,24 @@ def completed(result: TaskResult) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A task to be, and whether the result of an earlier one under the same key may stand for it."""
+    """A task to be, and whether the result of an earlier one under the same key may stand for it.
+
+    `tries`: this one among those that its driver has made. What somebody else did before is none of them.
+    """
 
     key: str  # what the driver knows it by
     request: TaskRequest
     title: str
     reusable: Callable[[TaskResult], bool] = completed
+    tries: int = 1
 
-    def after(self, dead_task_id: str) -> Work:
+    def after(self, foreign_task_id: str) -> Work:
+        """The same work, which somebody else did in vain."""
+        return replace(self, request=repeated(self.request, foreign_task_id))
+
+    def again(self, dead_task_id: str) -> Work:
         """The same work once more."""
-        return replace(self, request=repeated(self.request, dead_task_id))
+        return replace(self.after(dead_task_id), tries=self.tries + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ class Driver:
     started_at_ms: int
     outbox: Outbox
     _seq: int = 0
+    _ended: int = 0  # works, in this attempt; one that is run again meets those of the attempts before it first
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
     met: set[str] = field(default_factory=set[str])  # traces of all that this attempt has submitted, or found again
@@ -119,7 +128,7 @@ class Driver:
         self.context.mirrors.add(self.request.task_id, mirror)
         return mirror
 
-    async def report(self, *events: Event) -> None:
+    async def report(self, *events: Event, reached: int = 0) -> None:
         """Append to the trace's stream; readers see the events in the order of the calls."""
         async with self._emitting:
             for start in range(0, len(events), EVENTS_PER_MESSAGE):
@@ -134,7 +143,7 @@ class Driver:
                     events=events[start : start + EVENTS_PER_MESSAGE],
                 )
                 self._seq += 1
-                await self.transport.emit(lease, progress)
+                await self.transport.emit(lease, progress, reached=reached)
 
     async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
         """Do all works at once; each ends exactly once, in the order in which they end."""
@@ -251,7 +260,8 @@ class Driver:
             cost_microusd=cost_microusd,
             error=result.errors[0].message if result.errors else "",
         )
-        await self.report(ended)
+        self._ended += 1
+        await self.report(ended, reached=self._ended)
         self._live.pop(result.task_id, None)  # last: what it has cost is known from here on
         return cost_microusd
 

@@ -6,6 +6,7 @@ MusterError
     │   ├── BadBatchFile    names the file and the field
     │   ├── BadSettings     a setting or the user's configuration file
     │   ├── UnknownName     an agent or pool that nobody serves
+    │   ├── UnderWay        what has no end yet, asked for by its end
     │   └── Answered        an ask that somebody has answered before; their answer stands
     └── TaskFailed          a task that the work cannot go on without has ended badly; carries its error
 
@@ -40,6 +41,9 @@ class BadSettings(BadInput): ...
 
 
 class UnknownName(BadInput): ...
+
+
+class UnderWay(BadInput): ...
 
 
 class Answered(BadInput):

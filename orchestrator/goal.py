@@ -14,7 +14,7 @@ from repo.mirror import Mirror
 
 from .driver import Driver, completed, ended_with
 from .errors import BadInput, TaskFailed
-from .gate import NO_GATE, Gate, Proof
+from .gate import Gate
 from .gating.granted import within_scope
 from .goal_work import agent_work, title_of
 from .judgement import Judgement, Run
@@ -23,6 +23,7 @@ from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
 from .submit import GoalParams, GoalStep, params_of
+from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
@@ -202,7 +203,7 @@ async def _prove(
     if patch is None:
         return Proof(NO_CHANGE, before.verdict("before"))
     tree = committed.tree if committed else patch.tree
-    return await gate.prove(before, changes=patch.diff, tree=tree, restored=restored)
+    return await prove(gate, before, changes=patch.diff, tree=tree, restored=restored)
 
 
 def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:

@@ -8,6 +8,7 @@ SIGTERM and SIGINT drain: what is under way is given back, and the next orchestr
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -23,6 +24,9 @@ from repo.errors import RepoError
 from transport.base import Transport
 from transport.consumer import Consumer, Delivery, StopReason
 from transport.errors import Fenced, NotFound, Refused
+from transport.metrics.common import StoreCounts
+from transport.metrics.health import Ready
+from transport.metrics.process import serve_process
 from transport.settings import connect
 
 from .batch.run import drive_batch
@@ -33,6 +37,8 @@ from .goal import drive_goal
 from .jobs import run_jobs
 from .looking import WouldWrite
 from .metrics import OrchestratorMetrics
+from .metrics.fleet import FleetView
+from .metrics.published import Published
 from .mirrors import keep_mirrors
 from .read_only import require_read_only
 from .sealing import keep_sealed
@@ -50,6 +56,7 @@ DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {
 # Forgotten after two missed announcements, so that a dead process is not shown for long.
 ANNOUNCE_EVERY_S, ANNOUNCE_TTL_S = 10.0, 25.0
 HELPER_PAUSE_S = 5.0
+LOOK_AROUND_EACH = 3  # of the looks at the fleet
 
 # What may stop a driver. Anything else is a fault of ours: the consumer reports it as internal.
 FORESEEN = (BadInput, WouldWrite, ScopeExceeded, Refused, NotFound, RepoError)
@@ -103,10 +110,10 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
     """Work until `stop` is set, then drain: drivers are given back, and go on elsewhere. `hurry`: at once."""
     metrics = OrchestratorMetrics()
     async with AsyncExitStack() as stack:
-        transport = await connect(settings, pools=settings.known_pools)
+        store = StoreCounts(metrics.shown)
+        transport = await connect(settings, pools=settings.known_pools, watch=store)
         stack.push_async_callback(transport.close)
-        port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
-        card = _card(settings, port)
+        card = _card(settings)
         context = DriverContext(transport, settings.cache_dir, metrics, read_only=settings.read_only)
         handle = handler_of(context)
         consumer = Consumer(
@@ -117,9 +124,13 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             handle=handle,
             on_event=metrics.observe,
         )
+        ready = Ready(asyncio.get_running_loop(), stop.is_set, {"redis": transport.now_ms}, (MusterError, OSError))
+        port = stack.enter_context(serve_process(metrics.shown, settings, consumer.pulse, ready))
+        card = card.model_copy(update={"metrics_port": port})
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
         helpers = (
-            lambda: _beat(transport, card, metrics, settings),
+            lambda: announce(transport, card),
+            lambda: show_fleet(transport, metrics, settings),
             lambda: run_jobs(transport, settings),
             lambda: keep_mirrors(context.mirrors, settings),
             lambda: keep_sealed(transport, settings),
@@ -153,17 +164,25 @@ def _webhooks(transport: Transport, settings: Settings) -> Iterator[Callable[[],
     yield lambda: run_webhooks(transport, hooks, public_url=url, timeout_s=timeout_s)
 
 
-async def _beat(transport: Transport, card: WorkerCard, metrics: OrchestratorMetrics, settings: Settings) -> None:
-    """Announce this process and show the queues. Every process measures for itself: a gauge must not be stale."""
-    pools = sorted({DRIVERS, *settings.pools})
+async def announce(transport: Transport, card: WorkerCard) -> None:
     while True:
         await transport.announce(card, ttl_s=ANNOUNCE_TTL_S)
-        metrics.show_queues(await transport.stats(pools))
-        metrics.show_fleet(await transport.counters())
         await asyncio.sleep(ANNOUNCE_EVERY_S)
 
 
-def _card(settings: Settings, metrics_port: int) -> WorkerCard:
+async def show_fleet(transport: Transport, metrics: OrchestratorMetrics, settings: Settings) -> None:
+    """Show how the fleet stands. Every process looks for itself: a gauge must not be stale."""
+    view = FleetView(transport, metrics.shown, hears_news=bool(settings.webhooks))
+    published = Published(settings.state_dir / "publications", metrics)
+    for number in itertools.count():
+        await view.look({DRIVERS, *settings.pools})
+        if number % LOOK_AROUND_EACH == 0:
+            await view.look_around()
+            await published.look()
+        await asyncio.sleep(ANNOUNCE_EVERY_S)
+
+
+def _card(settings: Settings) -> WorkerCard:
     host, pid = socket.gethostname(), os.getpid()
     return WorkerCard(
         worker=f"{DRIVERS}-{host}-{pid}-{os.urandom(3).hex()}",  # containers share host names and pids
@@ -172,7 +191,6 @@ def _card(settings: Settings, metrics_port: int) -> WorkerCard:
         agents=tuple(AgentCard(name=name, mode="driver", pool=DRIVERS, hidden=True) for name in DRIVES),
         host=host,
         pid=pid,
-        metrics_port=metrics_port,
     )
 
 

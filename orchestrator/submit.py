@@ -88,13 +88,14 @@ class GoalFields(TypedDict, total=False):
 class RepositoryInput(Wire):
     """A repository of a batch: its name in reports, a bundle blob with the full history of `base`.
 
-    `url`: where it was fetched from, with no credential in it; empty for a local one.
+    `url`: where it was fetched from, with no credential in it; empty for a local one. `forge`: as its batch names it.
     """
 
     name: str
     bundle: str
     base: str
     url: str = ""
+    forge: str = ""
 
 
 class GoalStep(Wire):

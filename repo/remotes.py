@@ -49,11 +49,15 @@ _REFUSED_BY_HTTP = re.compile(r"\b(HTTP|returned error:) 4(?!08|29)\d\d")  # suc
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """`env` is what git is given beside its arguments: a credential stands there, and never in a command line."""
+    """`env` is what git is given beside its arguments: a credential stands there, and never in a command line.
+
+    `credential`: what that one is called; empty where there is none.
+    """
 
     url: str
     protocols: Collection[str]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    credential: str = ""
 
 
 def header_environment(header: str, ca_file: Path | None = None) -> dict[str, str]:
@@ -61,6 +65,17 @@ def header_environment(header: str, ca_file: Path | None = None) -> dict[str, st
     settings = {"http.extraHeader": header, "http.followRedirects": "false"}
     if ca_file is not None:
         settings["http.sslCAInfo"] = str(ca_file)
+    return _as_environment(settings)
+
+
+def pinned_environment(host: str, port: int, address: str) -> dict[str, str]:
+    """git's environment for a host that was looked up, and whose address was looked at: it goes there, and nowhere else
+    by any redirect. (A git before 2.37 looks it up once more.)"""
+    written = f"[{address}]" if ":" in address else address
+    return _as_environment({"http.curloptResolve": f"{host}:{port}:{written}", "http.followRedirects": "false"})
+
+
+def _as_environment(settings: Mapping[str, str]) -> dict[str, str]:
     env = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

@@ -39,6 +39,7 @@ from .toolserver import install_server
 from .touched import Stamps
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView, View, apply_from_outside
+from .watching import UNWATCHED, SandboxWatch
 from .workspace import Workspace, create_workspace, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
@@ -54,12 +55,14 @@ class BubblewrapDriver:
 
     name = "bubblewrap"
 
-    def __init__(self, state_dir: Path, owner: str, *, allow_private_egress: bool = False) -> None:
+    def __init__(
+        self, state_dir: Path, owner: str, *, allow_private_egress: bool = False, watch: SandboxWatch = UNWATCHED
+    ) -> None:
         """Everything stands in a folder of its own under `state_dir`. `owner` names this worker for `reap`."""
         self.state_dir = state_dir.absolute() / self.name
         self._owner = owner
         self._allow_private_egress = allow_private_egress
-        self._openings = Openings()
+        self._openings = Openings(watch)
         self.roots = Roots(self.state_dir / "images", self._sandboxes, self.state_dir / "roots")
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 

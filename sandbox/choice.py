@@ -11,12 +11,15 @@ from .base import SandboxDriver
 from .bubblewrap import BubblewrapDriver
 from .driver import DockerDriver
 from .errors import EngineUnavailable
+from .watching import UNWATCHED, SandboxWatch
 
 DriverName = Literal["docker", "bubblewrap", "auto"]
 
 
 class MakeDriver(Protocol):
-    def __call__(self, state_dir: Path, owner: str, *, allow_private_egress: bool) -> SandboxDriver: ...
+    def __call__(
+        self, state_dir: Path, owner: str, *, allow_private_egress: bool, watch: SandboxWatch
+    ) -> SandboxDriver: ...
 
 
 # In the order in which `auto` tries them: Docker's engine can be told to use gVisor or Kata, namespaces cannot.
@@ -36,6 +39,7 @@ async def choose_driver(
     allow_private_egress: bool = False,
     runtime: str = "",
     say: Callable[[str], Any] = lambda line: None,
+    watch: SandboxWatch = UNWATCHED,
 ) -> SandboxDriver:
     """The driver of this name, which works here: `EngineUnavailable` if it does not.
 
@@ -48,7 +52,7 @@ async def choose_driver(
     names = list(makers) if name == "auto" else [name]
     refusals: list[str] = []
     for each in names:
-        driver = makers[each](state_dir, owner, allow_private_egress=allow_private_egress)
+        driver = makers[each](state_dir, owner, allow_private_egress=allow_private_egress, watch=watch)
         try:
             what = await driver.check()
         except EngineUnavailable as refusal:

@@ -33,6 +33,7 @@ from .tools import ToolClient
 from .toolserver import install_server
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView
+from .watching import UNWATCHED, SandboxWatch
 from .workspace import Workspace, create_workspace, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
@@ -56,14 +57,20 @@ class DockerDriver:
     name = "docker"
 
     def __init__(
-        self, state_dir: Path, owner: str, runtime: str | None = None, *, allow_private_egress: bool = False
+        self,
+        state_dir: Path,
+        owner: str,
+        runtime: str | None = None,
+        *,
+        allow_private_egress: bool = False,
+        watch: SandboxWatch = UNWATCHED,
     ) -> None:
         self.engine = Engine()
         self.state_dir = state_dir.absolute()
         self._owner = owner
         self._runtime = runtime
         self._allow_private_egress = allow_private_egress
-        self._openings = Openings()
+        self._openings = Openings(watch)
         self._sandboxes = self.state_dir / "sandboxes"
         self._stock = Stock(self.engine, self.state_dir / "stock")
         self._placement: Placement | None = None

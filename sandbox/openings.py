@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from contextlib import AsyncExitStack, suppress
@@ -11,6 +12,7 @@ from typing import Any
 from .errors import SandboxError
 from .opened import OpenSandbox
 from .unfit import full_disk
+from .watching import UNWATCHED, SandboxWatch
 
 # Makes the sandbox of an id, and pushes onto the stack, step by step, what undoes it.
 Assemble = Callable[[str, AsyncExitStack], Awaitable[OpenSandbox]]
@@ -19,7 +21,8 @@ Assemble = Callable[[str, AsyncExitStack], Awaitable[OpenSandbox]]
 class Openings:
     """Keeps count, so that nothing is left behind when an opening fails, is cancelled, or a driver is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: SandboxWatch = UNWATCHED) -> None:
+        self._watch = watch
         self._open: dict[str, OpenSandbox | None] = {}  # None while it opens
         self._background: set[asyncio.Task[None]] = set()
 
@@ -50,6 +53,7 @@ class Openings:
         return [outcome for outcome in outcomes if outcome is not None]
 
     async def _whole(self, assemble: Assemble) -> OpenSandbox:
+        began_s = time.perf_counter()
         sandbox_id = f"muster-{uuid.uuid4().hex}"
         self._open[sandbox_id] = None
         undo = AsyncExitStack()
@@ -61,6 +65,8 @@ class Openings:
             if full := full_disk(error):
                 raise full from error
             raise
+        sandbox.watch = self._watch
+        self._watch.opened("cold", time.perf_counter() - began_s)
         return sandbox
 
 

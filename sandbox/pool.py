@@ -7,6 +7,7 @@ already, and is good for this repository and commit alone. It is given away whol
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from repo.keeping import Allowance, Kept
 
 from .base import Capabilities, Finding, Known, OnOutput, Sandbox, SandboxDriver, SandboxSpec, Setup
 from .errors import SandboxError
+from .watching import UNWATCHED, SandboxWatch
 
 MAX_AGE_S = 600  # for as long, at most, an image that was made again is still opened as it was before
 SPECS_KEPT = 4  # a worker rarely serves more repositories at a time, and each that stands idle takes some 8 MB
@@ -53,11 +55,20 @@ class WarmPool:
     container: until one is given away it has those of `WARM`, and then its driver knows it by its task's.
     """
 
-    def __init__(self, driver: SandboxDriver, size: int, watch: Watch, *, max_age_s: int = MAX_AGE_S) -> None:
+    def __init__(
+        self,
+        driver: SandboxDriver,
+        size: int,
+        watch: Watch,
+        *,
+        max_age_s: int = MAX_AGE_S,
+        openings: SandboxWatch = UNWATCHED,
+    ) -> None:
         self.name = driver.name
         self._driver = driver
         self._size = size
         self._watch = watch
+        self._openings = openings
         self._max_age_s = max_age_s
         self._shelves: list[_Shelf] = []  # the one that was used last comes last
         self._one_at_a_time = asyncio.Lock()  # or those who have a task would wait for a start behind ours
@@ -68,8 +79,11 @@ class WarmPool:
         fresh: what may be reached is one task's own."""
         if spec.has_network:
             return await self._driver.open(spec)
+        began_s = time.perf_counter()
         ready = await self._take(self._shelf(spec), spec)
         self._watch.warm_asked(hit=ready is not None)
+        if ready is not None:
+            self._openings.opened("warm", time.perf_counter() - began_s)
         sandbox = ready or await self._driver.open(spec)
         shelf = self._shelf(spec)
         if shelf.filling is None or shelf.filling.done():

@@ -16,6 +16,7 @@ from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
 from .service import ServiceClient
 from .view import APPLY
+from .watching import UNWATCHED, SandboxWatch
 
 FILE_TIMEOUT_S = 30.0  # a 64 MiB write over the stream takes under 1 s; the rest is a busy machine
 APPLY_TIMEOUT_S = 120.0  # thousands of files on a busy machine
@@ -37,6 +38,7 @@ class ToolClient:
         """`env` is added to every command, and the command's own wins."""
         self._channel = channel
         self._env = dict(env)
+        self.watch: SandboxWatch = UNWATCHED
 
     async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
         _require_possible(command)
@@ -55,7 +57,9 @@ class ToolClient:
             max_bytes=command.max_output_bytes,
             on_data=on_output,
         )
-        return _exec_result(reply)
+        result = _exec_result(reply)
+        self.watch.ran(result.duration_s)
+        return result
 
     async def start(
         self, command: Sequence[str], *, cwd: str = WORKSPACE, env: Mapping[str, str] | None = None

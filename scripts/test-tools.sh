@@ -1,6 +1,7 @@
 #!/bin/sh
 # What the tests need of Debian beside Docker: a redis-server with TLS, cluster and sentinel (the bundled one has none of
-# them), faketime, openssl, bubblewrap, e2fsprogs, tmux. As root on Debian it is installed; MUSTER_NO_INSTALL=1 forbids that. The tests say what is missing.
+# them), faketime, openssl, bubblewrap, e2fsprogs, tmux, Prometheus with promtool and its exporter for Redis, docker-compose. As root on Debian it is
+# installed; MUSTER_NO_INSTALL=1 forbids that. The tests say what is missing.
 set -eu
 missing=
 [ -x /usr/bin/redis-server ] || missing="redis-server"
@@ -9,6 +10,9 @@ command -v openssl >/dev/null || missing="$missing openssl"
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 [ -x /sbin/mkfs.ext4 ] || missing="$missing e2fsprogs"
 command -v tmux >/dev/null || missing="$missing tmux"
+command -v promtool >/dev/null || missing="$missing prometheus"
+command -v prometheus-redis-exporter >/dev/null || missing="$missing prometheus-redis-exporter"
+command -v docker-compose >/dev/null || missing="$missing docker-compose"
 [ -n "$missing" ] || exit 0
 [ "${MUSTER_NO_INSTALL:-}" != 1 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0
 echo "test-tools: installing Debian's packages: $missing" >&2

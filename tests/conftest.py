@@ -64,6 +64,16 @@ def tmux() -> str:
     return program
 
 
+@pytest.fixture(scope="session")
+def debian_program() -> Callable[[str], str]:
+    """`debian_program("promtool")`: where a program is that scripts/test-tools.sh installs."""
+
+    def find(name: str) -> str:
+        return shutil.which(name) or cannot_run("tools", f"no {name} (scripts/test-tools.sh installs it)")
+
+    return find
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

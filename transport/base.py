@@ -296,11 +296,19 @@ class Transport(Protocol):
     def keeper(self) -> LeaseKeeper: ...
 
     async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+        self,
+        lease: Lease,
+        progress: TaskProgress,
+        *,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+        reached: int = 0,
     ) -> Ledger:
         """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip.
 
-        `release_microusd` of what was reserved is free again.
+        `release_microusd` of what was reserved is free again. `reached`: how far the task has come, counted in what no
+        later attempt does again. Where that is farther than any attempt before, the leases that were lost until now
+        speak no longer for poison.
         """
         ...
 
@@ -432,6 +440,10 @@ class Transport(Protocol):
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]: ...
     async def counters(self) -> dict[str, int]:
         """Since the fleet began: `fenced_writes` refused, `lost_leases`, `retries`, tasks `poisoned`; absent: none."""
+        ...
+
+    async def overdue(self, late_ms: int) -> int:
+        """How many tasks somebody should have ended so long ago, because their deadline was over."""
         ...
 
     async def now_ms(self) -> int: ...

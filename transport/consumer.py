@@ -6,6 +6,7 @@ Knows nothing of what a task means: a `Handler` turns one delivery into one resu
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,12 +31,15 @@ from .delivery import (
 )
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
+from .metrics.pulse import Pulse
 from .settling import BACKOFF_S, Settling
 
 __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
 # A claim that finds nothing comes back this often, only to see whether the server is still there.
 CLAIM_WAIT_S = 30.0
+# By then a claim has come back whatever its server does, unless something is stuck.
+CLAIM_PATIENCE_S = 3 * CLAIM_WAIT_S
 # The first of many tasks should run while the rest are still being claimed, and other workers get their turn. As many
 # as are written together (`redis/writer.py`): what ends in one batch is filled by one claim.
 CLAIM_AT_ONCE = 48
@@ -78,6 +82,7 @@ class Consumer:
         self._coming = 0  # claimed, and about to start
         self._freed = asyncio.Event()
         self._draining = False
+        self.pulse = Pulse()  # of the loop that claims
 
     @property
     def running(self) -> int:
@@ -97,6 +102,7 @@ class Consumer:
             on_news=self._hear,
         )
         keeper.start()
+        beating = asyncio.create_task(self.pulse.beat())
         try:
             await self._serve(stop)
             await self._drain(hurry or asyncio.Event())
@@ -104,6 +110,7 @@ class Consumer:
             for run in self._runs:
                 run.work.cancel()
             await keeper.stop()
+            beating.cancel()
 
     # -- claiming
 
@@ -135,8 +142,10 @@ class Consumer:
         free = self._slots - len(self._runs) - self._coming
         if free <= 0:
             self._freed.clear()
+            self.pulse.expect(math.inf)  # a task may take for hours
             await self._freed.wait()
             return
+        self.pulse.expect(CLAIM_PATIENCE_S)
         slots = min(free, CLAIM_AT_ONCE)
         claims = await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
         if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
@@ -264,6 +273,7 @@ class Consumer:
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         self._draining = True
+        self.pulse.expect(math.inf)
         await self._grace(hurry)
         for run in list(self._runs):
             if run.delivery:

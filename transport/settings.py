@@ -21,6 +21,7 @@ from .blobs.base import Blobs
 from .embedded import socket_path, url_of
 from .errors import Unreachable
 from .limits import Limits
+from .watching import UNWATCHED, StoreWatch
 
 
 def default_state_dir() -> Path:
@@ -53,6 +54,8 @@ class FleetSettings(BaseSettings):
     cells: int = Field(default=1, ge=1, le=64)  # the same for all of a fleet's programs, for ever
     blobs: str | None = None  # where large ones go: a folder, s3://…; None: Redis, or the embedded fleet's state folder
     metrics_host: str = "127.0.0.1"
+    # A loop that has not come round for so long is dead to /healthz; a busy worker may stand still for a minute.
+    liveness_s: float = Field(default=120.0, gt=0)
     metrics_port: int = Field(default=0, ge=0, le=65535)  # 0: a free one, announced with the process's card
 
     @field_validator("state_dir", "keyring")
@@ -86,7 +89,9 @@ class FleetSettings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=user_file())
 
 
-async def connect(settings: FleetSettings, *, pools: Collection[str] = DEFAULT_POOLS) -> Transport:
+async def connect(
+    settings: FleetSettings, *, pools: Collection[str] = DEFAULT_POOLS, watch: StoreWatch = UNWATCHED
+) -> Transport:
     """The fleet's transport; the embedded server must run already (its owner starts it, see `embedded.py`).
 
     `pools` may be given work before any of their workers has announced itself.
@@ -104,6 +109,7 @@ async def connect(settings: FleetSettings, *, pools: Collection[str] = DEFAULT_P
         cells=settings.cells,
         pools=pools,
         large_blobs=_large_blobs(settings),
+        watch=watch,
     )
 
 

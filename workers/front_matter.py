@@ -16,6 +16,7 @@ import yaml
 FENCE = "---"
 # A long description with examples has 4,000; what is longer is no description of anything.
 MAX_CHARS = 64_000
+MAX_DEPTH = 50  # rules of permissions are three deep
 # People write `description: Use it when: …`, and the tools that these files come from let them.
 _UNQUOTED = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![\s\"'\[{|>&*!%@`#])(.*\S)\s*$")
 _ENTRY = re.compile(r"([A-Za-z_][\w-]*):\s+(.*\S)\s*")
@@ -95,9 +96,7 @@ def _load(written: list[str], dialect: Dialect) -> object:
 def _parse(lines: list[str], loader: type[_Typed] | type[_Strings]) -> object:
     text = "\n".join(lines)
     try:
-        for event in cast("Iterator[yaml.Event]", yaml.parse(text)):  # pyright: ignore[reportUnknownMemberType]
-            if isinstance(event, yaml.AliasEvent):  # ten lines of them are a gigabyte
-                raise yaml.MarkedYAMLError(problem="an alias, which has no place here", problem_mark=event.start_mark)
+        _refuse_what_blows_up(text)
         return yaml.load(text, loader) or {}  # noqa: S506 - a safe loader, made stricter
     except yaml.YAMLError:
         raise
@@ -105,6 +104,17 @@ def _parse(lines: list[str], loader: type[_Typed] | type[_Strings]) -> object:
         raise yaml.YAMLError("it is nested too deeply") from e
     except (ValueError, KeyError, AttributeError) as e:  # a date or a truth that is none, a number of a million digits
         raise yaml.YAMLError(str(e)) from e
+
+
+def _refuse_what_blows_up(text: str) -> None:
+    """Ten lines of aliases are a gigabyte; a list in a list in a list … costs the square of its depth."""
+    depth = 0
+    for event in cast("Iterator[yaml.Event]", yaml.parse(text)):  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="an alias, which has no place here", problem_mark=event.start_mark)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=event.start_mark)
 
 
 def _quoted(line: str) -> str:

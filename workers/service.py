@@ -13,14 +13,19 @@ from importlib.metadata import version
 from typing import Any
 
 from envelope.agents import ModelPrice, WorkerCard
+from envelope.errors import MusterError
 from envelope.logs import get_logger
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
+from sandbox.errors import SandboxError
 from sandbox.first_use import require_fit
 from sandbox.pool import WarmPool
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.errors import TransportError
+from transport.metrics.common import StoreCounts
+from transport.metrics.health import Ready
+from transport.metrics.process import serve_process
 from transport.outbox import Outbox
 from transport.rates import Quota
 from transport.settings import connect
@@ -58,6 +63,9 @@ from .web.searching import JsonSearch
 ANNOUNCE_EVERY_S = 5.0
 CARD_TTL_S = 3 * ANNOUNCE_EVERY_S
 
+# What a store or an engine that is away is raised as.
+NOT_READY = (MusterError, SandboxError, OSError)
+
 log = get_logger("service")
 
 
@@ -69,18 +77,17 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     Raises before the first claim when the store, the engine or the image is missing, each with a hint.
     """
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    metrics = WorkerMetrics(pool, known_models=(settings.model, *settings.price_rows))
     own = own_agents()
+    metrics = make_metrics(settings, pool, own)
     for fault in own.faults:
         log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)
-    async with _connected(settings) as transport, AsyncExitStack() as stack:
+    async with _connected(settings, metrics) as transport, AsyncExitStack() as stack:
         # For longer than the driver: a worker that dies while it closes its sandboxes leaves some, and they are its.
         stack.enter_context(owned(settings.owners_dir, worker))
         driver = await stack.enter_async_context(_driver(settings, worker, metrics))
         for lack in await require_fit(driver, settings.image, settings.state_dir / "images"):
             log.warning("image_lacks", image=settings.image, lacks=lack)
-        await sweep_host(driver, settings)
-        port = stack.enter_context(metrics.serve(settings.metrics_port, settings.metrics_host))
+        metrics.reaped("start", await sweep_host(driver, settings))
         runner = make_runner(settings, transport, driver, metrics, agents=own)
         consumer = Consumer(
             transport,
@@ -91,12 +98,23 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
             on_event=metrics.observe,
             grace_s=settings.drain_grace_s,
         )
+        checks = {"redis": transport.now_ms, "sandbox engine": driver.check}
+        ready = Ready(asyncio.get_running_loop(), stop.is_set, checks, NOT_READY)
+        port = stack.enter_context(serve_process(metrics.shown, settings, consumer.pulse, ready))
         price = await price_of(settings)
         announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents, price), stop)
-        async with _meanwhile(announcing, _keep_sweeping(driver, transport, settings, stop)):
+        async with _meanwhile(announcing, _keep_sweeping(driver, transport, settings, stop, metrics)):
             log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
             await consumer.run(stop, hurry)
         log.info("worker_stopped", worker=worker)
+
+
+def make_metrics(settings: WorkerSettings, pool: str, own: Known) -> WorkerMetrics:
+    """Models are told apart that the operator named anywhere."""
+    models = (settings.model, settings.small_model, *settings.price_rows, *settings.model_limits)
+    return WorkerMetrics(
+        pool, models, agents=tuple(own.agents), slots=settings.slots, poison_after=settings.poison_after
+    )
 
 
 def make_runner(
@@ -189,8 +207,8 @@ def make_card(
 
 
 @asynccontextmanager
-async def _connected(settings: WorkerSettings) -> AsyncGenerator[Transport]:
-    transport = await connect(settings)
+async def _connected(settings: WorkerSettings, metrics: WorkerMetrics) -> AsyncGenerator[Transport]:
+    transport = await connect(settings, watch=StoreCounts(metrics.shown))
     try:
         yield transport
     finally:
@@ -218,8 +236,9 @@ async def _driver(settings: WorkerSettings, worker: str, metrics: WorkerMetrics)
         allow_private_egress=settings.setup_private_hosts,
         runtime=settings.sandbox_runtime,
         say=lambda line: log.info("sandbox_driver", what=line),
+        watch=metrics,
     )
-    driver = WarmPool(chosen, settings.warm_sandboxes, metrics) if settings.warm_sandboxes else chosen
+    driver = WarmPool(chosen, settings.warm_sandboxes, metrics, openings=metrics) if settings.warm_sandboxes else chosen
     try:
         yield driver
     finally:
@@ -236,12 +255,15 @@ async def _announce(transport: Transport, card: Callable[[], WorkerCard], stop: 
 
 
 async def _keep_sweeping(
-    driver: SandboxDriver, transport: Transport, settings: WorkerSettings, stop: asyncio.Event
+    driver: SandboxDriver, transport: Transport, settings: WorkerSettings, stop: asyncio.Event, metrics: WorkerMetrics
 ) -> None:
     elsewhere = Elsewhere(driver, transport, settings.owners_dir)
     while not stop.is_set():
         await _wait(stop, SWEEP_EVERY_S)
-        if count := await sweep_host(driver, settings) + await elsewhere.sweep():
+        swept, forsaken = await sweep_host(driver, settings), await elsewhere.sweep()
+        metrics.reaped("sweep", swept)
+        metrics.reaped("elsewhere", forsaken)
+        if count := swept + forsaken:
             log.info("sandboxes_reaped", count=count)
         await collect_if_due(driver, settings)
 

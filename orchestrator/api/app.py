@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
 from ..client import Muster
-from . import asks, audit, blobs, budgets, fanouts, fleet, letters, linked, sessions, tasks, traces
+from . import asks, audit, batches, blobs, budgets, fanouts, fleet, letters, linked, sessions, tasks, traces
 from .bodies import BodyCap
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
 from .tokens import TokenFile
+
+# Documents that are read, with the repositories that are fetched for them; a first fetch may take minutes.
+BATCHES_AT_ONCE = 4
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
@@ -21,7 +25,8 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
-    for routes in (tasks, fanouts, sessions, blobs, traces, budgets, asks, linked, audit, letters, fleet):
+    app.state.batch_places = asyncio.Semaphore(BATCHES_AT_ONCE)
+    for routes in (tasks, fanouts, batches, sessions, blobs, traces, budgets, asks, linked, audit, letters, fleet):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
     add_problems(app)

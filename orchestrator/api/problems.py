@@ -15,9 +15,10 @@ from starlette.routing import compile_path
 
 from envelope.errors import MusterError
 from envelope.logs import get_logger
+from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
 from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
-from ..errors import Answered, BadInput, code_of
+from ..errors import Answered, BadInput, UnderWay, code_of
 from ..looking import WouldWrite
 
 _log = get_logger("api")
@@ -41,7 +42,10 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (Answered, HTTPStatus.CONFLICT),
     (WouldWrite, HTTPStatus.FORBIDDEN),
+    (UnderWay, HTTPStatus.CONFLICT),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
+    *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in (RemoteDown, GitTimedOut, DiskFull)),
+    (RepoError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 
 
@@ -64,6 +68,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 def add_problems(app: FastAPI) -> None:
     app.add_exception_handler(MusterError, _of_ours)
+    app.add_exception_handler(RepoError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_body)
     app.add_exception_handler(HTTPException, _of_route)
     app.add_exception_handler(Exception, _unforeseen)
@@ -89,10 +94,10 @@ def _status_of(error: Exception) -> HTTPStatus:
 
 
 async def _of_ours(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, MusterError)
+    assert isinstance(error, MusterError | RepoError)
     code = "" if isinstance(error, Problem) else code_of(error) or ""
     wait_s = getattr(error, "retry_after_s", 0)
-    return problem(_status_of(error), error.message, hint=error.hint, code=code, retry_after_s=wait_s)
+    return problem(_status_of(error), str(error), hint=error.hint, code=code, retry_after_s=wait_s)
 
 
 async def _of_body(_: Request, error: Exception) -> JSONResponse:

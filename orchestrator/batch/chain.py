@@ -22,7 +22,7 @@ from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
 from .fund import Fund
 from .refit import refuse_other_files
-from .retries import is_short_of_money, is_worth_another_try
+from .retries import is_short_of_money, is_worth_another_try, settled
 from .shards import Shard
 from .spec import BatchSpec
 from .stages import Stage, stage_request, stages_of
@@ -143,7 +143,7 @@ class Chains:
                         else:
                             yield replace(ended, result=_refused(ended.result, e))
             next_keys = {
-                ended.work.key: ended.work.after(ended.result.task_id).request.idempotency_key for ended in short
+                ended.work.key: ended.work.again(ended.result.task_id).request.idempotency_key for ended in short
             }
             funded = await self.fund.grant(next_keys) if short else frozenset[str]()
             for ended in short:
@@ -154,7 +154,7 @@ class Chains:
             works = [self._once_more(ended) for ended in again]
 
     def _once_more(self, ended: Ended) -> Work:
-        work = ended.work.after(ended.result.task_id)
+        work = ended.work.again(ended.result.task_id)
         if work.request.agent in (RECIPE, VERIFY):  # which spend nothing
             return work
         return replace(work, request=work.request.model_copy(update={"budget": self.fund.budget(work.key)}))
@@ -203,7 +203,7 @@ class Chains:
             patch = lines[key].patch
             assert patch is not None
             works.append(replace(self.gate.after(patch.diff), key=key, title=f"gate · {key}"))
-        async with aclosing(self.driver.run(works)) as endings:
+        async with aclosing(settled(self.driver, works)) as endings:
             async for ended in endings:
                 patch = lines[ended.work.key].patch
                 if patch is not None and self._verified(ended.result, patch.tree):

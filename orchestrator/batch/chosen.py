@@ -20,6 +20,7 @@ from ..globs import matching
 from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
 from .report import BatchReport
 from .request import BatchParams
+from .retries import settled
 from .shards import WHOLE, Found, folders_of
 from .spec import BatchSpec
 
@@ -52,7 +53,7 @@ def undone_in(report: BatchReport) -> dict[str, dict[str, dict[str, str]]]:
 async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> list[str]:
     """By the command, in a sandbox of its own and at the base: never on this machine."""
     works = [_work(driver, spec, given)]
-    async with aclosing(driver.run(works)) as endings:
+    async with aclosing(settled(driver, works)) as endings:
         [result] = [ended.result async for ended in endings]
     if not completed(result):
         raise TaskFailed(result.errors[0])

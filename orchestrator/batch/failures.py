@@ -30,18 +30,21 @@ _CODES: Mapping[FailureClass, tuple[ErrorCode, ...]] = {
 }
 CLASS_OF: Mapping[str, FailureClass] = {code: kind for kind, codes in _CODES.items() for code in codes}
 
-# Workers have tried again what a moment later may work; a batch tries once more, later, perhaps elsewhere. Who ran out
-# of money tries once more if others have left enough. The same commands on the same files end as they did, a rule stays
-# as it is, and what kills workers is for a person to look at.
-TRIES: Mapping[FailureClass, int] = {
-    FailureClass.TASK: 1,
-    FailureClass.INFRASTRUCTURE: 2,
-    FailureClass.POLICY: 1,
-    FailureClass.BUDGET: 2,
-    FailureClass.POISON: 1,
+# How often a batch does a shard, or a run of the gate, before that ends it; one try where nothing is said: the same
+# commands on the same files end as they did, a rule stays as it is, and so do a deadline and a limit of turns.
+TRIES: Mapping[ErrorCode, int] = {
+    # The command may have killed its sandbox, or somebody else did: of a thousand shards on a fleet that loses one
+    # sandbox in ten, five times leave none, and one that always kills its own stops soon.
+    ErrorCode.SANDBOX: 5,
+    # Workers have tried again what a moment later may work; once more, later, perhaps elsewhere. Each try is paid for.
+    ErrorCode.MODEL_FAILED: 2,
+    ErrorCode.INTERNAL: 2,
+    # Once more, if others have left enough.
+    ErrorCode.BUDGET: 2,
+    # Tasks that share a worker with one that kills it lose their leases, too. Alone with others that are left, later,
+    # the innocent come through; who does not has taken as many workers again, and is for a person to look at.
+    ErrorCode.POISON: 2,
 }
-# Of its budgets these two are as they were, also at a second try.
-NO_MORE_TIME = (ErrorCode.DEADLINE, ErrorCode.TURN_LIMIT)
 NEXT: Mapping[FailureClass, str] = {
     FailureClass.TASK: "mend the step or the code, then: muster batch retry",
     FailureClass.INFRASTRUCTURE: "see the fleet's state (muster doctor), then: muster batch retry",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -17,6 +19,8 @@ from .spec import BatchSpec, Repository
 
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
 ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:")  # as ssh writes it
+LANGUAGES = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
+READERS: Mapping[str, Callable[[str], Any]] = {"TOML": tomllib.loads, "YAML": yaml.safe_load, "JSON": json.loads}
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
 
@@ -35,11 +39,11 @@ def load_batch(path: Path, *, only_looks: bool = False) -> BatchSpec:
         spec = spec.model_copy(update={"shards": shards})
     repositories = (one for repository in spec.repositories for one in _listed(repository, path))
     spec = spec.model_copy(update={"repositories": tuple(repositories)})
-    _require_own_remotes(spec, path)
+    require_own_remotes(spec, path)
     return spec
 
 
-def _require_own_remotes(spec: BatchSpec, file: Path) -> None:
+def require_own_remotes(spec: BatchSpec, file: Path) -> None:
     """At one address, each repository's branch would take the place of the last one's."""
     has_many = len(spec.repositories) > 1 or any(each.organisation is not None for each in spec.repositories)
     if has_many and spec.publish is not None and not is_remote_name(spec.publish.remote):
@@ -63,7 +67,7 @@ def _repository(line: str, folder: Path, listed: Repository) -> Repository:
     """What looks like an address is one: `https://…`, `ssh://…`, `git@host:path`."""
     if "://" in line or ADDRESS.match(line):
         return Repository(url=line, base=listed.base, forge=listed.forge)
-    return Repository(path=str(folder / line), base=listed.base)
+    return Repository(path=str(folder / line), base=listed.base, forge=listed.forge)
 
 
 def _lines(source: Path, key: str) -> tuple[str, ...]:
@@ -89,9 +93,25 @@ def _text(path: Path, *, hint: str) -> str:
     return text
 
 
-def parse_batch(text: str, *, name: str) -> BatchSpec:
+def parse_batch(text: str, *, name: str = "batch.toml") -> BatchSpec:
     """As `load_batch`, from text; `name` is the file's, whose suffix says which language it is in."""
-    values = _values(text, name)
+    language = LANGUAGES.get(suffix := Path(name).suffix.lower())
+    if language is None:
+        hint = "batch files end in .toml, .yaml or .yml"
+        raise BadBatchFile(f"{name} has the unknown suffix {suffix!r}", hint=hint)
+    return spec_of(values_in(text, language, name), text, name)
+
+
+def values_in(text: str, language: str, name: str) -> Any:
+    """`language`: one of TOML, YAML and JSON."""
+    try:
+        return READERS[language](text)
+    except (ValueError, yaml.YAMLError, RecursionError) as e:
+        raise BadBatchFile(f"{name} is not {language}: {_one_line(e)}") from e
+
+
+def spec_of(values: Any, text: str, name: str) -> BatchSpec:
+    """What was read from `text`; `BadBatchFile` names the line and the field that is wrong."""
     try:
         return BatchSpec.model_validate(values)
     except ValidationError as e:
@@ -105,23 +125,6 @@ def parse_batch(text: str, *, name: str) -> BatchSpec:
         message = fault["msg"].removeprefix("Value error, ")
         hint = "examples/demo/batch.toml is a complete batch file"
         raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}", hint=hint) from e
-
-
-def _values(text: str, name: str) -> Any:
-    match Path(name).suffix.lower():
-        case ".toml":
-            try:
-                return tomllib.loads(text)
-            except tomllib.TOMLDecodeError as e:
-                raise BadBatchFile(f"{name} is not TOML: {e}") from e
-        case ".yaml" | ".yml":
-            try:
-                return yaml.safe_load(text)
-            except (yaml.YAMLError, RecursionError) as e:
-                raise BadBatchFile(f"{name} is not YAML: {_one_line(e)}") from e
-        case suffix:
-            hint = "batch files end in .toml, .yaml or .yml"
-            raise BadBatchFile(f"{name} has the unknown suffix {suffix!r}", hint=hint)
 
 
 def _one_line(error: Exception) -> str:

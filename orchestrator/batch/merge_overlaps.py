@@ -13,8 +13,8 @@ from repo.mirror import Mirror
 from repo.patch import apply_to_tree, patch_between
 from repo.predict import predict
 
-from ..client import Muster
 from ..driver import completed
+from ..records import Records
 from ..repositories import as_changeset, fetch_mirror
 from ..submit import VERIFY, RepositoryInput, params_of
 from .merge import overlaps_in
@@ -23,7 +23,7 @@ from .request import BatchParams
 from .stages import SHARD
 
 
-async def foreseen(muster: Muster, request: TaskRequest, folder: Path) -> Mapping[str, tuple[OverlapReport, ...]]:
+async def foreseen(muster: Records, request: TaskRequest, folder: Path) -> Mapping[str, tuple[OverlapReport, ...]]:
     """By the name of the repository. `folder`: where mirrors may be unpacked."""
     spawned = [
         event
@@ -40,7 +40,7 @@ async def foreseen(muster: Muster, request: TaskRequest, folder: Path) -> Mappin
     return found
 
 
-async def _patch(muster: Muster, mirror: Mirror, event: ChildSpawned, given: RepositoryInput) -> Changeset | None:
+async def _patch(muster: Records, mirror: Mirror, event: ChildSpawned, given: RepositoryInput) -> Changeset | None:
     """All that a shard has changed up to this task of it; None where that is nothing, or no shard's task."""
     task, result = await muster.request(event.child_task_id), await muster.result(event.child_task_id)
     where, blobs = task.workspace, muster.transport.blobs

@@ -14,9 +14,10 @@ from repo.mirror import Mirror
 from transport.blobs.base import Blobs
 
 from ..errors import TaskFailed
-from ..gate import NO_GATE, Gate, Proof
+from ..gate import Gate
 from ..judgement import Judgement, Run
 from ..repositories import reference
+from ..trial import NO_GATE, Proof, prove
 from .merge import Blame
 from .merge_rules import MergeRules
 
@@ -63,7 +64,7 @@ class Trials:
             patch = await self.patch(commit)
             changes = patch.diff if patch else None
             try:
-                proof = await self.gate.prove(self.before, changes=changes, tree=tree)
+                proof = await prove(self.gate, self.before, changes=changes, tree=tree)
             except TaskFailed as e:
                 proof = _unproved(e.error)
             self._proofs[tree] = proof

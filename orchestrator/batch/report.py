@@ -10,7 +10,7 @@ from pydantic import Field
 
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
-from envelope.messages import PatchRef
+from envelope.messages import PatchRef, TaskResult
 from envelope.wire import Wire
 
 REPORT_NAME = "report.json"
@@ -152,6 +152,11 @@ class BatchReport(Wire):
     def text(self) -> str:
         """A line per repository, for people."""
         return "\n".join(_line(repository) for repository in self.repositories)
+
+
+def report_of(result: TaskResult) -> BatchReport | None:
+    """As the result has it, perhaps shortened; None when the batch ended before there was anything to report."""
+    return BatchReport.model_validate(result.output.structured) if result.output.structured else None
 
 
 def _worth_a_look(repository: RepositoryReport) -> RepositoryReport:

@@ -11,9 +11,10 @@ from repo.errors import RepoError
 from repo.mirror import Mirror
 
 from ..driver import Driver, Ended
-from ..gate import Gate, Proof
+from ..gate import Gate
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
+from ..trial import Proof
 from .asked import asked_for
 from .chain import Chains
 from .fund import Fund
@@ -81,13 +82,17 @@ async def _conclude(
     fund: Fund,
 ) -> RepositoryOutcome:
     given, mirror, blobs = run.given, run.mirror, driver.transport.blobs
-    material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
-    resolver = Resolver(driver, spec, given, material, fund)
-    proved = await prove_merge(trials, resolver.merge)
+    metrics = driver.context.metrics
+    with metrics.timed("merge_seconds", trace_id=driver.request.trace_id):
+        material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
+        resolver = Resolver(driver, spec, given, material, fund)
+        proved = await prove_merge(trials, resolver.merge)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
     for step in merged.steps:
-        driver.context.metrics.count_merge(step)
+        metrics.count_merge(step)
+    for resolution in resolver.resolutions.values():
+        metrics.count_resolution(failed=bool(resolution.failure))
     patch, proof = proved.patch, proved.proof
     bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)

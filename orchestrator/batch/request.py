@@ -32,8 +32,14 @@ def batch_request(
     found: dict[str, dict[str, dict[str, str]]] | None = None,
     sender: str = "cli",
     asks: AskTerms | None = AskTerms(),
+    tenant: str = "",
+    idempotency_key: str = "",
 ) -> TaskRequest:
-    """A batch. The same file on the same commits has the same key; `Muster.submit_repeatable` repeats a failed one."""
+    """A batch, of the settings' tenant unless told otherwise.
+
+    The same file on the same commits has the same key, unless the caller has one; `Muster.submit_repeatable` repeats
+    a failed one.
+    """
     content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     places = [f"{repository.name}\n{repository.base}" for repository in repositories]
     params = BatchParams(spec=spec, repositories=tuple(repositories), found=found)
@@ -48,8 +54,8 @@ def batch_request(
             max_cost_microusd=limits.budget_microusd(settings.budget_microusd), waits_at_cap=asks is not None
         ),
         deadline_ms=limits.deadline_ms(settings.deadline_ms),
-        idempotency_key=content_key("batch", content, json.dumps(found, sort_keys=True), *places),
-        tenant=settings.tenant,
+        idempotency_key=idempotency_key or content_key("batch", content, json.dumps(found, sort_keys=True), *places),
+        tenant=tenant or settings.tenant,
         sender=sender,
         asks=asks,
     )

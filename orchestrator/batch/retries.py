@@ -1,23 +1,36 @@
-"""Which shards a batch does once more by itself, after the class of their failure. Pure."""
+"""What a batch does once more by itself, after how it failed."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
 from envelope.errors import ErrorCode
 
-from ..driver import Ended, completed
-from .failures import NO_MORE_TIME, TRIES, class_of
+from ..driver import Driver, Ended, Work, completed
+from .failures import TRIES
 
 
 def is_worth_another_try(ended: Ended) -> bool:
-    """By its first error; a second try is known by the task that it repeats, also to a driver that was restarted."""
+    """By its first error. A driver that was restarted meets the tries of the one before it, and counts them again."""
     error = next(iter(ended.result.errors), None)
     if completed(ended.result) or error is None:
         return False
-    if error.code in NO_MORE_TIME:
-        return False
-    tries = 1 if ended.work.request.retry_of is None else 2
-    return error.retryable and tries < TRIES[class_of(error.code)]
+    return ended.work.tries < TRIES.get(error.code, 1)
 
 
 def is_short_of_money(ended: Ended) -> bool:
     return ended.result.errors[0].code is ErrorCode.BUDGET
+
+
+async def settled(driver: Driver, works: Sequence[Work]) -> AsyncGenerator[Ended]:
+    """Each work once, when it came to something, or no other try is worth it."""
+    while works:
+        again: list[Work] = []
+        async with aclosing(driver.run(works)) as endings:
+            async for ended in endings:
+                if is_worth_another_try(ended):
+                    again.append(ended.work.again(ended.result.task_id))
+                else:
+                    yield ended
+        works = again

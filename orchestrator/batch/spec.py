@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from envelope.budget import MICROUSD_PER_USD
 from envelope.gate import GateRules
+from envelope.ids import BlobRef
 from envelope.pattern import MAX_PATTERN_CHARS
 
 from ..publication.terms import Terms
@@ -19,6 +20,7 @@ from .part import FileName, Seconds, Text
 from .part import Part as _Part
 from .step import Step, When
 
+FULL_ID = re.compile(r"[0-9a-f]{40}")
 # The rules of `git check-ref-format --branch`, as what a branch name must not hold.
 _BAD_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/]|[/.]$|\.lock(/|$)|(^|/)\.|^@$|^HEAD$")
 
@@ -41,7 +43,8 @@ def _address(url: str) -> str:
 
 class Repository(_Part):
     """`path` (relative to the batch file), or `url` (https or ssh), or `list`: a file beside the batch file with one of
-    these on each line, or `organisation`: all that its `forge` lists of it whose names match `only` (a glob).
+    these on each line, or `organisation`: all that its `forge` lists of it whose names match `only` (a glob), or
+    `bundle`: a blob that the fleet holds, with a `name`, and in `base` the commit of it.
 
     `name` (default: the folder's) stands in reports. `base`: a branch, tag or commit to start from, by default what is
     checked out, or the remote's first branch. `forge`: one of the settings' `[forges.NAME]`, whose token lets git in.
@@ -51,6 +54,7 @@ class Repository(_Part):
     url: Annotated[str, AfterValidator(_address)] | None = None
     list: Text | None = None
     organisation: Text | None = None
+    bundle: BlobRef | None = None
     only: Text = "*"
     name: FileName | None = None
     base: str = ""
@@ -58,8 +62,10 @@ class Repository(_Part):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if sum(way is not None for way in (self.path, self.url, self.list, self.organisation)) != 1:
-            raise ValueError("say one of `path`, `url`, `list` and `organisation`")
+        if sum(getattr(self, way) is not None for way in ("path", "url", "list", "organisation", "bundle")) != 1:
+            raise ValueError("say one of `path`, `url`, `list` and `organisation` (or `bundle`)")
+        if self.bundle is not None and (self.name is None or not FULL_ID.fullmatch(self.base)):
+            raise ValueError("a `bundle` needs a `name`, and in `base` the whole id of a commit that it holds")
         if self.name is not None and (self.list is not None or self.organisation is not None):
             raise ValueError("a `list` or an `organisation` is of many, and has no `name`")
         if self.organisation is not None and not self.forge:
@@ -145,10 +151,13 @@ class Publish(Terms):
     branch: Annotated[str, AfterValidator(_branch)]
 
 
+MAX_BUDGET_USD = 1_000_000.0  # more is a slip of the hand, or none at all (`inf`)
+
+
 class Limits(_Part):
     """`budget_usd` is for the whole batch: each shard gets an equal part, so that the sum is never more."""
 
-    budget_usd: Annotated[float, Field(ge=0)] | None = None
+    budget_usd: Annotated[float, Field(ge=0, le=MAX_BUDGET_USD)] | None = None
     deadline_s: Seconds | None = None
     shard_deadline_s: Seconds | None = None
     max_shards: Annotated[int, Field(gt=0)] = 1000  # `muster batch run` asks above that, where the file is silent

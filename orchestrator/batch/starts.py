@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from repo.errors import RepositoryMissing
 from repo.mirror import mirror_of
 from repo.pointed import commit_at
+from repo.remotes import Remote
+from repo.temporary import temporary_folder
+from transport.blobs.base import Blobs
 
-from ..errors import BadBatchFile
+from ..errors import BadBatchFile, BadInput
 from ..publication.address import read_address
 from ..publication.place import place_of, remote_of
 from ..publication.settings import ForgeSettings
@@ -21,12 +25,17 @@ from .spec import Repository
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`folder` is of a local repository, whose branches can be set; None for what was fetched, which has a `url`."""
+    """`folder` is of a local repository, whose branches can be set; None for what was fetched, which has a `url`.
+
+    `forge`: whose token lets git in there. `bundle`: the blob that it came in.
+    """
 
     git_dir: Path
     base: str
     folder: Path | None
     url: str = ""
+    forge: str = ""
+    bundle: str = ""
 
 
 def named(repositories: Iterable[Repository], file: Path) -> dict[str, Repository]:
@@ -45,14 +54,39 @@ def folder_of(repository: Repository, file: Path) -> Path:
     return (file.parent / (repository.path or "")).resolve()
 
 
-async def fetched(repository: Repository, cache_dir: Path, forges: Mapping[str, ForgeSettings]) -> Start:
-    """The remote repository, in the mirror that is kept of it; what it has already is not fetched again."""
+async def remote_at(repository: Repository, forges: Mapping[str, ForgeSettings]) -> Remote:
+    """Its address as git is let in there: with the token of the forge that it is on, or as the user is by ssh."""
     address = read_address(repository.url or "")
     terms = Terms(to=Form.PUSH, remote=address.url, forge=repository.forge)
-    remote = remote_of(await place_of(terms, forges, None), forges)
-    commit = await commit_at(remote.url, repository.base, protocols=remote.protocols, env=remote.env)
-    mirror = await mirror_of(cache_dir, url=remote.url, commit=commit, protocols=remote.protocols, env=remote.env)
-    return Start(mirror.git_dir, await mirror.resolve(commit), folder=None, url=address.url)
+    return remote_of(await place_of(terms, forges, None), forges)
+
+
+async def fetched(repository: Repository, cache_dir: Path, remote: Remote) -> Start:
+    """The remote repository, in the mirror that is kept of it; what it has already is not fetched again.
+
+    What came by a token lies in a mirror of its own: without one nobody finds it.
+    """
+    url, protocols, env = remote.url, remote.protocols, remote.env
+    commit = await commit_at(url, repository.base, protocols=protocols, env=env)
+    key = f"{url} by {remote.credential}" if remote.credential else None
+    mirror = await mirror_of(cache_dir, url=url, commit=commit, key=key, protocols=protocols, env=env)
+    return Start(mirror.git_dir, await mirror.resolve(commit), None, url=url, forge=repository.forge)
+
+
+async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None) -> Start:
+    """The repository in a bundle. Its mirror holds that bundle alone: who names another's commit must have it."""
+    if blobs is None or repository.bundle is None:
+        hint = "name its `path` or its `url`; bundles are for those who submit over HTTP or from Python"
+        raise BadInput(f"{repository.name} is a bundle of a fleet's", hint=hint)
+    with temporary_folder("bundle") as folder:
+        packed = folder / "repository.bundle"
+        packed.write_bytes(await blobs.get(repository.bundle))
+        try:
+            mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, key=repository.bundle)
+        except RepositoryMissing as e:
+            hint = "make it with `git bundle create FILE HEAD`, and name a commit that is in it"
+            raise BadInput(f"the bundle of {repository.name} cannot be read", hint=hint) from e
+    return Start(mirror.git_dir, await mirror.resolve(repository.base), None, bundle=repository.bundle)
 
 
 def _called(repository: Repository, file: Path) -> str:

@@ -11,11 +11,11 @@ import typer
 
 from envelope.errors import ExitCode
 from envelope.lifecycle import State
-from envelope.messages import TaskResult
 from transport.base import Handle
 
 from ..batch.file import load_batch
-from ..batch.report import BatchReport
+from ..batch.plan import Sources, planned
+from ..batch.report import report_of
 from ..batch.request import BatchParams
 from ..client import Muster
 from ..errors import BadInput
@@ -27,11 +27,10 @@ from ..submit import BATCH, params_of
 from .batch_asking import agreed_on, tell_difference
 from .batch_end import Conclusion, NoPublish, conclude
 from .batch_estimate import agreed_to_batch
-from .batch_file import check, init, show_preview
+from .batch_file import check, init, show_preview, with_undone
 from .batch_here import require_here
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
-from .batch_plan import planned, undone_by
 from .batch_submit import submitted, tell_moved
 from .console import data, note
 from .find import find_task
@@ -43,8 +42,8 @@ from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, Tas
 from .outcome import exit_code_after
 from .places import known_file, recall, repositories_of
 from .report_forms import FORMS, Report, require_form, wanted_reports
-from .reports import formed, report_for, write_reports
-from .show import report_of, show_task
+from .reports import formed, write_reports
+from .show import show_task
 
 app = typer.Typer()
 COMMANDS = {
@@ -167,12 +166,11 @@ async def _run(file: Path, asked: _Asked) -> int:
     spec = load_batch(file, only_looks=settings.read_only)
     if settings.read_only:
         require_here(spec, file, settings)
-    plan = await planned(spec, file, settings, allow_dirty=asked.allow_dirty)
+    plan = await planned(spec, file, settings, Sources(allow_dirty=asked.allow_dirty, tell=note))
     if spec.shards.failures_of is None:
         plan = await agreed_on(plan, settings, may_ask=asked.may_ask, yes=asked.yes)
     async with open_fleet(settings) as muster:
-        if spec.shards.failures_of is not None:
-            plan = replace(plan, found=await undone_by(muster, spec.shards.failures_of))
+        plan = await with_undone(muster, plan)
         await tell_difference(muster, plan, settings)
         waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
         if not await agreed_to_batch(muster, plan, may_ask=waits):
@@ -250,17 +248,10 @@ async def _report(words: str, form: str) -> None:
     require_form(form)
     async with open_records(load_settings()) as muster:
         record = await find_task(muster, words)
+        whole = await muster.batches.report(record.task_id)
         result = await muster.result(record.task_id)
-        whole = await _whole_report(muster, result)
-    if result is None or whole is None:
-        raise BadInput(f"the task {record.task_id} has no batch report", hint=f"muster task show {record.task_id}")
+    assert result is not None  # there is a report of it
     data(formed(form, whole, result).rstrip("\n"))
-
-
-async def _whole_report(muster: Muster, result: TaskResult | None) -> BatchReport | None:
-    if result is None or report_of(result) is None:
-        return None
-    return await report_for(muster, result)
 
 
 async def _show(words: str, as_json: bool) -> None:
@@ -268,7 +259,8 @@ async def _show(words: str, as_json: bool) -> None:
         record = await find_task(muster, words)
         if not as_json:
             await show_task(muster, record)
-        elif whole := await _whole_report(muster, await muster.result(record.task_id)):
-            data(whole.model_dump_json())
-        else:
+            return
+        try:
+            data((await muster.batches.report(record.task_id)).model_dump_json())
+        except BadInput:  # under way, or it ended before there was one
             print_tasks([record], now_ms=await muster.transport.now_ms(), as_json=True)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from transport.errors import NotFound
 
+from ..batch.plan import Planned
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import Settings
-from .batch_life import difference_to
-from .batch_plan import Planned
 from .console import early, interactive, note
 from .interrupt import read_line
 from .places import latest_of
@@ -42,7 +41,7 @@ async def tell_difference(muster: Muster, plan: Planned, settings: Settings) -> 
     if earlier is None or plan.spec.shards.command is not None:
         return
     try:
-        found = await difference_to(muster, plan, earlier)
+        found = await muster.batches.difference(plan, earlier)
     except NotFound:
         return
     if found.spec or found.new or found.changed or found.gone:

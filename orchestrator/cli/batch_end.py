@@ -11,7 +11,7 @@ import typer
 
 from envelope.messages import TaskResult
 
-from ..batch.report import BatchReport
+from ..batch.report import BatchReport, report_of
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..publication.terms import Form
@@ -19,7 +19,6 @@ from ..session.fold import Session
 from .console import note
 from .publish import publish_bundle
 from .report_forms import Wanted
-from .show import report_of
 from .summary import summary_of_batch, summary_of_run
 
 NoPublish = Annotated[

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..batch.plan import Planned
 from ..catalogue import agents_of
 from ..client import Muster
-from .batch_plan import Planned
 from .console import note
 from .estimate import Spending, agreed
 

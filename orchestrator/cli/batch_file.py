@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..batch.file import load_batch
+from ..batch.plan import Planned, Sources, planned
 from ..batch.preview import BatchPreview
 from ..batch.starter import starter
+from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
-from .batch_plan import planned, undone_by
 from .console import data, note
+from .find import find_task
 from .fleet import open_records
 from .options import AllowDirty, Json
 from .summary import Line, print_lines
@@ -60,12 +61,19 @@ def show_preview(file: BatchFile, as_json: Json = False) -> None:
 
 async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
     settings = load_settings()
-    spec = load_batch(file)
-    found = await planned(spec, file, settings, allow_dirty=allow_dirty)
-    if spec.shards.failures_of is not None:
+    found = await planned(load_batch(file), file, settings, Sources(allow_dirty=allow_dirty, tell=note))
+    if found.spec.shards.failures_of is not None:
         async with open_records(settings) as muster:
-            found = replace(found, found=await undone_by(muster, spec.shards.failures_of))
+            found = await with_undone(muster, found)
     return await found.preview(settings)
+
+
+async def with_undone(muster: Muster, plan: Planned) -> Planned:
+    """With the shards that an earlier batch left undone, where the file names one by what a person types of its id."""
+    if plan.spec.shards.failures_of is None:
+        return plan
+    earlier = await find_task(muster, plan.spec.shards.failures_of)
+    return plan.having(await muster.batches.undone(earlier.task_id))
 
 
 def _lines(found: BatchPreview) -> list[Line]:

@@ -6,22 +6,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from envelope.messages import TaskResult
-from repo.temporary import temporary_folder
-
-from ..batch.merge_overlaps import foreseen
-from ..batch.report import REPORT_NAME, BatchReport, OverlapReport
-from ..client import Muster
-from ..errors import BadInput
+from ..batch.report import OverlapReport
 from ..settings import load_settings
-from ..submit import BATCH
 from .console import data, note
 from .find import find_task
 from .fleet import open_records
 from .options import JsonLines, TaskId
-from .show import report_of
-
-Found = Mapping[str, tuple[OverlapReport, ...]]
 
 
 def overlaps(task: TaskId, as_json: JsonLines = False) -> None:
@@ -42,18 +32,6 @@ def _line(overlap: OverlapReport) -> str:
     return f"{overlap.keys[0]} with {overlap.keys[1]}: {where}"
 
 
-async def _overlaps(words: str) -> Found:
+async def _overlaps(words: str) -> Mapping[str, tuple[OverlapReport, ...]]:
     async with open_records(load_settings()) as muster:
-        record = await find_task(muster, words)
-        if record.agent != BATCH:
-            raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task show {record.task_id}")
-        result = await muster.result(record.task_id)
-        if result is not None and report_of(result) is not None:
-            return await _reported(muster, result)
-        with temporary_folder("overlaps") as folder:
-            return await foreseen(muster, await muster.request(record.task_id), folder)
-
-
-async def _reported(muster: Muster, result: TaskResult) -> Found:
-    report = BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
-    return {one.name: one.overlaps for one in report.repositories}
+        return await muster.batches.overlaps((await find_task(muster, words)).task_id)

@@ -12,13 +12,12 @@ from envelope.messages import TaskResult
 from ..batch.ended import report_of_goal, report_of_none
 from ..batch.formats import FORMATS
 from ..batch.formats.outputs import outputs
-from ..batch.report import REPORT_NAME, BatchReport
+from ..batch.report import REPORT_NAME, BatchReport, report_of
 from ..client import Muster
 from ..submit import BATCH
 from .console import warn
 from .outcome import exit_code_of
 from .report_forms import OUTPUTS, Wanted
-from .show import report_of
 
 
 async def write_reports(muster: Muster, wanted: Sequence[Wanted], result: TaskResult | None) -> None:

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repo.local import LocalRepository, describe, locate
+from repo.local import LocalRepository, locate
 from repo.mirror import Mirror
 
-from ..errors import BadInput
+from .. import starting
 from .console import note
 
 
 async def starting_point(path: Path, *, allow_dirty: bool) -> LocalRepository:
-    """The repository around `path`. Only what is committed travels: changed files are refused, or said to stay behind.
-
-    `BadInput` for a dirty work tree; `RepositoryMissing` and `CommitMissing` for what cannot be worked on.
-    """
-    local = await describe(path)
-    if local.dirty and not allow_dirty:
-        first, *others = local.dirty
-        more = f" and {len(others)} more" if others else ""
-        raise BadInput(
-            f"{local.root} has changes that are not committed: {first}{more}",
-            hint="commit or stash them, or work on the last commit without them: --allow-dirty",
-        )
-    if left := len(local.dirty) + len(local.untracked):
-        note(f"{left} uncommitted file(s) of {local.root} are not part of this")
-    return local
+    """As `starting.starting_point`, and what stays behind is said here."""
+    return await starting.starting_point(path, allow_dirty=allow_dirty, tell=note)
 
 
 async def head_of(folder: Path) -> str:

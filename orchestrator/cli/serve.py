@@ -11,7 +11,7 @@ import typer
 from ..errors import BadInput
 from ..settings import load_settings
 from .console import note
-from .fleet import open_fleet
+from .fleet import open_fleet, open_records
 from .token import token_file
 
 
@@ -34,7 +34,9 @@ async def _serve(host: str, port: int) -> None:
     if not tokens.all():
         note("nobody has a token yet; make one with: muster token create NAME")
     with _listening(host, port) as listening:
-        async with open_fleet(settings) as muster:
+        # of a fleet elsewhere workers come and go, and what is submitted meanwhile waits for them
+        opened = open_records if settings.redis_url else open_fleet
+        async with opened(settings) as muster:
             bound = listening.getsockname()[1]
             note(f"listening on http://{host}:{bound} (the description is at /openapi.json)")
             await run(muster, tokens, listening)

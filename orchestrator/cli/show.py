@@ -5,7 +5,7 @@ from __future__ import annotations
 from envelope.messages import TaskResult
 from transport.base import TaskRecord
 
-from ..batch.report import BatchReport
+from ..batch.report import report_of
 from ..client import Muster
 from ..session.fold import Session, apply_all
 from ..submit import BATCH, FANOUT
@@ -43,11 +43,6 @@ async def show_result(muster: Muster, view: Session, result: TaskResult) -> None
         summary_of_fanout(view, result, cap_microusd=cap).print()
     else:
         summary_of_run(view, result, cap_microusd=cap).print()
-
-
-def report_of(result: TaskResult) -> BatchReport | None:
-    """None when the batch ended before there was anything to report."""
-    return BatchReport.model_validate(result.output.structured) if result.output.structured else None
 
 
 def _view_of(told: Told) -> Session:

@@ -15,10 +15,10 @@ from repo.temporary import temporary_folder
 from ..batch.report import BatchReport, RepositoryReport
 from ..batch.request import BatchParams
 from ..batch.spec import Publish
-from ..client import Muster
 from ..costs import OTHERS
 from ..errors import BadInput
 from ..goal import BUNDLE_NAME
+from ..records import Records
 from ..submit import BATCH, RUN, params_of
 from .body import Facts, title_of
 from .terms import Terms
@@ -49,7 +49,7 @@ class Change:
         return terms.lets_go(verified=self.facts.verified, is_judged=self.is_judged)
 
 
-async def changes_of(muster: Muster, task_id: str) -> list[Change]:
+async def changes_of(muster: Records, task_id: str) -> list[Change]:
     """`BadInput` when there are none, or not yet."""
     request, result = await muster.request(task_id), await muster.result(task_id)
     read = {BATCH: _of_batch, RUN: _of_goal}.get(request.agent)
@@ -67,7 +67,7 @@ async def changes_of(muster: Muster, task_id: str) -> list[Change]:
 
 
 @asynccontextmanager
-async def mirror_with(muster: Muster, task_id: str, *, bundle: str, commit: str) -> AsyncGenerator[Mirror]:
+async def mirror_with(muster: Records, task_id: str, *, bundle: str, commit: str) -> AsyncGenerator[Mirror]:
     """A repository of its own, for a while, with a commit that came in a task's result."""
     result = await muster.result(task_id)
     if result is None:

@@ -37,7 +37,7 @@ async def place_of(
             raise BadInput(f"nobody knows where the remote {url!r} is", hint="name its address: --remote https://…")
         url = await address_of(repository, url)
     address = read_address(url)
-    forge = terms.forge or next((name for name, each in forges.items() if _is_on(address, each)), "")
+    forge = terms.forge or forge_at(address, forges)
     if forge and forge not in forges:
         raise BadInput(f"there is no forge {forge!r} in the settings", hint=near_miss(forge, forges) + f"; {HOW}")
     if forge and not _is_on(address, forges[forge]):
@@ -59,7 +59,12 @@ def remote_of(place: Place, forges: Mapping[str, ForgeSettings]) -> Remote:
         return Remote(address.url, ("https",))
     settings = forges[place.forge]
     env = header_environment(settings.git_header(), settings.ca_file)
-    return Remote(address.url, ("http",) if settings.plain else ("https",), env)
+    return Remote(address.url, ("http",) if settings.plain else ("https",), env, credential=place.forge)
+
+
+def forge_at(address: Address, forges: Mapping[str, ForgeSettings]) -> str:
+    """The name of the forge that an address is on; empty when it is on none that is known."""
+    return next((name for name, each in forges.items() if _is_on(address, each)), "")
 
 
 def _is_on(address: Address, settings: ForgeSettings) -> bool:

@@ -46,7 +46,8 @@ _SCHEMES = {Kind.GITHUB: "Bearer", Kind.GITLAB: "Bearer", Kind.GITEA: "token", K
 class ForgeSettings(Limits):
     """`url` is its API's (of kind `git`: the server's). The token goes to that host and to the repositories' `host`
     alone; it is read anew each time from `token_file`, or else from the variable `token_env`. The limits are for all
-    that goes there."""
+    that goes there. `tenants`: whose work may use it over HTTP (`*`: everybody's); commands of this machine always may.
+    """
 
     kind: Kind
     url: Annotated[str, Field(max_length=500)] = ""
@@ -55,6 +56,7 @@ class ForgeSettings(Limits):
     token_file: Path | None = None
     user: str = ""
     ca_file: Path | None = None
+    tenants: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -65,6 +67,9 @@ class ForgeSettings(Limits):
         if bool(self.token_env) == (self.token_file is not None):
             raise ValueError("it has a token_env, or else a token_file")
         return self
+
+    def is_for(self, tenant: str) -> bool:
+        return tenant in self.tenants or "*" in self.tenants
 
     @property
     def api(self) -> str:

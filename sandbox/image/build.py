@@ -58,7 +58,7 @@ async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambd
     """Build unless `tag` already has these inputs; the image's id. `ImageBuildFailed` says which step failed."""
     content = content_hash()
     if await label_of(tag) != content:
-        base = await _base_image(on_progress)
+        base = await base_image(on_progress)
         with temporary_folder("image") as context:
             await fill_context(context, on_progress)
             await docker_build(context, base, tag, content, on_progress)
@@ -77,7 +77,7 @@ def content_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-async def _base_image(on_progress: Progress) -> str:
+async def base_image(on_progress: Progress) -> str:
     """A Debian to build on: pulled, or bootstrapped once and kept."""
     for present in (REGISTRY_BASE, OWN_BASE):
         if await _exists(present):

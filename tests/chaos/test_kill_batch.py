@@ -4,180 +4,143 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lab.batch_fleet import batch_fleet
+from lab.batch_command import BatchCommand
+from lab.batch_corpus import batch_file, make_repositories, outcome
+from lab.batch_fleet import BatchFleet, batch_fleet
 from lab.figures import report
 from lab.schedule import SOAK, seeds
 from lab.server import Server, redis_server
 
-from envelope.errors import ErrorCode
+from envelope.errors import ExitCode
 from envelope.ids import new_trace_id
-from envelope.messages import TaskResult
-from orchestrator.batch.file import parse_batch
-from orchestrator.batch.report import REPORT_NAME, BatchReport, RepositoryReport
-from orchestrator.batch.request import batch_request
+from orchestrator.batch.report import REPORT_NAME, BatchReport
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
-from orchestrator.submit import RepositoryInput
+from orchestrator.submit import BATCH
 from transport import keyring
-from transport.errors import TransportError
 from transport.settings import connect
 
-# Two fleets are started and a thousand sandboxes opened: for `make soak`.
-pytestmark = [
-    pytest.mark.chaos,
-    pytest.mark.redis,
-    pytest.mark.skipif(not SOAK, reason="MUSTER_CHAOS=soak is not set"),
-]
+pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
 REPOSITORIES = int(os.environ.get("MUSTER_CHAOS_REPOSITORIES", "200"))
 PAUSE_S, LIMIT_S = 1.0, 5400
-# What a person or a CI job does again: the platform was at fault, and says so.
-RETRIED = {ErrorCode.SANDBOX, ErrorCode.INTERNAL}
-BATCH = """
-name = "kill"
-repositories = [{ path = "." }]
-shards = { glob = "src/*.txt", also_edit = ["NEWS"] }
-steps = [{ recipe = ["sed -i s/old/new/ {path}", "sh fix.sh {path}"] }]
-gate = { commands = ["sh check.sh"], min_tests = 0 }
-[limits]
-shard_deadline_s = 3600
-"""
-# One in five has a shard whose command fails, one in four shards that collide, one in three a gate that then fails.
-FIX, CHECK = "true\n", "true\n"
-IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+LARGE = ("orchestrator", "orchestrator", "worker", "worker")
+# Some of its shards fail on purpose: so it ends, undisturbed, too.
+ENDS = frozenset({ExitCode.PARTIAL, ExitCode.NOT_ACCEPTABLE})
 
 
-def make_repository(root: Path, number: int) -> Path:
-    files = {f"src/{name}.txt": f"old {name} {number}\n" for name in "abc"}
-    files |= {"NEWS": "nothing\n", "fix.sh": FIX, "check.sh": CHECK}
-    if number % 5 == 1:
-        files["fix.sh"] = 'test "$1" != src/b.txt\n'
-    if number % 4 == 2:
-        files["fix.sh"] = 'echo "$1" > NEWS\n'
-    if number % 3 == 0:
-        files["check.sh"] = "! grep -q new src/a.txt\n"
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(root), "LC_ALL": "C"} | IDENTITY | DATES
-    for words in (["init", "-q", "-b", "main"], ["add", "--all"], ["commit", "-q", "-m", "first"]):
-        subprocess.run(["git", "-C", str(root), *words], check=True, env=environment)
-    return root
+@dataclass(frozen=True, slots=True)
+class Scene:
+    fleet: BatchFleet
+    muster: Muster
+    folder: Path
+
+    def command(self, file: Path) -> BatchCommand:
+        return BatchCommand(file, self.fleet.environment, self.folder / "command.log")
+
+    async def first_report(self) -> BatchReport:
+        """Of the only batch, or the first of those that a command which was killed at its end has made."""
+        batches = [task for task in await self.muster.tasks(limit=10_000) if task.agent == BATCH]
+        first = min(batches, key=lambda task: task.accepted_at_ms)
+        return await self.report_of(first.task_id)
+
+    async def last_report(self) -> BatchReport:
+        batches = [task for task in await self.muster.tasks(limit=10_000) if task.agent == BATCH]
+        return await self.report_of(max(batches, key=lambda task: task.accepted_at_ms).task_id)
+
+    async def report_of(self, task_id: str) -> BatchReport:
+        result = await self.muster.result(task_id)
+        assert result is not None
+        assert any(each.name == REPORT_NAME for each in result.attachments), result.errors
+        return BatchReport.model_validate_json(await self.muster.attachment(result, REPORT_NAME))
 
 
-@pytest.fixture(scope="module")
-def repositories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("repositories")
-    return [make_repository(folder / f"r{number:03}", number) for number in range(REPOSITORIES)]
-
-
-@pytest.fixture
-def fresh_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in [name for name in os.environ if name.startswith("MUSTER_") and "CHAOS" not in name]:
-        monkeypatch.delenv(name)
-    yield
-
-
-Outcome = dict[str, Any]
-
-
-def outcome(found: BatchReport) -> Outcome:
-    """What must be the same, whoever was killed: no task's id, no cost, no time."""
-    return {
-        one.name: (
-            one.commit, one.verified, one.reason, [(shard.key, shard.outcome) for shard in one.shards],
-            [(collision.key, collision.with_keys, collision.paths) for collision in one.collisions],
-        )
-        for one in found.repositories
-    }  # fmt: skip
-
-
-async def run(muster: Muster, given: list[RepositoryInput]) -> tuple[BatchReport, int]:
-    """To its end; and how often it was done again because of the platform's failures alone."""
-    spec, again = parse_batch(BATCH, name="batch.toml"), 0
-    while True:
-        try:
-            handle = await muster.submit_repeatable(batch_request(spec, given, settings=muster.settings))
-            [result] = await muster.gather([handle])
-            found = await whole_report(muster, result)
-        except TransportError:  # as who runs the command again: it joins what is under way
-            continue
-        if not any(map(is_stuck, found.repositories)):
-            return found, again
-        again += 1
-
-
-def is_stuck(one: RepositoryReport) -> bool:
-    """By a failure of the platform's: a sandbox that was killed is not opened again by itself, for it may have been
-    its task's own doing. Without shards: of its gate."""
-    return not one.shards or any(shard.code in RETRIED for shard in one.shards)
-
-
-async def whole_report(muster: Muster, result: TaskResult) -> BatchReport:
-    assert any(each.name == REPORT_NAME for each in result.attachments), result.errors
-    return BatchReport.model_validate_json(await muster.attachment(result, REPORT_NAME))
-
-
-async def one_batch(
-    server: Server, folder: Path, repositories: list[Path], seed: int | None
-) -> tuple[BatchReport, int, Mapping[str, int]]:
-    """With kills as a seed has them, or without."""
-    keys = folder / "keyring.json"
+@asynccontextmanager
+async def scene(server: Server, folder: Path, places: tuple[str, ...], *, lease_s: float) -> AsyncIterator[Scene]:
+    """With the limits that a fleet has, but for leases: a worker that was killed is missed sooner."""
+    folder.mkdir()
+    keys, fleet_name = folder / "keyring.json", f"kill-{new_trace_id()[:8]}"
     keyring.load_or_create(keys)
-    environment = {
-        "MUSTER_REDIS_URL": server.url, "MUSTER_FLEET": f"kill-{new_trace_id()[:8]}", "MUSTER_KEYRING": str(keys),
-        "MUSTER_STATE_DIR": str(folder / "state"), "MUSTER_CONFIG": str(folder / "none.toml"),
-        "MUSTER_SANDBOX_DRIVER": "bubblewrap", "MUSTER_LEASE_S": "3", "MUSTER_POISON_AFTER": "1000",
+    clean = {name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")}
+    environment: Mapping[str, str] = clean | {
+        "MUSTER_REDIS_URL": server.url, "MUSTER_FLEET": fleet_name, "MUSTER_KEYRING": str(keys),
+        "MUSTER_STATE_DIR": str(folder / "state"), "MUSTER_CONFIG": str(folder / "none.toml"), "HOME": str(folder),
+        "MUSTER_SANDBOX_DRIVER": "bubblewrap", "MUSTER_LEASE_S": str(lease_s), "MUSTER_POOLS": '{"build": 4}',
     }  # fmt: skip
     settings = Settings(
-        redis_url=server.url, fleet=environment["MUSTER_FLEET"], keyring=keys, state_dir=folder / "state", lease_s=3.0
+        redis_url=server.url, fleet=fleet_name, keyring=keys, state_dir=folder / "state", lease_s=lease_s
     )
-    async with batch_fleet(server, environment, folder / "fleet.log") as fleet:
+    async with batch_fleet(server, environment, folder / "fleet.log", places) as fleet:
         await fleet.whole()
         transport = await connect(settings)
-        muster = Muster(transport, settings)
-        given = [await packed(muster, root) for root in repositories]
-        striking = asyncio.create_task(fleet.strike(seed, PAUSE_S)) if seed is not None else None
         try:
-            found, again = await run(muster, given)
+            yield Scene(fleet, Muster(transport, settings), folder)
         finally:
-            if striking is not None:
-                striking.cancel()
-                await asyncio.wait([striking])
-        await transport.close()
-    return found, again, fleet.struck
+            await transport.close()
 
 
-async def packed(muster: Muster, root: Path) -> RepositoryInput:
-    where = await muster.pack(root)
-    assert where.bundle
-    return RepositoryInput(name=root.name, bundle=where.bundle, base=where.base)
+async def beside(doing: Awaitable[None], waited_for: Awaitable[int]) -> int:
+    """What is waited for; the other thing goes on without end until then."""
+    other = asyncio.ensure_future(doing)
+    try:
+        return await waited_for
+    finally:
+        other.cancel()
+        await asyncio.wait([other])
 
 
+@pytest.mark.timeout(300)
+async def test_a_batch_comes_to_the_same_after_everything_is_killed_at_once(folder: Path) -> None:
+    make_repositories(folder / "work", 3)
+    async with (
+        redis_server(folder / "redis") as server,
+        scene(server, folder / "fleet", ("orchestrator", "worker"), lease_s=1.0) as found,
+    ):
+        code = await found.command(batch_file(folder / "work", "calm.toml")).run(over=ENDS)
+        calm = await found.first_report()
+        struck = found.command(batch_file(folder / "work", "struck.toml", timeout_s=601))
+
+        async def strike() -> None:
+            await struck.at_work.wait()
+            await found.fleet.strike_all(struck)
+
+        assert await beside(strike(), struck.run(over=ENDS)) == code
+        after = await found.last_report()
+    assert outcome(after) == outcome(calm)
+    assert struck.killed == 1
+
+
+# Two fleets are started and two thousand sandboxes opened: for `make soak`.
+@pytest.mark.skipif(not SOAK, reason="MUSTER_CHAOS=soak is not set")
 @pytest.mark.timeout(LIMIT_S)
-@pytest.mark.usefixtures("fresh_settings")
 @pytest.mark.parametrize("seed", seeds(1))
-async def test_a_batch_under_kills_comes_to_the_same(seed: int, repositories: list[Path], folder: Path) -> None:
+async def test_a_batch_under_kills_comes_to_the_same(seed: int, folder: Path) -> None:
+    work = folder / "work"
+    make_repositories(work, REPOSITORIES)
     async with redis_server(folder / "redis") as server:
-        (folder / "calm").mkdir()
-        (folder / "struck").mkdir()
         began_s = time.monotonic()
-        calm, _, _ = await one_batch(server, folder / "calm", repositories, None)
+        async with scene(server, folder / "calm", LARGE, lease_s=3.0) as found:
+            await found.command(batch_file(work, "calm.toml")).run(over=ENDS)
+            calm = await found.first_report()
         calm_s = time.monotonic() - began_s
-        struck, again, faults = await one_batch(server, folder / "struck", repositories, seed)
+        async with scene(server, folder / "struck", LARGE, lease_s=3.0) as found:
+            command = found.command(batch_file(work, "struck.toml"))
+            await beside(found.fleet.strike(seed, PAUSE_S, command), command.run(over=ENDS))
+            struck = await found.first_report()
+            counters = await found.muster.transport.counters()
     outcomes = [shard.outcome for one in calm.repositories for shard in one.shards]
-    report("kill batch", seed=seed, repositories=REPOSITORIES, faults=faults, runs=again + 1,
+    report("kill batch", seed=seed, repositories=REPOSITORIES, faults=found.fleet.struck,
+           commands={"killed": command.killed, **{f"exit {code}": n for code, n in command.codes.items()}}, **counters,
            calm_s=round(calm_s, 1), struck_s=round(time.monotonic() - began_s - calm_s, 1),
            verified=sum(one.verified for one in calm.repositories),
            **{kind: outcomes.count(kind) for kind in sorted(set(outcomes))})  # fmt: skip
     assert outcome(struck) == outcome(calm), f"replay with MUSTER_CHAOS_SEED={seed}"
     assert {"applied", "failed", "collision"} <= set(outcomes)
-    assert sum(faults.values()) > 0
+    assert sum(found.fleet.struck.values()) > 0

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def helm(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM, *words], capture_output=True, text=True, timeout=60)
 
 
+@cache  # nobody changes what it returns
 def rendered(*settings: str) -> list[dict[str, Any]]:
     words = [word for setting in settings for word in ("--set", setting)]
     done = helm("template", "trial", str(CHART), *words)
@@ -79,7 +81,7 @@ def environment(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_an_external_redis_replaces_the_trial_one():
-    documents = rendered("redis.existingSecret=redis-urls")
+    documents = rendered("redis.existingSecret=redis-urls", "networkPolicy.redisNetworks={10.1.2.3/32}")
     assert names(documents, "StatefulSet") == set()
     assert "trial-redis" not in names(documents, "Secret")
     urls = {name: found["MUSTER_REDIS_URL"]["secretKeyRef"] for name, found in environment(documents).items()}
@@ -156,7 +158,10 @@ def test_the_keyring_of_the_chart_is_one_that_processes_can_read(tmp_path: Path)
 
 
 def test_the_authority_of_redis_is_mounted_where_the_urls_name_it():
-    documents = rendered("redis.existingSecret=redis-urls", "redis.tls.caSecret=redis-ca", "redis.tls.caKey=tls.crt")
+    documents = rendered(
+        "networkPolicy.redisNetworks={10.1.2.3/32}", "redis.existingSecret=redis-urls",
+        "redis.tls.caSecret=redis-ca", "redis.tls.caKey=tls.crt",
+    )  # fmt: skip
     for pod in pods(documents):
         (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "redis-ca"]
         assert volume["secret"]["items"] == [{"key": "tls.crt", "path": "ca.crt"}]
@@ -172,18 +177,6 @@ def test_every_program_is_told_the_same_number_of_cells():
 def test_a_service_monitor_comes_on_request():
     assert names(rendered(), "ServiceMonitor") == set()
     assert names(rendered("metrics.serviceMonitor.enabled=true"), "ServiceMonitor") == {"trial"}
-
-
-def test_no_pod_runs_as_root_or_mounts_the_nodes_engine():
-    found = pods(rendered("sandbox.engine=tcp://engine:2376", "sandbox.tlsSecret=engine-tls"))
-    assert len(found) == 5
-    for pod in found:
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["automountServiceAccountToken"] is False
-        assert not any("hostPath" in volume for volume in pod.get("volumes", []))
-        for container in pod["containers"]:
-            assert container["securityContext"]["readOnlyRootFilesystem"] is True
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_only_workers_get_the_models_key():
@@ -204,8 +197,17 @@ def test_only_workers_get_the_models_key():
     "wrong",
     [
         "pools.build.slot=3",
-        "image.repository=",
+        "image.worker=",
+        "image.repository=muster",
+        "image.registry=r.example/no-slash-at-the-end",
         "sandbox.engine=unix:///var/run/docker.sock",
+        "sandbox.address=unix:///var/run/docker.sock",
+        "sandbox.engine=host",
+        "autoscaling.kind=vpa",
+        "pools.Build.slots=1",
+        "networkPolicy.redisNetworks={everywhere}",
+        "orchestrator.env.lower=1",
+        "metrics.serviceMonitor.interval=often",
         "fleet=Not OK",
         "typo=1",
         "redis.cells=0",
@@ -218,3 +220,86 @@ def test_values_that_the_schema_does_not_know_are_refused(wrong: str):
     done = helm("template", "trial", str(CHART), "--set", wrong)
     assert done.returncode != 0
     assert "don't meet the specifications of the schema" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("api.enabled=true", "api.enabled needs api.tokensSecret"),
+        ("autoscaling.kind=keda", "autoscaling.kind=keda needs autoscaling.prometheus"),
+        ("autoscaling.kind=hpa,autoscaling.minReplicas=0", "minReplicas must be 1 or more"),
+        ("autoscaling.kind=hpa,pools.build.minReplicas=11", "minReplicas 11 is more than maxReplicas 10"),
+        ("redis.existingSecret=r", "needs networkPolicy.redisNetworks"),
+        ("workers.podDeletionCost=true", "needs networkPolicy.apiServerNetworks"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(wrong: str, says: str):
+    done = helm("template", "trial", str(CHART), "--set", wrong)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_pods_of_a_pool_are_its_demand_over_its_slots():
+    documents = rendered("autoscaling.kind=keda", "autoscaling.prometheus=http://p:9090", "pools.build.maxReplicas=3")
+    (scaled,) = [
+        d["spec"] for d in documents if d["metadata"]["name"] == "trial-worker-build" and "Scaled" in d["kind"]
+    ]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 3)
+    (trigger,) = scaled["triggers"]
+    assert trigger["metadata"]["query"] == 'max(muster_queue_demand{pool="build",namespace="default"})'
+    assert trigger["metadata"]["threshold"] == "4"
+    workers = [d["spec"] for d in documents if d["kind"] == "Deployment" and "worker" in d["metadata"]["name"]]
+    assert not any("replicas" in spec for spec in workers)  # else every upgrade would undo what was scaled
+
+
+def test_other_settings_are_other_pods():
+    def checksums(*settings: str) -> set[str]:
+        found = [d for d in rendered(*settings) if d["kind"] == "Deployment"]
+        return {one["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for one in found}
+
+    assert len(checksums()) == len(checksums("config=titles = false")) == 1
+    assert checksums() != checksums("config=titles = false")
+
+
+def test_an_agent_of_ones_own_stands_where_a_worker_looks():
+    documents = rendered(r"workers.agents.trainer\.md=text")
+    (pod, *_) = [pod for pod in pods(documents) if pod["containers"][0]["name"] == "worker"]
+    variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+    (config,) = [volume["configMap"] for volume in pod["volumes"] if volume["name"] == "config"]
+    (folder,) = [m["mountPath"] for m in pod["containers"][0]["volumeMounts"] if m["name"] == "config"]
+    assert variables["MUSTER_CONFIG"] == f"{folder}/config.toml"
+    assert {"key": "trainer.md", "path": "agents/trainer.md"} in config["items"]
+
+
+@pytest.mark.parametrize(("engine", "user"), [("rootless", 1000), ("privileged", 0)])
+def test_an_engine_beside_a_worker_is_its_own_and_starts_before_it(engine: str, user: int):
+    documents = rendered(f"sandbox.engine={engine}")
+    workers = [pod for pod in pods(documents) if pod["containers"][0]["name"] == "worker"]
+    for pod in workers:
+        beside, image = pod["initContainers"]
+        assert (beside["restartPolicy"], beside["securityContext"]["runAsUser"]) == ("Always", user)
+        assert image["command"] == ["docker", "pull", "muster-sandbox:latest"]
+        variables = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+        assert variables["DOCKER_HOST"] == "unix:///run/engine/docker.sock"
+        (socket,) = [volume for volume in pod["volumes"] if volume["name"] == "engine"]
+        assert socket["emptyDir"] == {}
+
+
+def test_the_table_of_values_in_the_readme_is_the_charts():
+    done = subprocess.run([sys.executable, CHART.parent.parent / "scripts" / "chart_readme.py", "--check"])
+    assert done.returncode == 0
+
+
+def test_every_value_says_what_it_is():
+    """But for the pools, whose keys the comment above them names."""
+    table = (CHART / "README.md").read_text()
+
+    def leaves(values: dict[str, Any], above: str = "") -> list[str]:
+        found: list[str] = []
+        for key, value in values.items():
+            path = f"{above}{key}"
+            told = f"| `{path}` |" in table
+            found += [] if told else leaves(value, f"{path}.") if isinstance(value, dict) and value else [path]
+        return found
+
+    assert leaves(yaml.safe_load((CHART / "values.yaml").read_text())) == []

@@ -129,3 +129,15 @@ async def test_a_pool_is_known_from_its_first_worker_on(fleet):
 
     assert (await fleet.claim_one(pool="gpu")).lease.task_id == request.task_id
     assert await fleet.transport.workers() == []
+
+
+async def test_what_should_have_ended_is_counted_until_it_has(fleet):
+    request = await fleet.submit(deadline_ms=60_000)
+    in_two_minutes = -120_000
+
+    assert await fleet.transport.overdue(0) == 0
+    assert await fleet.transport.overdue(in_two_minutes) == 1
+
+    await fleet.finish(await fleet.claim_one())
+    assert await fleet.transport.overdue(in_two_minutes) == 0
+    assert (await fleet.transport.record(request.task_id)).state is State.COMPLETED

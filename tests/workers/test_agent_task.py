@@ -304,6 +304,6 @@ async def test_tokens_and_cost_are_counted_by_model(start_agents, workspace):
     def value(name: str, **labels: str) -> float:
         return hands.metrics.registry.get_sample_value(name, labels) or 0
 
-    ledger_usd = value("muster_llm_cost_usd_total")
+    ledger_usd = value("muster_llm_cost_usd_total", model=MODEL)
     assert value("muster_llm_tokens_total", model=MODEL, type="input") > 0
     assert ledger_usd * 1_000_000 > result.metrics.cost_microusd  # the child's turns count here, too

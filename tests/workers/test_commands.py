@@ -190,7 +190,7 @@ def test_values_are_taken_as_they_are_meant(matter, expected):
         ("---\n- a\n- b\n---\nGo.", "no map of keys"),
         ("---\ndescription: x\nGo.", "no front matter that ends"),
         ("---\n\tx\n: [\n---\nGo.", "not YAML"),
-        ("---\nx: " + "[" * 3_000 + "\n- [\n---\nGo.", "not YAML"),
+        ("---\nx: " + "[" * 60_000 + "\n- [\n---\nGo.", "not YAML"),
         ("---\nx: " + "a" * 70_000 + "\n---\nGo.", "too long"),
         ("---\ndescription: x\n---\n \n", "command 'bad' is empty"),
         ("", "command 'bad' is empty"),

@@ -30,6 +30,10 @@ def next_end_ms(fleet: Fleet, pool: str) -> int | None:
     return max(0, min(moments) - fleet.now()) if moments else None
 
 
+def overdue(fleet: Fleet, late_ms: int) -> int:
+    return sum(at <= fleet.now() - late_ms for at, _ in _deadlines(fleet))
+
+
 def _each(fleet: Fleet, timed: Iterator[Timed], do: Callable[[Fleet, Task], None]) -> int:
     over = sorted((at, task_id) for at, task_id in timed if at <= fleet.now())
     for _, task_id in over:
@@ -71,9 +75,10 @@ def _lose(fleet: Fleet, task: Task) -> None:
     fleet.counters["lost_leases"] += 1
     if ends_instead(fleet, task):
         return
-    if task.lost_leases >= fleet.limits.poison_after:
+    in_vain = task.lost_leases - task.forgiven
+    if in_vain >= fleet.limits.poison_after:
         fleet.counters["poisoned"] += 1
-        why = f"the task was given up after {task.lost_leases} lost leases"
+        why = f"the task was given up after {in_vain} lost leases"
         bury(fleet, task, ErrorCode.POISON, why)
         finish_by_queue(fleet, task, ErrorCode.POISON, why)
     else:

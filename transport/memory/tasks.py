@@ -26,6 +26,8 @@ class Task:
     state: State = State.PENDING
     attempt: int = 0
     lost_leases: int = 0
+    reached: int = 0  # how far its attempts have come
+    forgiven: int = 0  # leases that it had lost when it came that far
     retries: int = 0
     lease: Lease | None = None
     lease_ends_at_ms: int = 0

@@ -175,12 +175,18 @@ class MemoryTransport:
         return MemoryKeeper(self._fleet)
 
     async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+        self,
+        lease: Lease,
+        progress: TaskProgress,
+        *,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+        reached: int = 0,
     ) -> Ledger:
         encode(progress)  # too large must fail here as it does on the wire
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release)
+        return writing.emit(self._fleet, self._fleet.held(lease), progress, charge, release, reached)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return writing.reserve(self._fleet, self._fleet.held(lease), bounds.amount("amount_microusd", amount_microusd))
@@ -309,6 +315,9 @@ class MemoryTransport:
 
     async def counters(self) -> dict[str, int]:
         return dict(self._fleet.counters)
+
+    async def overdue(self, late_ms: int) -> int:
+        return reaping.overdue(self._fleet, late_ms)
 
     async def now_ms(self) -> int:
         return self._fleet.now()

@@ -12,8 +12,12 @@ from .fleet import Fleet
 from .tasks import Task
 
 
-def emit(fleet: Fleet, task: Task, progress: TaskProgress, charge_microusd: int, release_microusd: int) -> Ledger:
+def emit(
+    fleet: Fleet, task: Task, progress: TaskProgress, charge_microusd: int, release_microusd: int, reached: int
+) -> Ledger:
     fleet.append(task, progress)
+    if reached > task.reached:
+        task.reached, task.forgiven = reached, task.lost_leases
     released = min(release_microusd, task.reserved_microusd)
     task.spent_microusd += charge_microusd
     task.reserved_microusd -= released

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError
 
 from ..errors import TransportError, Unreachable
+from ..watching import UNWATCHED, StoreWatch
 from .connections import Command, Connections
 from .faults import NotTaken, moved_to, translated
 from .places import Address, Place
@@ -20,6 +22,8 @@ COMMAND_TIMEOUT_S = 10.0
 MAX_BLOCK_S = 10.0
 # On top of what a command may block, else every quiet read would look like a lost server.
 BLOCK_MARGIN_S = 5.0
+# Of a read that blocks on purpose: how long it took says nothing of the server.
+WAITS = "waits"
 # About 3 s in all: a server that restarts is back, one that is gone should be reported soon.
 START_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 # About 19 s in all: until Sentinel has found that a master is dead (5 s to 10 s, mostly), and has another in its place.
@@ -36,16 +40,18 @@ class Client:
         *,
         pauses_s: Sequence[float] = WORK_PAUSES_S,
         timeout_s: float = COMMAND_TIMEOUT_S,
+        watch: StoreWatch = UNWATCHED,
     ) -> None:
         self._place = place
         self._connections = connections
         self._pauses_s = pauses_s
         self._patience_s = sum(pauses_s)
         self._timeout_s = timeout_s
+        self._watch = watch
 
     def hasty(self, pauses_s: Sequence[float] = START_PAUSES_S) -> Client:
         """The same, for those who rather hear soon that there is no server."""
-        return Client(self._place, self._connections, pauses_s=pauses_s, timeout_s=self._timeout_s)
+        return Client(self._place, self._connections, pauses_s=pauses_s, timeout_s=self._timeout_s, watch=self._watch)
 
     async def call(self, *command: str | bytes | int | float, timeout_s: float | None = None) -> Any:
         """One command that is safe to repeat; `Unreachable` when no server answers for a while."""
@@ -67,9 +73,9 @@ class Client:
 
         async def once() -> list[Any]:
             try:
-                return await self._send([("EVALSHA", script.sha, 1, prefix, arguments)], self._timeout_s)
+                return await self._send([("EVALSHA", script.sha, 1, prefix, arguments)], self._timeout_s, script.name)
             except NoScriptError:
-                return await self._send([("EVAL", script.source, 1, prefix, arguments)], self._timeout_s)
+                return await self._send([("EVAL", script.source, 1, prefix, arguments)], self._timeout_s, script.name)
 
         return (await self._patiently(once, repeatable=repeatable))[0]
 
@@ -80,7 +86,7 @@ class Client:
         """
         try:
             commands = [wait, ("EVALSHA", script.sha, 1, prefix, arguments)]
-            return (await self._send(commands, for_s + BLOCK_MARGIN_S))[1]
+            return (await self._send(commands, for_s + BLOCK_MARGIN_S, WAITS))[1]
         except (NoScriptError, Unreachable):
             return await self.run(script, prefix, arguments, repeatable=True)
 
@@ -88,7 +94,8 @@ class Client:
         self, *command: str | bytes | int | float, for_s: float = MAX_BLOCK_S, repeatable: bool = False
     ) -> Any:
         """A read that blocks for `for_s` at most; a `repeatable` one survives a restart of the server."""
-        return (await self._patiently(lambda: self._send([command], for_s + BLOCK_MARGIN_S), repeatable=repeatable))[0]
+        wait_s = for_s + BLOCK_MARGIN_S
+        return (await self._patiently(lambda: self._send([command], wait_s, WAITS), repeatable=repeatable))[0]
 
     async def _patiently(self, once: Callable[[], Awaitable[list[Any]]], *, repeatable: bool) -> list[Any]:
         """The tries take time, too: one to a host that swallows packets lasts seconds, and is not made ten times."""
@@ -103,8 +110,24 @@ class Client:
             await asyncio.sleep(pause_s)
         return await once()
 
-    async def _send(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        """One try, at the server that has the place; when it is no longer the one, the next try looks again."""
+    async def _send(self, commands: Sequence[Command], timeout_s: float, what: str = "plain") -> list[Any]:
+        """One try, at the server that has the place; when it is no longer the one, the next try looks again.
+
+        `what` it is counted as.
+        """
+        began_s = time.perf_counter()
+        try:
+            replies = await self._try(commands, timeout_s)
+        except TransportError as error:
+            self._watch.failed(error)
+            raise
+        if what is WAITS:
+            self._watch.reached()
+        else:
+            self._watch.answered(what, time.perf_counter() - began_s)
+        return replies
+
+    async def _try(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         address = self._place.known or await self._place.find()
         try:
             return await self._connections.execute(address, commands, timeout_s)

@@ -8,6 +8,7 @@ around a connection's making, one for a command and its replies; a connection wh
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +17,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
 from ..errors import TransportError
+from ..watching import UNWATCHED, StoreWatch
 from .exchange import Command, Exchange
 from .faults import translated
 from .places import Address
@@ -38,8 +40,9 @@ class _Line:
 class Connections:
     """As many connections to each server as there are commands under way there."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, watch: StoreWatch = UNWATCHED) -> None:
         self._dial = dial
+        self._watch = watch
         self._open: set[_Line] = set()
         self._idle: dict[Address, list[_Line]] = {}
         self._closed = False
@@ -58,6 +61,7 @@ class Connections:
             if exchange is None or exchange.is_lost:
                 async with asyncio.timeout(timeout_s):
                     exchange = await _connected(line)
+                    self._tell_of_certificate(exchange)
             return await _answered(line, exchange, commands, timeout_s)
         finally:
             if self._idle.get(address) is idle:
@@ -82,6 +86,10 @@ class Connections:
         self._idle = {}
         for line in list(self._open):
             await self._close(line)
+
+    def _tell_of_certificate(self, exchange: Exchange) -> None:
+        if ends_at := exchange.certificate_ends_at:
+            self._watch.certificate(ssl.cert_time_to_seconds(ends_at))
 
     def _new(self, address: Address) -> _Line:
         line = _Line(self._dial(address))

@@ -38,6 +38,12 @@ class Exchange(asyncio.Protocol):
         self._reader.feed(early)
         transport.set_protocol(self)
 
+    @property
+    def certificate_ends_at(self) -> str:
+        """As it stands in the server's certificate; empty where there is none, or nobody has looked at it."""
+        shown: dict[str, str] = self._transport.get_extra_info("peercert") or {}
+        return shown.get("notAfter", "")
+
     async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         """The replies, of which some may be exceptions; raises when they do not come, `TimeoutError` after a while."""
         self._transport.write(b"".join(map(_packed, commands)))

@@ -184,6 +184,11 @@ async def counters(cell: Cell) -> dict[str, int]:
     return {name.decode(): int(value) for name, value in zip(found[::2], found[1::2], strict=True)}
 
 
+async def overdue(cell: Cell, late_ms: int) -> int:
+    last = await now_ms(cell) - late_ms
+    return int(await cell.client.call("ZCOUNT", cell.keys.name("deadlines"), "-inf", last))
+
+
 async def now_ms(cell: Cell) -> int:
     seconds, micros = await cell.client.call("TIME")
     return int(seconds) * 1000 + int(micros) // 1000

@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from ..errors import Misconfigured
+from ..watching import UNWATCHED, StoreWatch
 from .client import COMMAND_TIMEOUT_S, WORK_PAUSES_S, Client
 from .connections import Connections, Dial
 from .places import Address, ClusterMap, ClusterPlace, FixedPlace, Place, SentinelPlace
@@ -50,14 +51,20 @@ class Servers:
     """Hands out clients. Belongs to one event loop."""
 
     def __init__(
-        self, url: str, *, pauses_s: Sequence[float] = WORK_PAUSES_S, timeout_s: float = COMMAND_TIMEOUT_S
+        self,
+        url: str,
+        *,
+        pauses_s: Sequence[float] = WORK_PAUSES_S,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+        watch: StoreWatch = UNWATCHED,
     ) -> None:
         """`Misconfigured` for a URL that cannot be used; nothing is connected yet."""
         self.url = url
         self.named = named(url)
+        self.watch = watch
         self._pauses_s = pauses_s
         self._timeout_s = timeout_s
-        self._connections = Connections(_dialer(self.named.options))
+        self._connections = Connections(_dialer(self.named.options), watch)
         self._asks = Connections(_dialer(_without(self.named.options, "db")))
         self._asks_unnamed = Connections(_dialer(_without(self.named.options, "db", "username", "password")))
         self._map = ClusterMap(self.named.addresses, self._connections)
@@ -77,7 +84,7 @@ class Servers:
         return FixedPlace(self.named.addresses[0])
 
     def _client(self, place: Place) -> Client:
-        return Client(place, self._connections, pauses_s=self._pauses_s, timeout_s=self._timeout_s)
+        return Client(place, self._connections, pauses_s=self._pauses_s, timeout_s=self._timeout_s, watch=self.watch)
 
 
 def named(url: str) -> Named:

@@ -36,6 +36,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
 from .blobs import RedisBlobs
@@ -62,6 +63,7 @@ async def connect_redis(
     cells: int = 1,
     pools: Collection[str] = admission.DEFAULT_POOLS,
     large_blobs: Blobs | None = None,
+    watch: StoreWatch = UNWATCHED,
 ) -> RedisTransport:
     """A transport on servers that were checked: `Unreachable` or `Misconfigured` say what to do about it.
 
@@ -69,7 +71,7 @@ async def connect_redis(
     besides those that workers announce. Blobs go to Redis; large ones elsewhere when there is such a place.
     """
     limits = limits or Limits()
-    servers = Servers(url)
+    servers = Servers(url, watch=watch)
     fleet_cells = Cells(servers, fleet, limits, cells)
     try:
         await check(fleet_cells)
@@ -159,15 +161,22 @@ class RedisTransport:
     def keeper(self) -> LeaseKeeper:
         """Over connections of its own, which find out soon enough to try again before a lease is over."""
         timeout_s = self.limits.lease_ms / 1000 / KEEPERS_TRIES
-        servers = Servers(self._cells.servers.url, pauses_s=(), timeout_s=timeout_s)
+        ours = self._cells.servers
+        servers = Servers(ours.url, pauses_s=(), timeout_s=timeout_s, watch=ours.watch)
         return RedisKeeper(Cells(servers, self._cells.fleet, self.limits, len(self._cells.all)))
 
     async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
+        self,
+        lease: Lease,
+        progress: TaskProgress,
+        *,
+        charge_microusd: int = 0,
+        release_microusd: int = 0,
+        reached: int = 0,
     ) -> Ledger:
         charge = bounds.amount("charge_microusd", charge_microusd)
         release = bounds.amount("release_microusd", release_microusd)
-        return await self._writer(lease).emit(lease, encode(progress), charge, release)
+        return await self._writer(lease).emit(lease, encode(progress), charge, release, reached)
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:
         return await self._writer(lease).reserve(lease, bounds.amount("amount_microusd", amount_microusd))
@@ -265,6 +274,9 @@ class RedisTransport:
 
     async def counters(self) -> dict[str, int]:
         return await merging.counters(self._cells)
+
+    async def overdue(self, late_ms: int) -> int:
+        return sum(await self._cells.each(lambda cell: records.overdue(cell, late_ms)))
 
     async def now_ms(self) -> int:
         """Of the first cell's server; each cell goes by its own."""

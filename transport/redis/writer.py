@@ -48,8 +48,10 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._sender: asyncio.Task[None] | None = None
 
-    async def emit(self, lease: Lease, message: bytes, charge_microusd: int, release_microusd: int) -> Ledger:
-        amounts = [charge_microusd, release_microusd] if charge_microusd or release_microusd else 0
+    async def emit(
+        self, lease: Lease, message: bytes, charge_microusd: int, release_microusd: int, reached: int
+    ) -> Ledger:
+        amounts = [charge_microusd, release_microusd, reached] if charge_microusd or release_microusd or reached else 0
         return _ledger(await self._write("emit", lease, message, amounts))
 
     async def reserve(self, lease: Lease, amount_microusd: int) -> Ledger | None:

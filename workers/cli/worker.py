@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command()
 def worker(
-    pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general or build.")],
+    pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general, build, or your own agents'.")],
     slots: Annotated[int | None, typer.Option(min=1, max=1000, help="Tasks at once [default: 4].")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /metrics [default: any]")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -31,14 +31,15 @@ def worker(
     """
     from envelope.logs import LEVELS, configure
 
-    from ..agents.registry import builtin
+    from ..agents.project import own_agents
 
     if log_level not in LEVELS:
         _fail(f"there is no log level {log_level!r}", f"there are: {', '.join(LEVELS)}", ExitCode.USAGE)
     configure(level=log_level)
-    pools = sorted({agent.pool for agent in builtin().values()})
+    pools = sorted({agent.pool for agent in own_agents().agents.values()})
     if pool not in pools:
-        _fail(f"there is no pool {pool!r}", f"there are: {', '.join(pools)}", ExitCode.USAGE)
+        hint = f"there are: {', '.join(pools)}; an agent file of yours may name more"
+        _fail(f"there is no pool {pool!r}", hint, ExitCode.USAGE)
     flags = {"slots": slots, "metrics_port": metrics_port}
     _serve(_settings({name: value for name, value in flags.items() if value is not None}), pool)
 

@@ -14,6 +14,7 @@ from envelope.logs import get_logger
 from envelope.messages import Attachment, ErrorInfo, Output, Provenance, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
 from sandbox.base import Limits, Sandbox, SandboxDriver
+from sandbox.errors import SandboxLost
 from transport.base import Claim, Transport
 from transport.consumer import Again, Delivery, Ending, Pause, StopReason
 from transport.errors import Fenced, Unreachable
@@ -65,7 +66,7 @@ class Runner:
 
     async def handle(self, delivery: Delivery) -> Ending | Pause | Again:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
-        observers = (self.metrics.observer(),)
+        observers = (self.metrics.observer(delivery.request.agent, delivery.request.trace_id),)
         async with Reporter(self.transport, delivery.claim.lease, observers=observers) as reporter:
             outcome = await self._handle(delivery, reporter)
             if isinstance(outcome, TaskResult):
@@ -89,6 +90,8 @@ class Runner:
         except Exception as e:  # whatever happens, the task has one result; what was not foreseen is logged whole
             if outage := again(e, retries=delivery.claim.retries):
                 return outage
+            if isinstance(e, SandboxLost):
+                self.metrics.lost_sandbox()
             foreseen = code_of(e) is not ErrorCode.INTERNAL
             log.info("task_failed", task_id=delivery.request.task_id, error=str(e), exc_info=None if foreseen else e)
             outcome = _failed(delivery, reporter, e)

@@ -25,6 +25,8 @@ CHARS_PER_TOKEN = 4
 EXPECTED_OUTPUT_TOKENS = 500
 # A shorter wait looks like a slow reply, and nobody asks why.
 TOLD_FROM_MS = 1_000
+# What a call is counted as that did not fail.
+OK, CUT_OFF = "ok", "cut_off"
 # Whoever is cancelled must not wait for a store that is down; the ticket is forgotten without us, too.
 LEAVE_TIMEOUT_S = 1.0
 
@@ -34,6 +36,10 @@ class Watching(Protocol):
 
     def waited(self, model: str, seconds: float, per_minute: float) -> None: ...
     def refused(self, model: str) -> None: ...
+
+    def tried(self, model: str, code: str, seconds: float, trace_id: str) -> None:
+        """One call of a provider has ended: `ok`, `cut_off`, or a `Failure`."""
+        ...
 
 
 @dataclass(slots=True)
@@ -91,17 +97,23 @@ class Limited:
             words = "the calls that the provider allows per minute leave no room for this one before the deadline"
             yield Failed(Failure.RATE_LIMIT, words)
             return
-        async with aclosing(self.model.stream(messages, tools)) as events:
-            async for event in events:
-                if isinstance(event, Failed):
-                    await self._failed(event, permit)
-                else:
-                    self.limiter.news_of(self.key).served = True
-                if isinstance(event, Completed) and estimate:
-                    self.limiter.news_of(self.key).owed_tokens += (
-                        event.usage.input_tokens + event.usage.output_tokens - estimate
-                    )
-                yield event
+        clock = asyncio.get_running_loop().time
+        began_s, code = clock(), CUT_OFF
+        try:
+            async with aclosing(self.model.stream(messages, tools)) as events:
+                async for event in events:
+                    code = _code_of(event, code)
+                    if isinstance(event, Failed):
+                        await self._failed(event, permit)
+                    else:
+                        self.limiter.news_of(self.key).served = True
+                    if isinstance(event, Completed) and estimate:
+                        self.limiter.news_of(self.key).owed_tokens += (
+                            event.usage.input_tokens + event.usage.output_tokens - estimate
+                        )
+                    yield event
+        finally:
+            self.limiter.watching.tried(self.name, code, clock() - began_s, self.trace_id)
 
     async def _permit(self, tokens: int) -> Permit | None:
         """When the fleet may call; None: that is after the deadline. Who is cancelled leaves the line."""
@@ -139,6 +151,12 @@ class Limited:
             self.limiter.watching.refused(self.name)
             wait_ms = pause_ms(failure.headers, now_ms=now_ms())
             await self.limiter.rates.slow_down(self.key, permit, self.limiter.quota, pause_ms=wait_ms)
+
+
+def _code_of(event: ModelEvent, before: str) -> str:
+    if isinstance(event, Failed):
+        return event.failure
+    return OK if isinstance(event, Completed) else before
 
 
 def tokens_of(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> int:

@@ -13,8 +13,17 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{/* All our pods, whatever they do. */}}
+{{- define "muster.ours" -}}
+app.kubernetes.io/name: muster
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* `image`: orchestrator or worker. */}}
 {{- define "muster.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $image := .root.Values.image -}}
+{{- $name := index $image .image -}}
+{{ $image.registry }}{{ $name }}{{ if not (contains "@" $name) }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- define "muster.keyringSecret" -}}
@@ -24,6 +33,7 @@ app.kubernetes.io/component: {{ .component }}
 {{/* What every pod of ours runs as: nobody, with nothing, on a root that it cannot write. */}}
 {{- define "muster.podSecurity" -}}
 automountServiceAccountToken: false
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -37,6 +47,61 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: { drop: [ALL] }
+{{- end }}
+
+{{- define "muster.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where a pod may run, and whom it displaces: of the orchestrator or of a pool. */}}
+{{- define "muster.placement" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "muster.spread" -}}
+{{- if .root.Values.workers.topologySpread }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "muster.selector" . | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{/* The first start may wait for Redis and try an image; after that a process that hangs is replaced. */}}
+{{- define "muster.probes" -}}
+startupProbe:
+  httpGet: { path: /healthz, port: metrics }
+  periodSeconds: 5
+  failureThreshold: 60
+livenessProbe:
+  httpGet: { path: /healthz, port: metrics }
+  periodSeconds: 20
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet: { path: /readyz, port: metrics }
+  periodSeconds: 10
+  timeoutSeconds: 5
+{{- end }}
+
+{{/* Pods read their settings when they start: other settings are other pods. */}}
+{{- define "muster.checksum" -}}
+checksum/config: {{ printf "%s%s" .Values.config (toJson .Values.workers.agents) | sha256sum }}
 {{- end }}
 
 {{- define "muster.trialRedis" -}}
@@ -54,7 +119,7 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
 {{- end }}
 {{- end }}
 
-{{/* Settings that orchestrator and workers share; `role`: whose URL of Redis. */}}
+{{/* Settings that orchestrator and workers share; `role`: whose URL of Redis. `env`: the pool's or the orchestrator's own. */}}
 {{- define "muster.environment" -}}
 {{- $values := .root.Values -}}
 - name: MUSTER_FLEET
@@ -63,6 +128,8 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
   value: /var/lib/muster
 - name: MUSTER_KEYRING
   value: /etc/muster/keyring/keyring.json
+- name: MUSTER_CONFIG
+  value: /etc/muster/config/config.toml
 - name: MUSTER_METRICS_PORT
   value: {{ $values.metrics.port | quote }}
 - name: MUSTER_METRICS_HOST
@@ -71,6 +138,10 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
   value: {{ $values.redis.cells | quote }}
 - name: MUSTER_REDIS_URL
   valueFrom: { {{ include "muster.redisUrl" . }} }
+{{- range $name, $value := .env }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "muster.volumes" -}}
@@ -78,6 +149,14 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
   emptyDir: {}
 - name: tmp
   emptyDir: {}
+- name: config
+  configMap:
+    name: {{ .Release.Name }}-config
+    items:
+      - { key: config.toml, path: config.toml }
+      {{- range $file, $text := .Values.workers.agents }}
+      - { key: {{ $file }}, path: agents/{{ $file }} }
+      {{- end }}
 - name: keyring
   secret: { secretName: {{ include "muster.keyringSecret" . }}, defaultMode: 0440 }
 {{- with .Values.redis.tls }}
@@ -94,6 +173,7 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
 {{- define "muster.mounts" -}}
 - { name: state, mountPath: /var/lib/muster }
 - { name: tmp, mountPath: /tmp }
+- { name: config, mountPath: /etc/muster/config, readOnly: true }
 - { name: keyring, mountPath: /etc/muster/keyring, readOnly: true }
 {{- if .Values.redis.tls.caSecret }}
 - { name: redis-ca, mountPath: /etc/muster/redis, readOnly: true }

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from sandbox.bubblewrap import BubblewrapDriver
 
+from .batch_command import BatchCommand
 from .server import Server, die_with_parent
 
-PLACES = ("orchestrator", "orchestrator", "worker", "worker")
 COMMANDS = {"orchestrator": ("-m", "orchestrator.service"), "worker": ("-m", "workers.cli.worker", "build")}
 # Of what there is to kill, and how often. A tool server, and what keeps it, is a process of a sandbox.
-TARGETS = {"orchestrator": 3, "worker": 4, "sandbox": 4, "redis": 1, "connections": 2}
+TARGETS = {"orchestrator": 3, "worker": 4, "sandbox": 4, "command": 2, "redis": 1, "connections": 2}
 
 
 @dataclass
@@ -30,6 +30,7 @@ class BatchFleet:
     server: Server
     environment: Mapping[str, str]
     log: Path
+    places: tuple[str, ...]
     struck: dict[str, int] = field(default_factory=dict[str, int])
     _ready: set[int] = field(default_factory=set[int])
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -40,7 +41,7 @@ class BatchFleet:
         """Returns when nobody is to stand there any more."""
         while not self._stopping:
             process = self._processes[place] = await asyncio.create_subprocess_exec(
-                *(sys.executable, *COMMANDS[PLACES[place]]),
+                *(sys.executable, *COMMANDS[self.places[place]]),
                 env=self.environment, stderr=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
             )  # fmt: skip
             assert process.stderr
@@ -57,18 +58,28 @@ class BatchFleet:
     async def whole(self) -> None:
         """Wait until somebody serves at every place."""
         async with self._changed:
-            await self._changed.wait_for(lambda: len(self._ready) == len(PLACES))
+            await self._changed.wait_for(lambda: len(self._ready) == len(self.places))
 
-    async def strike(self, seed: int, pause_s: float) -> None:
+    async def strike_all(self, command: BatchCommand) -> None:
+        """Everything at the same moment, and Redis is back."""
+        command.kill()
+        for pid in self._of_sandboxes():
+            _kill(pid)
+        for place in range(len(self.places)):
+            self._strike_at(place)
+        await self.server.kill()
+        await self.server.start()
+
+    async def strike(self, seed: int, pause_s: float, command: BatchCommand) -> None:
         """As fast as what was killed is there again, and works for a while; without end."""
         chance = random.Random(f"batch {seed}")
         while True:
             await self.whole()
             await asyncio.sleep(chance.uniform(0, 2 * pause_s))
             [target] = chance.choices(list(TARGETS), weights=list(TARGETS.values()))
-            self.struck[target] = self.struck.get(target, 0) + await self._hit(target, chance)
+            self.struck[target] = self.struck.get(target, 0) + await self._hit(target, chance, command)
 
-    async def _hit(self, target: str, chance: random.Random) -> bool:
+    async def _hit(self, target: str, chance: random.Random, command: BatchCommand) -> bool:
         match target:
             case "redis":
                 await self.server.kill()
@@ -78,11 +89,15 @@ class BatchFleet:
             case "sandbox":
                 pids = self._of_sandboxes()
                 return bool(pids) and _kill(chance.choice(pids))
+            case "command":
+                return command.kill()
             case kind:
-                place = chance.choice([at for at, name in enumerate(PLACES) if name == kind])
-                self._ready.discard(place)
-                return _kill(self._processes[place].pid)
+                return self._strike_at(chance.choice([at for at, name in enumerate(self.places) if name == kind]))
         return True
+
+    def _strike_at(self, place: int) -> bool:
+        self._ready.discard(place)
+        return _kill(self._processes[place].pid)
 
     def _of_sandboxes(self) -> list[int]:
         """Tool servers, and what started them: by the state folder or the program in their command lines."""
@@ -101,11 +116,13 @@ class BatchFleet:
 
 
 @asynccontextmanager
-async def batch_fleet(server: Server, environment: Mapping[str, str], log: Path) -> AsyncIterator[BatchFleet]:
-    fleet = BatchFleet(server, {**os.environ, **environment}, log)
-    async with asyncio.TaskGroup() as places:
-        for place in range(len(PLACES)):
-            places.create_task(fleet.fill(place))
+async def batch_fleet(
+    server: Server, environment: Mapping[str, str], log: Path, places: tuple[str, ...]
+) -> AsyncIterator[BatchFleet]:
+    fleet = BatchFleet(server, environment, log, places)
+    async with asyncio.TaskGroup() as filling:
+        for place in range(len(places)):
+            filling.create_task(fleet.fill(place))
         try:
             yield fleet
         finally:

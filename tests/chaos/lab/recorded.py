@@ -54,10 +54,8 @@ class Recorded:
         call = self._transport.claim(pool, worker, slots=slots, wait_s=wait_s)
         return await self._record(call, _claims, "claim", pool=pool)
 
-    async def emit(
-        self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, release_microusd: int = 0
-    ) -> Ledger:
-        call = self._transport.emit(lease, progress, charge_microusd=charge_microusd, release_microusd=release_microusd)
+    async def emit(self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, **more: int) -> Ledger:
+        call = self._transport.emit(lease, progress, charge_microusd=charge_microusd, **more)
         return await self._record(
             call, _ledger, "emit", **_ids(lease), seq=progress.seq, charge_microusd=charge_microusd
         )

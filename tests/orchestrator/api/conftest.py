@@ -37,7 +37,7 @@ class Api:
         headers = {**self.auth(who), **options.pop("headers", {})}
         async with self.session.request(method, self.url + path, headers=headers, **options) as response:
             text = await response.text()
-            return response.status, json.loads(text) if "json" in response.content_type else text
+            return response.status, json.loads(text) if response.content_type.endswith("json") else text
 
     def auth(self, who: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.secrets[who]}"} if who in self.secrets else {}

@@ -33,6 +33,13 @@ ROUTES = {
     ("POST", "/v1/tasks"): Right.SUBMIT,
     ("POST", "/v1/goals"): Right.SUBMIT,
     ("POST", "/v1/fanouts"): Right.SUBMIT,
+    ("POST", "/v1/batches"): Right.SUBMIT,
+    ("POST", "/v1/batches/preview"): Right.SUBMIT,
+    ("POST", "/v1/batches/{task_id}/diff"): Right.SUBMIT,
+    ("POST", "/v1/batches/{task_id}/retry"): Right.SUBMIT,
+    ("GET", "/v1/batches/{task_id}/status"): Right.SEE,
+    ("GET", "/v1/batches/{task_id}/report"): Right.SEE,
+    ("GET", "/v1/batches/{task_id}/overlaps"): Right.SEE,
     ("GET", "/v1/tasks"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}"): Right.SEE,
     ("GET", "/v1/tasks/{task_id}/tree"): Right.SEE,
@@ -77,6 +84,9 @@ OF_ALL = {("PUT", "/v1/tenants/{tenant}/allotment")}
 LINKED = {("GET", "/v1/answers/{token}"), ("POST", "/v1/answers/{token}")}
 BODIES = {
     "/v1/tasks": {"json": NEW},
+    "/v1/batches": {"json": {}},
+    "/v1/batches/preview": {"json": {}},
+    "/v1/batches/{task_id}/diff": {"json": {}},
     "/v1/goals": {"json": {"goal": "do it"}},
     "/v1/fanouts": {"json": {"agent": "build", "prompt": "look at {item}", "items": ["one"]}},
     "/v1/blobs": {"data": b"bytes"},

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from orchestrator.batch.file import load_batch
+from orchestrator.batch.plan import planned
 from orchestrator.batch.report import BatchReport, RepositoryReport
 from orchestrator.batch.request import BatchParams
-from orchestrator.cli.batch_plan import planned
 from orchestrator.cli.batch_submit import submitted, tell_moved
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.publication.errors import ForgeDown
@@ -124,9 +124,7 @@ def look(server, keep_settings, tmp_path, monkeypatch):
         forges = {"ours": ForgeSettings(kind=kind, url=server.url, token_env="FORGE_TOKEN")}
         file = tmp_path / "b.toml"
         file.write_text(BATCH.format(repositories=repositories.replace("URL", server.url)))
-        return await planned(
-            load_batch(file), file, keep_settings.model_copy(update={"forges": forges}), allow_dirty=False
-        )
+        return await planned(load_batch(file), file, keep_settings.model_copy(update={"forges": forges}))
 
     return looked
 

@@ -23,6 +23,7 @@ PAGES = [
     snippet
     for page in ("README.md", "docs/fanout.md", "docs/client.md")
     for snippet in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    if "muster.batches" not in snippet  # test_batches_client.py
 ]
 DOCSTRING = [textwrap.dedent((muster.__doc__ or "").split("\n\n", 1)[1])]
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))

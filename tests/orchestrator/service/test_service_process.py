@@ -129,8 +129,8 @@ async def test_the_process_announces_where_its_metrics_are(served_stage):
     assert {agent.name for agent in card.agents} == {"run", "batch", "fanout"}
     assert 'muster_tasks_submitted_total{pool="build"} 4.0' in text
     assert 'muster_tasks_running{pool="orchestrator"} 0.0' in text
-    assert 'muster_fleet_count{what="lost_leases"} 0.0' in text
-    assert 'muster_merge_total{outcome="applied"} 2.0' in text
+    assert "muster_leases_reaped_total 0.0" in text
+    assert 'muster_merge_total{outcome="applied",stage="patch"} 2.0' in text
     assert 'muster_verify_total{outcome="verified"} 1.0' in text
     assert re.search(r'muster_queue_ready\{pool="build"\} \d', text)
 

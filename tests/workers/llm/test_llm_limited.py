@@ -58,6 +58,8 @@ class World:
     def waited(self, model: str, seconds: float, per_minute: float) -> None:
         self.counted.append((model, round(per_minute)))
 
+    def tried(self, model: str, code: str, seconds: float, trace_id: str) -> None: ...
+
     def refused(self, model: str) -> None:
         self.counted.append((model, "refused"))
 

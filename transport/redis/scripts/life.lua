@@ -164,8 +164,8 @@ local function lose(task)
     finish_by_queue(task, 'cancelled', task.cancel)
   elseif now >= task.expires then
     finish_by_queue(task, 'expired', TOO_LATE)
-  elseif lost >= A.poison_after then
-    local why = 'the task was given up after ' .. lost .. ' lost leases'
+  elseif lost - tonumber(task.forgiven or 0) >= A.poison_after then
+    local why = 'the task was given up after ' .. (lost - tonumber(task.forgiven or 0)) .. ' lost leases'
     count('poisoned')
     bury(task, 'poison', why)
     finish_by_queue(task, 'poison', why)

@@ -78,8 +78,19 @@ local function emit(task, message, charge, released)
   if reserved > 0 then book(task, 'reserved', -math.min(released, reserved)) end
 end
 
+-- Leases that were lost before a task came farther than ever speak no longer for poison: see `lose`.
+local function reach(task, far)
+  local known = call('HMGET', task.key, 'reached', 'lost')
+  if far > tonumber(known[1] or 0) then call('HSET', task.key, 'reached', far, 'forgiven', known[2] or 0) end
+end
+
 function DO.emit(task, message, amounts)
-  if amounts == 0 then append(task.trace, message) else emit(task, message, amounts[1], amounts[2]) end
+  if amounts == 0 then
+    append(task.trace, message)
+    return ledger(task)
+  end
+  emit(task, message, amounts[1], amounts[2])
+  if (amounts[3] or 0) > 0 then reach(task, amounts[3]) end
   return ledger(task)
 end
 

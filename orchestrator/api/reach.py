@@ -1,0 +1,78 @@
+"""Repositories as callers over the network may name them: nothing of this machine's own reach is lent to them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from repo.addresses import is_public
+from repo.remotes import Remote, pinned_environment
+
+from ..batch.spec import BatchSpec, Repository
+from ..errors import BadInput
+from ..publication.address import read_address
+from ..publication.place import Place, forge_at, remote_of
+from ..publication.settings import ForgeSettings
+
+HTTPS_PORT = 443
+LOOKUP_S = 10.0
+HOW = "send it as a bundle: POST /v1/blobs, then `bundle`, `name` and `base`; or name its `url`"
+
+
+def require_reachable_batch(spec: BatchSpec) -> None:
+    """`BadInput` for what would be read from the server's own folders."""
+    for number, repository in enumerate(spec.repositories):
+        for key in ("path", "list"):
+            if getattr(repository, key) is not None:
+                raise BadInput(f"repositories[{number}].{key} names files of the server", hint=HOW)
+    if spec.shards.files_from is not None:
+        raise BadInput("shards.files_from names a file of the server", hint="write its lines as `files`")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """`forges`: all of the settings'. `tenant`: whose work it is; None for who sees all tenants."""
+
+    forges: Mapping[str, ForgeSettings]
+    tenant: str | None
+
+    @property
+    def allowed(self) -> dict[str, ForgeSettings]:
+        """The forges whose tokens this work may use."""
+        return {name: each for name, each in self.forges.items() if self.tenant is None or each.is_for(self.tenant)}
+
+    async def __call__(self, repository: Repository) -> Remote:
+        """By https: with the token of a forge that this tenant may use, else to a public address and no other.
+
+        By ssh it would come with the server's own keys.
+        """
+        address = read_address(repository.url or "")
+        forge = forge_at(address, self.forges)
+        if forge in self.allowed:
+            return remote_of(Place(address, forge), self.forges)
+        if forge or repository.forge:
+            name = forge or repository.forge
+            hint = "whoever runs the server names tenants in its settings: [forges.NAME] tenants"
+            raise BadInput(f"this tenant may not use the forge {name!r}", hint=hint)
+        if address.scheme != "https":
+            raise BadInput(f"{address.url} is not an https address", hint=HOW)
+        host, port = urlsplit(address.url).hostname or "", urlsplit(address.url).port or HTTPS_PORT
+        return Remote(address.url, ("https",), pinned_environment(host, port, await _public_address(host)))
+
+
+async def _public_address(host: str) -> str:
+    """The first that its name stands for, when all of them are public; git goes to this one."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(LOOKUP_S):
+            found = await loop.getaddrinfo(host, HTTPS_PORT, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError) as e:
+        raise BadInput(f"there is no host {host}", hint="check the address") from e
+    addresses = [str(each[4][0]) for each in found]
+    if not addresses or not all(map(is_public, addresses)):
+        hint = "whoever runs the server can name it in its settings, as [forges.NAME] with your tenant"
+        raise BadInput(f"{host} is not a public address", hint=hint)
+    return addresses[0]

@@ -1,0 +1,197 @@
+"""Batches from Python; the command line and the API use nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from envelope.asks import AskTerms
+from envelope.lifecycle import State
+from envelope.messages import TaskRequest
+from repo.errors import RepoError
+from repo.local import locate
+from repo.temporary import temporary_folder
+from transport.base import Handle, TaskRecord
+from transport.errors import NotFound
+
+from ..errors import BadInput, UnderWay
+from ..read_only import narrowed
+from ..records import Records
+from ..submit import BATCH, RepositoryInput, params_of, repeated
+from .chosen import undone_in
+from .difference import Difference, difference, works_of
+from .file import load_batch
+from .looking import require_looking
+from .merge_overlaps import foreseen
+from .plan import Found, Planned, Sources, planned
+from .preview import BatchPreview, all_shards
+from .report import REPORT_NAME, BatchReport, OverlapReport, report_of
+from .request import BatchParams, batch_request
+from .spec import BatchSpec
+from .starts import Start
+from .status import BatchStatus, status_of
+
+HERE = Path("batch.toml")  # what paths in a batch are relative to that is in no file
+
+
+class BatchFields(TypedDict, total=False):
+    """What a caller says of a batch beside its document. `idempotency_key`: instead of the batch's content."""
+
+    sender: str
+    asks: AskTerms | None  # None: nobody can be asked
+    tenant: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """`Muster.batches`. A batch is named by its task; `Muster.follow` and `cancel` know it as any other task."""
+
+    muster: Records
+
+    async def plan(self, batch: Path | BatchSpec, sources: Sources = Sources(), *, file: Path = HERE) -> Planned:
+        """A batch with its repositories as they are now, fetched where they have an address. Nothing is submitted.
+
+        `batch`: a file, or what `parse_batch` made of a text, whose paths are relative to `file`. What an earlier batch
+        has left undone is looked up. `BadInput` and `RepoError` say what cannot be run.
+        """
+        only_looks = self.muster.settings.read_only
+        spec, place = (load_batch(batch, only_looks=only_looks), batch) if isinstance(batch, Path) else (batch, file)
+        if only_looks:
+            require_looking(spec)  # before anything is fetched
+        found = await planned(spec, place, self.muster.settings, sources)
+        earlier = spec.shards.failures_of
+        return found if earlier is None else found.having(await self.undone(earlier))
+
+    async def preview(self, plan: Planned) -> BatchPreview:
+        """What it would do. `BadInput` for what a run would be refused for."""
+        return await plan.preview(self.muster.settings)
+
+    async def request(self, plan: Planned, **fields: Unpack[BatchFields]) -> TaskRequest:
+        """The batch's task, with its repositories packed, to be given to `Muster.submit_repeatable`."""
+        inputs = [await self._packed(name, start) for name, start in plan.starts.items()]
+        said: BatchFields = {"sender": "api", **fields}
+        return batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found, **said)
+
+    async def submit(self, plan: Planned, **fields: Unpack[BatchFields]) -> Handle:
+        """Hand it over. The same batch on the same commits is one task, until it fails: then it is done again.
+
+        Under a key of the caller's own it is that key's first task, however that ended.
+        """
+        request = await self.request(plan, **fields)
+        is_own_key = bool(fields.get("idempotency_key"))
+        return await (self.muster.submit(request) if is_own_key else self.muster.submit_repeatable(request))
+
+    async def record(self, task_id: str) -> TaskRecord:
+        """`BadInput` for a task that is no batch."""
+        record = await self.muster.record(task_id)
+        if record.agent != BATCH:
+            raise BadInput(f"the task {task_id} is no batch", hint="see them with: muster batch list")
+        return record
+
+    async def status(self, task_id: str) -> BatchStatus:
+        """How far it is: its tasks by state, and what they have cost. Waits for nothing."""
+        record = await self.record(task_id)
+        return status_of(record, await self.muster.tree(record.trace_id))
+
+    async def retry(self, task_id: str, **fields: Unpack[BatchFields]) -> Handle:
+        """One that failed or was stopped, as it was submitted, on the commits of then. What was done is not done again.
+
+        Twice is once. `UnderWay` while it is under way, `BadInput` when nothing of it failed.
+        """
+        record = await self.record(task_id)
+        result = await self.muster.result(task_id)
+        if result is None:
+            raise UnderWay(f"the batch {task_id} is under way", hint="wait for it, or cancel it")
+        if result.status is State.COMPLETED:
+            raise BadInput(f"the batch {task_id} has nothing that failed", hint=f"muster batch show {task_id}")
+        request = repeated(await self.muster.request(task_id), record.task_id)
+        sender = fields.get("sender", "api")
+        return await self.muster.submit_repeatable(request.model_copy(update={"sender": sender}))
+
+    async def report(self, task_id: str) -> BatchReport:
+        """The whole of it. `UnderWay` while it is under way, `BadInput` when it ended before there was one."""
+        await self.record(task_id)
+        result = await self.muster.result(task_id)
+        if result is None:
+            raise UnderWay(f"the batch {task_id} is under way", hint="follow it to its end")
+        if report_of(result) is None:
+            raise BadInput(f"the task {task_id} has no batch report", hint=f"muster task show {task_id}")
+        return BatchReport.model_validate_json(await self.muster.attachment(result, REPORT_NAME))
+
+    async def overlaps(self, task_id: str) -> Mapping[str, tuple[OverlapReport, ...]]:
+        """Which of its patches change the same files, by repository: while it is at work, and after it."""
+        await self.record(task_id)
+        result = await self.muster.result(task_id)
+        if result is not None and report_of(result) is not None:
+            return {one.name: one.overlaps for one in (await self.report(task_id)).repositories}
+        with temporary_folder("overlaps") as folder:
+            return await foreseen(self.muster, await self.muster.request(task_id), folder)
+
+    async def undone(self, task_id: str) -> Found:
+        """The shards that a batch has not done; `BadInput` when there are none."""
+        try:
+            undone = undone_in(await self.report(task_id))
+        except UnderWay as e:
+            raise BadInput(e.message, hint="shards.failures_of names a batch that has ended") from e
+        if not any(undone.values()):
+            raise BadInput(f"the batch {task_id} has nothing that failed", hint="name another in shards.failures_of")
+        return undone
+
+    async def difference(self, plan: Planned, earlier: str) -> Difference:
+        """What the batch would do that an `earlier` one has not done.
+
+        By the files as they were at that one's commits, which are looked for where the repositories are now.
+        `BadInput` where only a run tells the shards.
+        """
+        require_known_shards(plan.spec, plan.file)
+        await self.record(earlier)
+        params = params_of(BatchParams, await self.muster.request(earlier))
+        before: dict[str, str] = {}
+        for given in params.repositories:
+            if start := plan.starts.get(given.name):
+                before |= await _works_then(params, Start(start.git_dir, given.base, None), given.name)
+        after: dict[str, str] = {}
+        for name, shards in (await all_shards(plan.spec, plan.starts, found=plan.found)).items():
+            after |= works_of(shards, plan.spec, name=name)
+        return difference(before, after, specs=(params.spec, plan.spec), earlier=earlier)
+
+    async def done_before(self, plan: Planned, task_id: str) -> Handle | None:
+        """That task, when it was this very batch and completed: then nothing need be packed."""
+        inputs = [RepositoryInput(name=name, bundle="", base=start.base) for name, start in plan.starts.items()]
+        [wanted] = narrowed(
+            [batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found)], self.muster.settings
+        )
+        try:
+            earlier, result = await self.muster.request(task_id), await self.muster.result(task_id)
+        except NotFound:
+            return None
+        is_same = (earlier.idempotency_key, earlier.tenant) == (wanted.idempotency_key, wanted.tenant)
+        if not is_same or result is None or result.status is not State.COMPLETED:
+            return None
+        return Handle(earlier.task_id, earlier.trace_id, existing=True)
+
+    async def _packed(self, name: str, start: Start) -> RepositoryInput:
+        told = {"name": name, "url": start.url, "forge": start.forge}
+        if start.bundle:
+            return RepositoryInput(bundle=start.bundle, base=start.base, **told)
+        workspace = await self.muster.pack(start.folder or await locate(start.git_dir), commit=start.base)
+        return RepositoryInput(bundle=workspace.bundle or "", base=workspace.base, **told)
+
+
+def require_known_shards(spec: BatchSpec, file: Path) -> None:
+    if spec.shards.command is not None:
+        hint = "see what has changed since by running it: what is done is not done again"
+        raise BadInput(f"{file} tells its shards by a command, which only a run may start", hint=hint)
+
+
+async def _works_then(params: BatchParams, start: Start, name: str) -> dict[str, str]:
+    if params.spec.shards.command is not None:
+        return {}
+    try:
+        found = await all_shards(params.spec, {name: start}, found=params.found)
+    except (RepoError, BadInput):
+        return {}  # a commit that was thrown away since: nothing is known of it, and all counts as new
+    return works_of(found[name], params.spec, name=name)

@@ -1,0 +1,30 @@
+"""A local repository as the start of some work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from repo.local import LocalRepository, describe
+
+from .errors import BadInput
+
+Tell = Callable[[str], object]
+
+
+async def starting_point(path: Path, *, allow_dirty: bool, tell: Tell) -> LocalRepository:
+    """The repository around `path`. Only what is committed travels: changed files are refused, or said to stay behind.
+
+    `BadInput` for a dirty work tree; `RepositoryMissing` and `CommitMissing` for what cannot be worked on.
+    """
+    local = await describe(path)
+    if local.dirty and not allow_dirty:
+        first, *others = local.dirty
+        more = f" and {len(others)} more" if others else ""
+        raise BadInput(
+            f"{local.root} has changes that are not committed: {first}{more}",
+            hint="commit or stash them, or work on the last commit without them: --allow-dirty",
+        )
+    if left := len(local.dirty) + len(local.untracked):
+        tell(f"{left} uncommitted file(s) of {local.root} are not part of this")
+    return local

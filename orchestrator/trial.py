@@ -1,0 +1,180 @@
+"""A change before its gate: which runs are made, what speaks against it, and what is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from envelope.events import GateVerdict
+from envelope.gate import GateEvidence, GateObjection
+from envelope.ids import BlobRef
+from envelope.messages import ErrorInfo
+from repo.patch import apply_to_tree
+
+from .driver import Work
+from .gate import AGAIN, Gate
+from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
+from .gating.diff import without
+from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
+
+OLD_TESTS = "with the tests of the base"
+UNNAMED = "a test without a name"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The gate's runs, as far as there were any, and what they prove. `failure`: why one could not be made."""
+
+    judgement: Judgement
+    before: GateVerdict | None = None
+    after: GateVerdict | None = None
+    evidence: GateEvidence = field(default_factory=GateEvidence)
+    failure: ErrorInfo | None = None
+
+
+NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
+
+
+async def prove(gate: Gate, before: Run, *, changes: BlobRef | None, tree: str, restored: Sequence[str] = ()) -> Proof:
+    """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
+
+    `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
+    nobody could know.
+    """
+    trial = Trial(gate, before)
+    if changes is None:
+        trial.judge_base(tree)
+    else:
+        await trial.judge_change(changes, tree)
+    proof = trial.proof(restored)
+    gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
+    return proof
+
+
+@dataclass(slots=True)
+class Trial:
+    """One change before its gate: the runs, and what speaks against it."""
+
+    gate: Gate
+    before: Run
+    after: Run | None = None
+    change: Inspection = field(default_factory=Inspection)
+    objections: list[GateObjection] = field(default_factory=list[GateObjection])
+    notes: list[str] = field(default_factory=list[str])
+    flaky: set[str] = field(default_factory=set[str])
+    runs: list[GateVerdict] = field(default_factory=list[GateVerdict])
+
+    def judge_base(self, tree: str) -> None:
+        self.after = self.before
+        self.runs.append(self.before.verdict("before"))
+        self.objections += objections(
+            self.before, self.before, tree=tree, min_tests=self.gate.min_tests, rules=self.gate.rules
+        )
+
+    async def judge_change(self, changes: BlobRef, tree: str) -> None:
+        gate, rules = self.gate, self.gate.rules
+        diff = await gate.driver.transport.blobs.get(changes)
+        trees = await gate.trees(tree)
+        self.change = await inspect(
+            diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
+        )
+        self.runs.append(self.before.verdict("before"))
+        self.after = await self._settled(changes, "")
+        self.objections += objections(self.before, self.after, tree=tree, min_tests=gate.min_tests, rules=rules)
+        self.objections += self.change.objections
+        if not self.objections and self.change.judged:
+            await self._judge_with_old_tests(diff, trees, self.after)
+        self._tell_of_flaky()
+
+    def proof(self, restored: Sequence[str]) -> Proof:
+        before, after = self.before, self.after
+        assert after is not None
+        first = next(iter(self.objections), None)
+        judgement = Judgement(True) if first is None else Judgement(False, first.message, first.hint)
+        known = sorted((after.failing or frozenset[str]()) & (before.failing or frozenset[str]()))
+        fresh = new_failures(before, after) if after is not before else None
+        result = "verified" if first is None else "done" if after is before else "rejected"
+        evidence = GateEvidence(
+            result=result,
+            objections=tuple(self.objections),
+            notes=(*self._notes(known, restored), *self.notes),
+            test_files=self.change.test_files[:MAX_NAMES],
+            restored=tuple(restored[:MAX_NAMES]),
+            new_failures=tuple(sorted(fresh or ()))[:MAX_NAMES],
+            known_failures=tuple(known[:MAX_NAMES]),
+            flaky=tuple(sorted(self.flaky))[:MAX_NAMES],
+            runs=tuple(self.runs),
+        )
+        return Proof(judgement, before.verdict("before"), after.verdict("after"), evidence)
+
+    async def _settled(self, changes: BlobRef, about: str, reference: Run | None = None) -> Run:
+        """The run that counts: a new failure is looked at again, each time in a fresh sandbox.
+
+        `reference`: what may fail, if not what the base fails.
+        """
+        gate = self.gate
+        first = run = await self._run("after", gate.after(changes, about), about)
+        if reference is None and not run.passed and is_acceptable(self.before, run, gate.rules) and gate.rules.reruns:
+            await self._look_at_base_again()
+        for number in range(gate.rules.reruns):
+            if is_acceptable(reference or self.before, run, gate.rules) or not run.fails_by_tests_alone:
+                break
+            told = f"{about + ', ' if about else ''}{AGAIN} ({number + 1})"
+            run = await self._run("after", gate.after(changes, told), told)
+        if run is not first and is_acceptable(reference or self.before, run, gate.rules):
+            self.flaky |= (first.failing or frozenset()) - (run.failing or frozenset()) or {UNNAMED}
+        return run
+
+    async def _look_at_base_again(self) -> None:
+        """The change fails where the base did. If that was bad luck there, it excuses nothing here."""
+        again = await self._run("before", self.gate.before_again(), AGAIN)
+        if again.failing is None or self.before.failing is None:
+            return
+        if unsteady := sorted(again.failing ^ self.before.failing):
+            self.notes.append(f"flaky on the base: {listed(unsteady)}")
+        if self.before.failing - again.failing:
+            self.before = again
+
+    async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:
+        """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
+        gate, parts = self.gate, self.change.judged
+        rest, _ = without(diff, lambda part: part in parts)
+        if rest:
+            tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
+            run = await self._settled(await gate.driver.transport.blobs.put(rest), OLD_TESTS, reference=after)
+        else:
+            tree, run = "", self.before
+        self.objections += with_old_tests(
+            self.before, after, run, tree=tree, rules=gate.rules, edited=[part.path for part in parts]
+        )
+        if not self.objections:
+            self.notes.append("with the tests as the base has them the gate passes as well")
+
+    def _tell_of_flaky(self) -> None:
+        if not self.flaky:
+            return
+        names = listed(sorted(self.flaky))
+        if self.gate.rules.flaky == "reject":
+            message = f"tests failed, and passed when they were run again: {names}"
+            hint = "make them steady, or set the gate's flaky to allow"
+            self.objections.append(GateObjection(code="flaky", message=message, hint=hint, names=tuple(self.flaky)))
+        else:
+            self.notes.append(f"flaky: {names} failed, and passed when run again in a fresh sandbox")
+
+    def _notes(self, known: Sequence[str], restored: Sequence[str]) -> list[str]:
+        notes: list[str] = []
+        if files := self.change.test_files:
+            added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+            names = listed([f"{file.status} {file.path}" for file in files])
+            count = f"{len(files)} test file{'s' if len(files) > 1 else ''}"
+            notes.append(f"the change edits {count}, +{added} −{removed}: {names}")
+        if restored:
+            notes.append(f"restored from the base, since outside of the edit scope: {listed(list(restored))}")
+        if known:
+            notes.append(f"fails as on the base: {listed(list(known))}")
+        return notes
+
+    async def _run(self, phase: Phase, work: Work, about: str) -> Run:
+        run = await self.gate.run(phase, work, about)
+        self.runs.append(run.verdict(phase, about))
+        return run
