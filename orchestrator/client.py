@@ -333,7 +333,6 @@ class Muster(Facets, SessionMethods):
 
         Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
         """
-        require_writing(self.settings, "the work may write")
         request = await requeued(self.transport, task_id)
         await self.transport.audit.note(Decision(by, "requeue", task_id, request.tenant, {"task": request.task_id}))
         handle = await self.submit(request)

@@ -38,6 +38,8 @@ MEDIA_TYPES = {
     "junit": "application/xml",
     "sarif": "application/sarif+json",
     "jsonl": "application/jsonl",
+    "github": "text/plain",
+    "codequality": "application/json",
     "json": "application/json",
 }
 

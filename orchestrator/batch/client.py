@@ -66,7 +66,7 @@ class Batches:
         only_looks = self.muster.settings.read_only
         spec, place = (load_batch(batch, only_looks=only_looks), batch) if isinstance(batch, Path) else (batch, file)
         if only_looks:
-            require_looking(spec)
+            require_looking(spec)  # before anything is fetched
         found = await planned(spec, place, self.muster.settings, sources)
         earlier = spec.shards.failures_of
         return found if earlier is None else found.having(await self.undone(earlier))

@@ -32,7 +32,7 @@ def _beyond(spec: BatchSpec) -> Iterator[str]:
     if any(step.agent is None for step in spec.steps):
         yield "a step that is no agent's runs commands which change files"
     for one in spec.repositories:
-        if one.path is None:
+        if one.url or one.list or one.organisation:
             yield "a repository is to be fetched or listed, which may take a secret"
     if spec.shards.files_from is not None:
         yield "shards.files_from reads another file"

@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
     """With GitLab's tag, which points to another part of the file."""
 
 
-_Loader.add_constructor("!reference", lambda loader, node: tuple(loader.construct_sequence(node)))
+_Loader.add_constructor("!reference", lambda loader, node: tuple(loader.construct_object(part) for part in node.value))
 
 
 def read(path: Path) -> Any:
