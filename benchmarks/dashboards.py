@@ -93,7 +93,8 @@ async def project(folder: Path) -> Path:
     file = folder / "batch.toml"
     file.write_text(
         'name = "panels"\nrepositories = [{ path = "project" }]\nshards = { files = "*.txt" }\n'
-        'steps = [{ recipe = ["sed -i s/old/new/ {path}"] }]\n[gate]\ncommands = ["test $(grep -l new *.txt | wc -l) -ge 0"]\n'
+        'steps = [{ recipe = ["sed -i s/old/new/ {path}"] }]\n'
+        '[gate]\ncommands = ["test $(grep -l new *.txt | wc -l) -ge 0"]\n'
     )
     return file
 

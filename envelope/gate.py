@@ -7,17 +7,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from .events import GateVerdict
+from .messages import MAX_DEADLINE_MS
 from .pattern import MAX_PATTERN_CHARS
 from .wire import Wire
 
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS)]
 Policy = Literal["allow", "reject"]
+Switch = Literal["on", "off"]
 Proved = Literal["done", "verified", "rejected"]
 
 # What a rejection can be for; programs tell them apart by these words.
 ObjectionCode = Literal[
     "wrong_tree", "failed", "no_tests", "fewer_tests", "removed_tests", "new_skips", "counted_otherwise", "coverage",
-    "gate_edited", "tests_edited", "runner_reached", "flaky",
+    "gate_edited", "tests_edited", "runner_reached", "runner_fooled", "flaky",
 ]  # fmt: skip
 
 
@@ -28,7 +30,8 @@ class GateRules(Wire):
     files beside those that usual names tell. `protect`: files that belong to the gate beside those that it finds
     itself. `may_edit`: files of the gate that a change may edit all the same. `min_coverage`: per cent, or "base" for
     no less than before. `reruns`: how often a new failure is looked at again, each time in a fresh sandbox.
-    `known_failures`: may tests fail that fail on the base, too?
+    `known_failures`: may tests fail that fail on the base, too? `control`: are tests of the platform's own, which must
+    fail, put among those of pytest and unittest? `timeout_s`: of each command; without it, half an hour.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +44,8 @@ class GateRules(Wire):
     reruns: Annotated[int, Field(ge=0, le=10)] = 1
     flaky: Policy = "allow"
     known_failures: Policy = "allow"
+    control: Switch = "on"
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] | None = None
 
 
 class GateObjection(Wire):

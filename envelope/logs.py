@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from .log_bridge import hear_libraries, hear_uncaught
+from .log_lines import Fields, Repeats, error_in_short, on_one_line
 from .redaction import redact_value, register_environment
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger as Logger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+Style = Literal["auto", "json", "text"]
+AS_JSON: dict[Style, bool | None] = {"auto": None, "json": True, "text": False}
 
 
 def configure(*, level: str = "info", json: bool | None = None) -> None:
-    """Set up logging for this process. JSON lines unless stderr is a terminal; secrets of the environment are known."""
+    """Set up logging for this process, of its libraries, too. JSON lines unless stderr is a terminal; secrets of the
+    environment are known."""
     register_environment(os.environ)
     as_json = not sys.stderr.isatty() if json is None else json
     _to_do[:] = [partial(_set_up, LEVELS[level], as_json)]
+    hear_libraries(get_logger)
+
+
+def configure_service(*, level: str, style: Style) -> None:
+    """As `configure`, for a process that nobody looks at: what it does not catch is a line, too."""
+    configure(level=level, json=AS_JSON[style])
+    hear_uncaught(get_logger)
 
 
 def get_logger(name: str) -> Logger:
@@ -57,15 +69,29 @@ class _Lazy:
 def _set_up(level: int, as_json: bool) -> None:
     import structlog
 
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    def one_of_many(_logger: Any, _method: str, event: Fields) -> Fields:
+        if not repeats(event):
+            raise structlog.DropEvent
+        return event
+
+    repeats = Repeats()
+    processors = structlog.processors
+    for_people = [
+        *([] if level <= LEVELS["debug"] else [_plain(error_in_short)]),
+        processors.format_exc_info,
+        _redact,
+        _plain(on_one_line),
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ),
+    ]
+    # redacted last before the renderer: nothing is added after it
+    for_programs = [processors.format_exc_info, _redact, processors.JSONRenderer(default=str)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _redact,  # last before the renderer: nothing is added after it
-            renderer,
+            processors.add_log_level,
+            one_of_many,
+            processors.TimeStamper(fmt="iso", utc=True),
+            *(for_programs if as_json else for_people),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # stderr as it is when a line is written: a test's capture, say, may have put another in its place and closed it
@@ -81,8 +107,12 @@ def _set_up_for_others() -> None:
         _set_up(LEVELS["warning"], not sys.stderr.isatty())
 
 
-def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return cast("MutableMapping[str, Any]", redact_value(dict(event)))
+def _plain(change: Callable[[Fields], Fields]) -> Callable[[Any, str, Fields], Fields]:
+    return lambda _logger, _method, event: change(event)
+
+
+def _redact(_logger: Any, _method: str, event: Fields) -> Fields:
+    return cast("Fields", redact_value(dict(event)))
 
 
 register_environment(os.environ)

@@ -15,6 +15,7 @@ from .events import Event
 from .ids import BlobRef, TaskId, TraceId
 from .lifecycle import TERMINAL, State
 from .scope import Scope
+from .tracing.context import tidy_parent, tidy_state
 from .wire import Tagged, Wire
 
 # A day: the longest that a task may ask for. What takes longer is several tasks.
@@ -49,12 +50,16 @@ class Attachment(Wire):
     size_bytes: int = 0
 
 
+NOT_AT_ALL = "-"  # no settings have this digest
+
+
 class Workspace(Wire):
     """Where the code is: exactly one of `url`, `bundle` and `path`, and the commit that work starts from.
 
     `credentials` is a name that the operator configured, never a secret. `changes` is a diff that goes onto the base
     first. `setup` are the commands that make the project's dependencies available. `trusted` is the digest of the
-    settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow.
+    settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow,
+    and with `NOT_AT_ALL` nobody looks for agents there.
     """
 
     url: str | None = None
@@ -94,7 +99,8 @@ class TaskRequest(Tagged):
     task_id: TaskId
     trace_id: TraceId
     parent_task_id: TaskId | None = None
-    traceparent: str = ""
+    traceparent: str = ""  # where in a trace, a caller's perhaps, its submission stands
+    tracestate: str = ""
     sender: str
     recipient: Name
     agent: Name
@@ -118,6 +124,16 @@ class TaskRequest(Tagged):
     asks: AskTerms | None = None  # None: nobody can be asked
     created_at_ms: Annotated[int, Field(ge=0, lt=2**53)]
     signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py
+
+    @field_validator("traceparent", mode="before")
+    @classmethod
+    def _parent_that_reads(cls, value: object) -> object:
+        return tidy_parent(value) if isinstance(value, str) else value
+
+    @field_validator("tracestate", mode="before")
+    @classmethod
+    def _state_that_reads(cls, value: object) -> object:
+        return tidy_state(value) if isinstance(value, str) else value
 
 
 class TaskProgress(Tagged):

@@ -81,6 +81,8 @@ def _forms(pattern: str) -> list[str]:
 
 
 def _covers(parents: Sequence[str], child: str) -> bool:
+    if any(parent and set(parent) == {"*"} for parent in parents):  # most grants' parents hold everything
+        return True
     alphabet = {*child, *"".join(parents), _OTHER}
     start: tuple[int, frozenset[Position]] = (0, _closed(parents, {(index, 0) for index in range(len(parents))}))
     seen: set[tuple[int, frozenset[Position]]] = {start}

@@ -5,7 +5,7 @@ Recipes run fixed commands in a sandbox, without a model; the gate's `verify` is
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -13,6 +13,7 @@ from .messages import MAX_DEADLINE_MS
 from .wire import Wire
 
 Command = Annotated[str, Field(min_length=1)]
+ControlState = Literal["", "none", "held", "fooled"]
 
 
 class RecipeParams(Wire):
@@ -26,6 +27,8 @@ class RecipeParams(Wire):
     timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] = 1800.0
     # where the commands write JUnit XML (a path in the workspace, or a glob); pytest is asked for one by itself
     junit: str = ""
+    # of a gate: tests of the platform's own that must fail, in pytest's and unittest's process (docs/gate.md)
+    control: bool = True
 
 
 class TestCounts(Wire):
@@ -59,7 +62,8 @@ class TestNames(Wire):
 class RecipeStep(Wire):
     """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted.
 
-    `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood.
+    `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `control`: did
+    the platform's own tests fail as they must (empty: nobody looked)? `fooled` are those that did not.
     """
 
     command: str
@@ -71,6 +75,8 @@ class RecipeStep(Wire):
     counted_by: str = ""
     names: TestNames | None = None
     coverage_percent: float | None = None
+    control: ControlState = ""
+    fooled: tuple[str, ...] = ()
 
 
 class RecipeOutput(Wire):

@@ -36,12 +36,14 @@ from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import doers_of, goal_for
+from .looking import require_writing
 from .packing import attached, packed
 from .pages import Wanted, page_of
 from .planner.modes import PlanMode
 from .planner.wish import plan_again
 from .plans import plans_of
 from .prompting import going_on, listener, session_of, undoing
+from .read_only import looking_only, narrowed
 from .requeue import requeued
 from .resolving import requests_from
 from .session.fold import Session
@@ -93,7 +95,11 @@ class Muster(Facets):
         What a failover of the server forgets is handed over again, by whoever waits for it here (`results`, `gather`).
         Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
         """
-        return await self._outbox.submit(await requests_from(self.transport, tasks))
+        return await self._outbox.submit(narrowed(await requests_from(self.transport, tasks), self.settings))
+
+    def read_only(self) -> Muster:
+        """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""
+        return looking_only(self)
 
     async def goal(
         self,
@@ -252,6 +258,7 @@ class Muster(Facets):
         The handle is of the task that answers: the one that runs the session now (`existing`), else a new one that goes
         on with it. `BadInput` for what has no session, and for no words; `Busy` for `/undo` and `/redo` meanwhile.
         """
+        require_writing(self.settings, "a session that may write would hear this")
         if not text.strip():
             raise BadInput("there is nothing in the prompt", hint="say what the agent should do")
         request = await listener(self.transport, task_id)
@@ -304,6 +311,7 @@ class Muster(Facets):
 
         What "always" allows is kept here, too, for the project that the task names.
         """
+        require_writing(self.settings, "an answer lets work go on that may write")
         standing = await give(self.transport, ask, reply, by=by)
         if reply.rules:
             terms = (await self.request(ask.task.task_id)).asks
@@ -355,6 +363,7 @@ class Muster(Facets):
 
         Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
         """
+        require_writing(self.settings, "the work may write")
         request = await requeued(self.transport, task_id)
         await self.transport.audit.note(Decision(by, "requeue", task_id, request.tenant, {"task": request.task_id}))
         handle = await self.submit(request)

@@ -19,6 +19,8 @@ from envelope.errors import CODES
 from envelope.events import ChildEnded, ChildSpawned, Event
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
+from envelope.scope import narrow
+from envelope.tracing.spans import link_attempt
 from repo.mirror import Mirror
 from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
@@ -82,6 +84,7 @@ class DriverContext:
     cache_dir: Path
     metrics: OrchestratorMetrics
     mirrors: MirrorsAtWork = field(default_factory=MirrorsAtWork)
+    read_only: bool = False  # nothing is driven that could write
 
 
 @dataclass(slots=True)
@@ -152,6 +155,7 @@ class Driver:
                 placed.setdefault(place.handle.task_id, []).append(place)
             waiting = []
             async for result in self.outbox.results(placed):
+                link_attempt(result.task_id, result.attempt, result.trace_id)
                 cost_microusd = await self._report_ended(result, placed[result.task_id][0])
                 for place in placed[result.task_id]:
                     if place.foreign and not place.work.reusable(result):
@@ -208,6 +212,8 @@ class Driver:
         lease = self.delivery.claim.lease
         children = [request for request in requests if request.parent_task_id]
         roots = [request for request in requests if not request.parent_task_id]
+        for request in roots:
+            narrow(self.request.auth_scope, request.auth_scope)  # of children the queue knows the parent
         handles = {
             request.task_id: handle
             for under, group in ((lease, children), (None, roots))

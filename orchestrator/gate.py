@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 from envelope.gate import GateRules
 from envelope.ids import BlobRef, content_key
@@ -72,20 +72,27 @@ class Gate:
         return Trees(mirror, self.workspace.base, tree)
 
     def _about(self, workspace: Workspace) -> tuple[str, ...]:
-        report = (self.rules.junit,) if self.rules.junit else ()
-        return workspace.model_dump_json(), json.dumps(self.commands), *report
+        return workspace.model_dump_json(), self._asked().model_dump_json(exclude_unset=True)
+
+    def _asked(self) -> RecipeParams:
+        """Keys are left out where they can be: a worker of yesterday does not know them."""
+        asked: dict[str, Any] = {"commands": self.commands}
+        if self.rules.junit:
+            asked["junit"] = self.rules.junit
+        if self.rules.control == "off":
+            asked["control"] = False
+        if self.rules.timeout_s is not None:
+            asked["timeout_s"] = self.rules.timeout_s
+        return RecipeParams(**asked)
 
     def _work(
         self, phase: Phase, workspace: Workspace, key: str, reusable: Callable[[TaskResult], bool], about: str = ""
     ) -> Work:
-        asked = RecipeParams(commands=self.commands)
-        if self.rules.junit:  # left out where it can be: a worker of yesterday does not know the key
-            asked = asked.model_copy(update={"junit": self.rules.junit})
         request = task_request(
             parent=self.driver.request,
             agent=VERIFY,
             pool=BUILD,
-            params=asked.model_dump(mode="json", exclude_unset=True),
+            params=self._asked().model_dump(mode="json", exclude_unset=True),
             workspace=workspace,
             auth_scope=RECIPE_SCOPE,
             deadline_ms=self.driver.remaining_ms,

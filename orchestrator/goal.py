@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from envelope.errors import CODES, ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, PatchRef, TaskResult
+from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
+from envelope.tracing.spans import span
 from repo.merge import merge_patches
 from repo.mirror import Mirror
 
@@ -178,7 +180,9 @@ async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
     blobs = driver.transport.blobs
     mirror = await driver.mirror(workspace.bundle, workspace.base)
     changeset = await as_changeset(blobs, "change", title_of(driver.request.input.prompt), patch)
-    merged = await merge_patches(mirror, workspace.base, [changeset])
+    with span(MERGE, {PATCHES: 1}) as merging:
+        merged = await merge_patches(mirror, workspace.base, [changeset])
+        merging.set({COLLISIONS: len(merged.collisions)})
     if merged.collisions:
         why = f"the agent's patch does not apply to its own base: {merged.collisions[0].detail}"
         raise TaskFailed(ErrorInfo.of(ErrorCode.INTERNAL, why))

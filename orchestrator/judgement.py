@@ -20,6 +20,7 @@ from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
 from .gating.change import MAX_NAMES, listed
+from .gating.control import control_objection
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
@@ -150,6 +151,7 @@ def objections(
     found = [
         _too_few(before, after, min_tests),
         _counted_otherwise(before, after),
+        control_objection(before.steps, after.steps),
         _removed(before, after),
         _skips(before, after),
         _coverage(before, after, rules),
@@ -169,7 +171,11 @@ def with_old_tests(
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
         hint = "if the goal asks for it, grant the edit by name: --allow 'edit:tests/**' (in a batch, also_edit)"
         return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
-    found = (_too_few(before, old_tests, 0), _counted_otherwise(before, old_tests))
+    found = (
+        _too_few(before, old_tests, 0),
+        _counted_otherwise(before, old_tests),
+        control_objection(before.steps, old_tests.steps),
+    )
     return [objection for objection in found if objection is not None]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from envelope.agents import WorkerCard
@@ -15,12 +16,15 @@ from transport.errors import NotFound
 
 from .client import Muster
 from .session.fold import Session, apply
-from .session.task import TaskView
+from .session.task import Spent, TaskView
 
 HOUR_MS = 3600 * 1000
 # As many of the latest roots are looked through, and so many of them are followed: more than a screen shows.
 LATEST = 1000
 MAX_FOLLOWED = 64
+# Letters that nobody has looked at: whether there are any is what counts, and their list has them all.
+MAX_DEAD = 20
+TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,14 @@ class Going:
 
 
 @dataclass(frozen=True, slots=True)
+class AtWork:
+    """A model in all that is under way: how many tasks it works on now, and what it took so far."""
+
+    tasks: int
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """`others` counts roots that are under way and not among `going`."""
 
@@ -66,6 +78,16 @@ class Overview:
     workers: Sequence[WorkerCard]
     going: Sequence[Going]
     others: int = 0
+    dead: int = 0  # letters, up to `MAX_DEAD`
+    grown: Mapping[str, int] = field(default_factory=dict[str, int])  # what waits by pool, since `TREND_MS` ago
+
+    @property
+    def models(self) -> dict[str, AtWork]:
+        """What each model does in all that is followed; the one with the most work comes first."""
+        tasks = [task for one in self.going for task in one.view.tasks.values()]
+        names = {name for task in tasks for name in task.by_model} | {task.model for task in tasks if _calls(task)}
+        known = {name: _at_work(name, tasks) for name in names if name}
+        return dict(sorted(known.items(), key=lambda each: (-each[1].tasks, -each[1].spent.cost_microusd, each[0])))
 
     @property
     def microusd_per_hour(self) -> int:
@@ -85,12 +107,36 @@ class Overview:
             "cost_microusd": self.cost_microusd,
             "microusd_per_hour": self.microusd_per_hour,
             "pools": [
-                {**asdict(pool), "workers": len(cards), "slots": sum(card.slots for card in cards)}
+                {
+                    **asdict(pool),
+                    "workers": len(cards),
+                    "slots": sum(card.slots for card in cards),
+                    "grown": self.grown.get(pool.pool, 0),
+                }
                 for pool, cards in ((pool, self.cards_of(pool.pool)) for pool in self.pools)
+            ],
+            "dead_letters": self.dead,
+            "models": [
+                {
+                    "model": name,
+                    "tasks": one.tasks,
+                    "tokens": one.spent.usage.total_tokens,
+                    "cost_microusd": one.spent.cost_microusd,
+                }
+                for name, one in self.models.items()
             ],
             "going": [_going_json(one) for one in self.going],
             "others": self.others,
         }
+
+
+def _calls(task: TaskView) -> bool:
+    return task.state is State.RUNNING and bool(task.model)
+
+
+def _at_work(model: str, tasks: Sequence[TaskView]) -> AtWork:
+    spent = sum((task.by_model[model] for task in tasks if model in task.by_model), start=Spent())
+    return AtWork(sum(_calls(task) and task.model == model for task in tasks), spent)
 
 
 def _going_json(one: Going) -> dict[str, Any]:
@@ -116,6 +162,7 @@ class Overviews:
     def __init__(self, muster: Muster) -> None:
         self._muster = muster
         self._views: dict[str, Session] = {}  # by trace
+        self._waited: deque[tuple[int, Mapping[str, int]]] = deque()  # when, and what waited by pool
 
     async def look(self) -> Overview:
         """How it stands now: of what is under way the latest goals and batches, as many as can be followed."""
@@ -124,10 +171,20 @@ class Overviews:
         followed = roots[:MAX_FOLLOWED]
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}
-        pools, workers, now_ms = await asyncio.gather(muster.pools(), muster.workers(), muster.transport.now_ms())
+        pools, workers, now_ms, dead = await asyncio.gather(
+            muster.pools(), muster.workers(), muster.transport.now_ms(), muster.dead_letters(limit=MAX_DEAD)
+        )
         views = await asyncio.gather(*map(self._view, followed))
         going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
-        return Overview(now_ms, pools, workers, going, len(roots) - len(followed))
+        grown = self._grown(now_ms, {pool.pool: pool.ready for pool in pools})
+        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), len(dead), grown)
+
+    def _grown(self, now_ms: int, waits: Mapping[str, int]) -> Mapping[str, int]:
+        self._waited.append((now_ms, waits))
+        while self._waited[0][0] < now_ms - TREND_MS:
+            self._waited.popleft()
+        _, before = self._waited[0]
+        return {pool: count - before.get(pool, 0) for pool, count in waits.items()}
 
     async def _view(self, root: TaskRecord) -> Session:
         fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)

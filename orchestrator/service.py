@@ -20,6 +20,7 @@ from envelope import logs
 from envelope.agents import AgentCard, WorkerCard
 from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text
 from envelope.messages import ErrorInfo, TaskResult
+from envelope.tracing.starting import traced
 from repo.errors import RepoError
 from transport.base import Transport
 from transport.consumer import Consumer, Delivery, StopReason
@@ -35,10 +36,12 @@ from .errors import BadInput, TaskFailed, code_of, exit_code_of
 from .fanout.drive import drive_fanout
 from .goal import drive_goal
 from .jobs import run_jobs
+from .looking import WouldWrite
 from .metrics import OrchestratorMetrics
 from .metrics.fleet import FleetView
 from .metrics.published import Published
 from .mirrors import keep_mirrors
+from .read_only import require_read_only
 from .sealing import keep_sealed
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, FANOUT, RUN
@@ -57,14 +60,13 @@ HELPER_PAUSE_S = 5.0
 LOOK_AROUND_EACH = 3  # of the looks at the fleet
 
 # What may stop a driver. Anything else is a fault of ours: the consumer reports it as internal.
-FORESEEN = (BadInput, ScopeExceeded, Refused, NotFound, RepoError)
+FORESEEN = (BadInput, WouldWrite, ScopeExceeded, Refused, NotFound, RepoError)
 
 
 def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskResult]]:
     """What a consumer of the drivers' queue does with a task; a driver's mirrors are let go however it ends."""
 
     async def handle(delivery: Delivery) -> TaskResult:
-        logs.bind(task_id=delivery.request.task_id, trace_id=delivery.request.trace_id)
         try:
             return await _drive(await open_driver(delivery, context))
         finally:
@@ -95,6 +97,8 @@ async def _outcome(driver: Driver) -> TaskResult:
         drive = DRIVES.get(agent)
         if drive is None:
             raise BadInput(f"the orchestrator has no agent {agent!r}", hint=f"it has: {', '.join(DRIVES)}")
+        if driver.context.read_only:
+            require_read_only(driver.request)
         return await drive(driver)
     except TaskFailed as e:
         return ended_with(driver, e.error)
@@ -110,7 +114,7 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
         transport = await connect(settings, pools=settings.known_pools, watch=store)
         stack.push_async_callback(transport.close)
         card = _card(settings)
-        context = DriverContext(transport, settings.cache_dir, metrics)
+        context = DriverContext(transport, settings.cache_dir, metrics, read_only=settings.read_only)
         handle = handler_of(context)
         consumer = Consumer(
             transport,
@@ -192,7 +196,7 @@ def _card(settings: Settings) -> WorkerCard:
 
 async def _main() -> None:
     settings = load_settings()
-    logs.configure(level=settings.log_level)
+    logs.configure_service(level=settings.log_level, style=settings.log_format)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def told() -> None:
@@ -201,7 +205,8 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)
-    await serve(settings, stop, hurry)
+    with traced("muster-orchestrator"):
+        await serve(settings, stop, hurry)
 
 
 def main() -> int:

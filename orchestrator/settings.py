@@ -38,6 +38,7 @@ class Settings(FleetSettings):
     ask_above_microusd: Annotated[int, Field(ge=0)] = 10_000_000  # an estimate above this is asked about at a terminal
     tenant: str = "default"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: for people at a terminal, else JSON
     # A driver mostly waits; what it costs while it merges is bounded by the machine, not by this.
     driver_slots: Annotated[int, Field(gt=0)] = 64
     # Of the repositories that goals and batches merge in; workers take the same two for theirs (docs/sandbox.md).
@@ -46,6 +47,8 @@ class Settings(FleetSettings):
     webhooks: dict[WebhookName, Webhook] = Field(default_factory=dict[str, Webhook])  # docs/webhooks.md
     webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = 10.0  # for one try to deliver
     forges: dict[ForgeName, ForgeSettings] = Field(default_factory=dict[str, ForgeSettings])  # docs/publishing.md
+    # What this process submits, or drives, may only look (docs/ci.md). It is not the fleet's: no child inherits it.
+    read_only: bool = Field(default=False, exclude=True)
     public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 

@@ -9,11 +9,14 @@ from envelope.events import GateVerdict
 from envelope.gate import GateEvidence, GateObjection
 from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
+from envelope.tracing.names import GATE, GATE_RESULT
+from envelope.tracing.spans import span
 from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
+from .gating.control import control_notes
 from .gating.diff import without
 from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
 
@@ -41,12 +44,14 @@ async def prove(gate: Gate, before: Run, *, changes: BlobRef | None, tree: str, 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
     nobody could know.
     """
-    trial = Trial(gate, before)
-    if changes is None:
-        trial.judge_base(tree)
-    else:
-        await trial.judge_change(changes, tree)
-    proof = trial.proof(restored)
+    with span(GATE) as proving:
+        trial = Trial(gate, before)
+        if changes is None:
+            trial.judge_base(tree)
+        else:
+            await trial.judge_change(changes, tree)
+        proof = trial.proof(restored)
+        proving.set({GATE_RESULT: proof.evidence.result})
     gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
     return proof
 
@@ -97,7 +102,7 @@ class Trial:
         evidence = GateEvidence(
             result=result,
             objections=tuple(self.objections),
-            notes=(*self._notes(known, restored), *self.notes),
+            notes=(*self._notes(known, restored), *self.notes, *control_notes(after.steps)),
             test_files=self.change.test_files[:MAX_NAMES],
             restored=tuple(restored[:MAX_NAMES]),
             new_failures=tuple(sorted(fresh or ()))[:MAX_NAMES],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from .checkout import index_of
 from .keeping import IN_USE_S, Allowance, Kept, surplus
 from .lock import try_lock
+from .removal import discard_tree
 
 MOUNTS = Path("/proc/self/mountinfo")
 GONE = ".gone"  # on its way out: nobody finds it any more
@@ -108,6 +108,6 @@ def _remove_remains(root: Path, now_s: float) -> None:
 
 def _delete(path: Path) -> None:
     if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
+        discard_tree(path)
     else:
         path.unlink(missing_ok=True)

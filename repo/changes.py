@@ -9,6 +9,9 @@ from .scratch import Scratch
 
 NO_MODE = "000000"
 SYMLINK_MODE = "120000"
+COMPARE = ("diff-tree", "-r", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
+LISTED = ("-z", "--raw", "--numstat")
+AS_PATCH = ("-p", "--binary", "--full-index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,23 @@ class TreeChange:
 
 async def changes_between(own: Scratch, base: str, tree: str) -> tuple[TreeChange, ...]:
     """Changes from `base` to `tree` in the order of their paths, with renames found."""
-    compare = ("diff-tree", "-r", "-z", "-M", "--raw", "--numstat", "--no-ext-diff", "--no-textconv")
-    fields = (await own.git(*compare, "--end-of-options", base, tree)).fields
+    told = await own.git(*COMPARE, *LISTED, "--end-of-options", base, tree)
+    return _parsed(told.fields)
+
+
+async def changes_and_diff(own: Scratch, base: str, tree: str, max_bytes: int) -> tuple[tuple[TreeChange, ...], bytes]:
+    """The changes, and all of them as `git apply` reads them; `OutputTooLarge` where both are over `max_bytes`."""
+    told = await own.git(*COMPARE, *LISTED, *AS_PATCH, "--end-of-options", base, tree, max_stdout_bytes=max_bytes)
+    listed, _, diff = told.stdout.partition(b"\0\0")  # no name is empty
+    return _parsed(listed.split(b"\0") if listed else []), diff
+
+
+async def diff_between(own: Scratch, base: str, tree: str, max_bytes: int) -> bytes:
+    told = await own.git(*COMPARE, *AS_PATCH, "--end-of-options", base, tree, max_stdout_bytes=max_bytes)
+    return told.stdout
+
+
+def _parsed(fields: Sequence[bytes]) -> tuple[TreeChange, ...]:
     middle = _end_of_raw(fields)
     counts = dict(_parse_counts(iter(fields[middle:])))
     return tuple(_parse_changes(iter(fields[:middle]), counts))

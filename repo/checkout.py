@@ -12,6 +12,7 @@ from .errors import CheckoutFailed, CommitMissing, GitFailed
 from .git import git
 from .lock import file_lock, stamp_use
 from .mirror import COMMIT_HINT, Mirror
+from .removal import discard_tree
 from .scratch import make_git_dir, object_environment
 from .weight import require_bearable
 from .wording import readable
@@ -35,7 +36,7 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
     async with file_lock(target.with_name(f"{commit}.lock")):
         if not target.exists():
             part = target.with_name(f"{commit}.part")
-            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)  # a killed process left it
+            await asyncio.to_thread(discard_tree, part)  # a killed process left it
             try:
                 await require_bearable(mirror.git_dir, commit, target.parent)
                 await _make(mirror, commit, part, owner)
@@ -44,7 +45,7 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
             except GitFailed as e:
                 raise _not_made(commit, e) from e
             finally:  # on a full disk it must not stay until somebody asks again
-                await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+                await asyncio.to_thread(discard_tree, part)
     return target
 
 

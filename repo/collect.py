@@ -26,9 +26,9 @@ class Touched:
     new: Sequence[bytes]
 
 
-async def collect_touched(own: Scratch, work_tree: Path, touched: Touched) -> bool:
-    """As `collect` does, without a look at the rest. False where git has something to say: then nobody knows but
-    `collect`."""
+async def update_touched(own: Scratch, work_tree: Path, touched: Touched) -> bool:
+    """As `collect` does, without a look at the rest, of which the index need not know. False where git has something to
+    say: then nobody knows but `collect`."""
     try:
         new = await _not_ignored(own, work_tree, [*touched.new])
         update = ("update-index", "--add", "--remove", "-z", "--stdin")

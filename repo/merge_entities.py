@@ -9,8 +9,8 @@ from .apart import run_apart
 from .content import REGULAR_FILES
 from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
 from .scratch import Scratch
+from .syntaxes import SUFFIXES
 
-LANGUAGES = frozenset({".py", ".pyi"})
 MAX_SOURCE_BYTES = 1024 * 1024  # parsed in half a second; larger files are generated
 # A process takes 0.1 s; a patch that is in conflict all over needs somebody who thinks.
 MAX_FILES = 20
@@ -37,15 +37,17 @@ async def united(own: Scratch, merged: TreeMerge) -> str | None:
 
 
 async def _united_file(own: Scratch, path: bytes, versions: dict[int, Version]) -> bytes | None:
-    is_source = posixpath.splitext(os.fsdecode(path))[1] in LANGUAGES
+    language = SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
     modes = {version.mode for version in versions.values()}
-    if not is_source or versions.keys() != {BASE, OURS, THEIRS} or len(modes) > 1:
+    if language is None or versions.keys() != {BASE, OURS, THEIRS} or len(modes) > 1:
         return None
     if modes.pop().encode() not in REGULAR_FILES:
         return None
     texts = [await _blob(own, versions[stage].id) for stage in (BASE, OURS, THEIRS)]
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    return await run_apart("repo.entities", told=told) if all(len(text) <= MAX_SOURCE_BYTES for text in texts) else None
+    if any(len(text) > MAX_SOURCE_BYTES for text in texts):
+        return None
+    return await run_apart("repo.entities", language, told=told)
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:

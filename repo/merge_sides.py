@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .changes import NO_MODE, FileChange
+from .changes import AS_PATCH, COMPARE, NO_MODE, FileChange
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
 from .footprint import Footprint
 from .mirror import Mirror
-from .patch import DIFF_OPTIONS, apply_to_index
+from .patch import apply_to_index
 from .scratch import Scratch, scratch
 
 # Together they are held twice, and once more in git; above it they are looked at one by one.
@@ -207,7 +207,7 @@ async def _strays(own: Scratch, patches: Sequence[Changeset], commits: Mapping[s
         if patch.key in commits and size <= MAX_BYTES_TOGETHER:
             made[commits[patch.key]] = patch
     asked = "".join(f"{commit}\n" for commit in made).encode()
-    shown = (await own.git("diff-tree", "--stdin", *DIFF_OPTIONS, stdin=asked)).stdout if made else b""
+    shown = (await own.git(*COMPARE, *AS_PATCH, "--stdin", stdin=asked)).stdout if made else b""
     same = {made[commit].key for commit, diff in _diffs(shown, list(made)) if diff == made[commit].diff}
     return [patch for patch in patches if patch.diff and patch.key not in same]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,15 @@ from .content import files_of
 from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
 from .lock import file_lock, stamp_use
+from .removal import discard_tree
 from .scratch import make_git_dir
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
 COMMIT_HINT = "name a commit, branch or tag that the repository has; push it first if it is yours alone"
 FULL_ID = re.compile(r"[0-9a-f]{40}")
+# A folder of our own mirrors, with a file for each commit that was found by its whole id: most are asked for often.
+SEEN = "muster-seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,19 @@ class Mirror:
         return self.git_dir / "objects"
 
     async def has(self, commit: str) -> bool:
+        if self._has_seen(commit):
+            return True
         found = await git("cat-file", "-e", f"{commit}^{{commit}}", git_dir=self.git_dir, ok=(0, 1, 128))
         return found.exit_code == 0
 
     async def resolve(self, ref: str) -> str:
         """The commit id of a branch, tag or abbreviated id; `CommitMissing` when there is none."""
-        return await self._id_of(ref, "commit")
+        if self._has_seen(ref):
+            return ref
+        commit = await self._id_of(ref, "commit")
+        if commit == ref:
+            self._remember(commit)
+        return commit
 
     async def tree(self, commit: str) -> str:
         """The id of a commit's tree; `CommitMissing` when there is no such commit."""
@@ -51,6 +61,14 @@ class Mirror:
     async def files(self, commit: str) -> list[str]:
         """Paths of a commit's regular files; no links, no submodules, and no names that are not UTF-8."""
         return await files_of(self.git_dir, await self.resolve(commit))
+
+    def _has_seen(self, commit: str) -> bool:
+        """Once there, its objects stay for as long as the mirror does, and so does this note."""
+        return FULL_ID.fullmatch(commit) is not None and (self.git_dir / SEEN / commit).exists()
+
+    def _remember(self, commit: str) -> None:
+        with suppress(FileNotFoundError):  # somebody's own repository, which has no such folder
+            (self.git_dir / SEEN / commit).touch()
 
     async def _id_of(self, ref: str, kind: str) -> str:
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")
@@ -102,8 +120,9 @@ def _create(git_dir: Path) -> None:
     if git_dir.exists():
         return
     part = git_dir.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)  # what a killed process left; the lock is ours
+    discard_tree(part)  # what a killed process left; the lock is ours
     make_git_dir(part)
+    (part / SEEN).mkdir()
     part.rename(git_dir)
 
 

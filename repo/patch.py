@@ -8,8 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .changes import NO_MODE, SYMLINK_MODE, FileChange, TreeChange, changes_between
-from .collect import Touched, collect, collect_touched
+from .along import tree_along
+from .changes import (
+    NO_MODE,
+    SYMLINK_MODE,
+    FileChange,
+    TreeChange,
+    changes_and_diff,
+    changes_between,
+    diff_between,
+)
+from .collect import Touched, collect, update_touched
 from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused, TreePartial
 from .git import GIB, Completed
 from .mirror import Mirror
@@ -22,7 +31,6 @@ MIB = 1024 * 1024
 MAX_PATCH_BYTES = 64 * MIB
 UNNAMED = "has a name that is not UTF-8 and was left out"  # it would fit into no message
 NO_OBJECT = "0" * 40
-DIFF_OPTIONS = ("-r", "-p", "-M", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
 APPLY = ("apply", "--cached", "--whitespace=nowarn", "-")
 
 
@@ -67,24 +75,19 @@ async def extract_patch(
     A file over `max_bytes` is left out with a warning; a patch over it raises `PatchRefused`.
     """
     with scratch(git_dir / "objects") as own:
-        base_tree = await _tree_of(own, base)
-        if index_seed and touched and await _take_touched(own, index_seed, work_tree, touched):
-            warnings: tuple[str, ...] = ()
-        elif partial:
-            raise TreePartial("The rest of the work tree is needed for this patch")
-        else:
-            await _seed_index(own, base_tree, index_seed)
-            warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
-        found = (await own.git("write-tree")).line
-        changes = await changes_between(own, base_tree, found)
+        collected = await _collected(own, base, work_tree, index_seed, touched, partial, max_bytes)
+        base_tree, found, warnings = collected.base_tree, collected.tree, collected.warnings
+        changes, diff = await _compared(own, base_tree, found, max_bytes)
         unnamed = [change for change in changes if not _is_text(change)]
         barred = [change for change in changes if _is_text(change) and not _is_allowed(change, allowed)]
+        if (unnamed or barred) and not collected.in_index:
+            await own.git("read-tree", found)
         named = await _restore(own, unnamed, found)
         tree = await _restore(own, barred, named)
         kept = await changes_between(own, base_tree, tree) if tree != found else changes
         return Patch(
             base=base,
-            diff=await _diff(own, base_tree, tree, max_bytes),
+            diff=diff if tree == found and diff is not None else await _diff(own, base_tree, tree, max_bytes),
             files=tuple(change.as_file_change() for change in kept),
             tree=tree,
             warnings=(*warnings, *each((c.path for c in unnamed), UNNAMED), *await _link_warnings(own, kept)),
@@ -97,8 +100,7 @@ async def patch_between(mirror: Mirror, base: str, commit: str) -> Patch:
     """What `commit` changes against `base`; the mirror has both."""
     with scratch(mirror.objects) as own:
         base_tree, tree = await _tree_of(own, base), await _tree_of(own, commit)
-        changes = await changes_between(own, base_tree, tree)
-        diff = await _diff(own, base_tree, tree, GIB)
+        changes, diff = await changes_and_diff(own, base_tree, tree, GIB)
     return Patch(base, diff, tuple(change.as_file_change() for change in changes), tree, warnings=(), refused=())
 
 
@@ -130,9 +132,41 @@ async def _tree_of(own: Scratch, base: str) -> str:
     return found.line.splitlines()[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """A work tree as a tree of git's. `in_index`: the index holds it, too."""
+
+    base_tree: str
+    tree: str
+    warnings: tuple[str, ...] = ()
+    in_index: bool = True
+
+
+async def _collected(
+    own: Scratch,
+    base: str,
+    work_tree: Path,
+    seed: Path | None,
+    touched: Touched | None,
+    partial: bool,
+    max_bytes: int,
+) -> _Collected:
+    """From the least that has to be looked at to all that there is."""
+    if seed and touched and not partial and (along := await tree_along(own, work_tree, base, touched)):
+        return _Collected(*along, in_index=False)
+    base_tree = await _tree_of(own, base)
+    warnings: tuple[str, ...] = ()
+    if not (seed and touched and await _take_touched(own, seed, work_tree, touched)):
+        if partial:
+            raise TreePartial("The rest of the work tree is needed for this patch")
+        await _seed_index(own, base_tree, seed)
+        warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
+    return _Collected(base_tree, (await own.git("write-tree")).line, warnings)
+
+
 async def _take_touched(own: Scratch, seed: Path, work_tree: Path, touched: Touched) -> bool:
     shutil.copy2(seed, own.index_file)
-    return await collect_touched(own, work_tree, touched)
+    return await update_touched(own, work_tree, touched)
 
 
 async def _seed_index(own: Scratch, base_tree: str, seed: Path | None) -> None:
@@ -153,10 +187,19 @@ async def _restore(own: Scratch, changes: Sequence[TreeChange], tree: str) -> st
     return (await own.git("write-tree")).line
 
 
+async def _compared(
+    own: Scratch, base_tree: str, tree: str, max_bytes: int
+) -> tuple[tuple[TreeChange, ...], bytes | None]:
+    """The diff is None where it is too large: what may not be in it may still be taken out."""
+    try:
+        return await changes_and_diff(own, base_tree, tree, max_bytes)
+    except OutputTooLarge:
+        return await changes_between(own, base_tree, tree), None
+
+
 async def _diff(own: Scratch, base_tree: str, tree: str, max_bytes: int) -> bytes:
     try:
-        arguments = ("diff-tree", *DIFF_OPTIONS, base_tree, tree)
-        return (await own.git(*arguments, max_stdout_bytes=max_bytes)).stdout if base_tree != tree else b""
+        return await diff_between(own, base_tree, tree, max_bytes) if base_tree != tree else b""
     except OutputTooLarge as e:
         hint = "have generated files ignored, or raise the limit"
         raise PatchRefused(f"The patch is larger than {max_bytes} bytes", hint=hint) from e

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,6 +32,12 @@ def remove_tree(folder: Path) -> None:
     finally:
         os.close(here)
     folder.rmdir()
+
+
+def discard_tree(folder: Path) -> None:
+    """As far as it can be removed, and is there: what is left, somebody else finds, or nobody needs to."""
+    with suppress(OSError):
+        remove_tree(folder)
 
 
 def _step(here: int, name: str) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .removal import discard_tree
 
 PREFIX = "muster-job-"
 
@@ -20,7 +21,7 @@ def temporary_folder(purpose: str) -> Generator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        discard_tree(path)
         os.close(descriptor)
 
 
@@ -48,7 +49,7 @@ def abandoned_folders() -> Iterator[Path]:
                 continue
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path
-            shutil.rmtree(path, ignore_errors=True)
+            discard_tree(path)
         except BlockingIOError:
             continue  # it is at work
         finally:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from envelope.codec import decode_request
 from envelope.errors import DecodeError, EnvelopeError, ErrorCode
-from envelope.logs import get_logger
+from envelope.logs import bind, get_logger
 from envelope.messages import TaskRequest
 
 from .base import Claim, Lease, Renewal, Transport
@@ -33,6 +33,7 @@ from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
 from .metrics.pulse import Pulse
 from .settling import BACKOFF_S, Settling
+from .tracing import attempt_span, tell_span
 
 __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
@@ -74,7 +75,7 @@ class Consumer:
         self._slots = slots
         self._handle = handle
         self._on_event = on_event
-        self._settling = Settling(transport, on_event)
+        self._settling = Settling(transport, self._tell_end)
         self._grace_s = grace_s
         self._runs: set[_Run] = set()
         # the latest of each task: one that was lost may still clean up when the next starts here
@@ -193,7 +194,13 @@ class Consumer:
         except EnvelopeError as error:
             await self._settling.refuse(claim, error)
             return
-        delivery = run.delivery = Delivery(claim, request)
+        bind(task_id=request.task_id, trace_id=request.trace_id)
+        _log.info("task_started", pool=self._pool, agent=request.agent, attempt=claim.lease.attempt)
+        with attempt_span(claim, request):
+            await self._attempt(run, Delivery(claim, request))
+
+    async def _attempt(self, run: _Run, delivery: Delivery) -> None:
+        run.delivery = delivery
         timer = self._deadline_timer(delivery)
         try:
             outcome = await self._outcome(delivery)
@@ -251,6 +258,13 @@ class Consumer:
             # the border of other people's code: whatever escapes a handler ends its task, never the worker
             _log.exception("handler_failed", task_id=lease.task_id, pool=self._pool)
             return failed(lease, ErrorCode.INTERNAL, "the worker failed on this task", hint="its log has the reason")
+
+    def _tell_end(self, event: ConsumerEvent) -> None:
+        tell_span(event)
+        result, attempt = event.result, event.claim.lease.attempt
+        ended = {} if result is None else {"state": result.status, "error": result.errors and result.errors[0].code}
+        _log.info(f"task_{event.what}", pool=self._pool, attempt=attempt, **ended)
+        self._on_event(event)
 
     # -- stopping
 

@@ -14,6 +14,8 @@ class Limits:
     lease_ms: int = 15_000
     # A task that took three workers down will take the fourth.
     poison_after: int = 3
+    # So many times as often for one that has told how far it came: it begins again, and is long on its way back there.
+    way_back: int = 3
     idempotency_ms: int = 24 * 3600 * 1000
     retention_ms: int = 7 * 24 * 3600 * 1000
     # Who has a submission on record cannot send it again later: ten minutes forgive clocks that differ.

@@ -15,6 +15,7 @@ from envelope.messages import MAX_DEADLINE_MS, TaskRequest, TaskResult
 
 from .base import Handle, Lease, Transport
 from .errors import NotFound, no_task
+from .tracing import submission
 
 _log = get_logger("outbox")
 
@@ -28,7 +29,10 @@ class Outbox:
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
         """As `Transport.submit`; what it accepts is kept until its result was read here, or its time is over."""
-        handles = await self._transport.submit(requests, under=under)
+        with submission(requests) as going:
+            requests = going.requests
+            handles = await self._transport.submit(requests, under=under)
+            going.accepted(handles)
         now_s = time.monotonic()
         self._kept = {task_id: kept for task_id, kept in self._kept.items() if kept[0] > now_s}
         for request, handle in zip(requests, handles, strict=True):

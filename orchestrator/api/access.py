@@ -93,7 +93,8 @@ def caller_with(right: Right) -> Callable[..., Caller]:
                 f"the role {token.role} may not {right}",
                 hint="ask an operator for a token with another role",
             )
-        return Caller(token, request.app.state.muster)
+        muster: Muster = request.app.state.muster
+        return Caller(token, muster.read_only() if token.read_only else muster)
 
     return check
 

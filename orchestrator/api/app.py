@@ -28,6 +28,7 @@ from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
 from .tokens import TokenFile
+from .tracing import Continued
 
 # Documents that are read, with the repositories that are fetched for them; a first fetch may take minutes.
 BATCHES_AT_ONCE = 4
@@ -57,5 +58,6 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     ):
         app.include_router(routes.router)
     app.add_middleware(BodyCap)
+    app.add_middleware(Continued)
     add_problems(app)
     return app

@@ -19,6 +19,7 @@ from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
 from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
 
 from ..errors import Answered, BadInput, UnderWay, code_of
+from ..looking import WouldWrite
 from ..publication.errors import ForgeDown, ForgeLimits
 
 _log = get_logger("api")
@@ -43,6 +44,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (Answered, HTTPStatus.CONFLICT),
     (UnderWay, HTTPStatus.CONFLICT),
+    (WouldWrite, HTTPStatus.FORBIDDEN),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
     *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in DOWN),
     (RepoError, HTTPStatus.UNPROCESSABLE_ENTITY),

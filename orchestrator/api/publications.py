@@ -8,10 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from ..errors import BadInput
+from ..looking import require_writing
 from ..publication.address import is_remote_name, read_address
 from ..publication.book import UNFINISHED, Publication
 from ..publication.changes import Change
-from ..publication.client import Publications, Published, refused, terms_of
+from ..publication.client import PUBLISHES, Publications, Published, refused, terms_of
 from ..publication.forges.http import Pace
 from ..publication.place import forge_at
 from ..publication.terms import DEFAULT_REMOTE, OUTSIDE, Form, Terms
@@ -138,6 +139,7 @@ async def close_requests(task_id: str, caller: Publisher) -> list[Shown]:
 def _publications(caller: Caller) -> Publications:
     """With the forges that the caller's tenant may use, and no others."""
     settings = caller.muster.settings
+    require_writing(settings, PUBLISHES)
     allowed = Reach(settings.forges, caller.seen_tenant).allowed
     return Publications(caller.muster, Published.of(settings, allowed, Pace(max_wait_s=MAX_WAIT_S)).publisher)
 

@@ -48,7 +48,8 @@ PERMITS: Mapping[Role, frozenset[Right]] = {
 
 
 class Token(BaseModel):
-    """`tenant`: the only one whose tasks it sees; `*` sees all, and submits for the settings' own."""
+    """`tenant`: the only one whose tasks it sees; `*` sees all, and submits for the settings' own. `read_only`: what is
+    submitted with it may look, and nothing else."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,6 +57,7 @@ class Token(BaseModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     role: Role
     tenant: str = Field(default="default", pattern=r"^(\*|[A-Za-z0-9_./-]{1,100})$")
+    read_only: bool = False
 
     def may(self, right: Right) -> bool:
         return right in PERMITS[self.role]
@@ -82,19 +84,19 @@ class TokenFile:
     def all(self) -> tuple[Token, ...]:
         return tuple(self._tokens().values())
 
-    def create(self, name: str, role: Role, tenant: str) -> str:
+    def create(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> str:
         """Add a token; its secret, which is shown once and kept nowhere. `BadInput` for a name that is taken."""
-        made, secret = self.draft(name, role, tenant)
+        made, secret = self.draft(name, role, tenant, read_only=read_only)
         self.add(made)
         return secret
 
-    def draft(self, name: str, role: Role, tenant: str) -> tuple[Token, str]:
+    def draft(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> tuple[Token, str]:
         """A token that counts once it is added, and its secret."""
         if any(token.name == name for token in self.all()):
             raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
         secret = PREFIX + secrets.token_urlsafe(32)
         try:
-            made = Token(name=name, sha256=_hash(secret), role=role, tenant=tenant)
+            made = Token(name=name, sha256=_hash(secret), role=role, tenant=tenant, read_only=read_only)
         except ValidationError as e:
             fault = e.errors(include_url=False, include_input=False)[0]
             raise BadInput(f"{fault['loc'][0]}: {fault['msg']}", hint="letters, digits and . _ - @") from e

@@ -22,11 +22,13 @@ from ..errors import BadInput, UnderWay
 from ..pages import Wanted, page_of
 from ..publication.place import place_of
 from ..publication.terms import OUTSIDE
+from ..read_only import narrowed
 from ..records import Records
 from ..submit import BATCH, RepositoryInput, params_of, repeated
 from .chosen import undone_in
 from .difference import Difference, difference, works_of
 from .file import load_batch
+from .looking import require_looking
 from .measured import RUNS, Outlook, Run, by_price, outlook
 from .merge_overlaps import foreseen
 from .plan import Found, Planned, Sources, planned
@@ -61,7 +63,10 @@ class Batches:
         `batch`: a file, or what `parse_batch` made of a text, whose paths are relative to `file`. What an earlier batch
         has left undone is looked up. `BadInput` and `RepoError` say what cannot be run.
         """
-        spec, place = (load_batch(batch), batch) if isinstance(batch, Path) else (batch, file)
+        only_looks = self.muster.settings.read_only
+        spec, place = (load_batch(batch, only_looks=only_looks), batch) if isinstance(batch, Path) else (batch, file)
+        if only_looks:
+            require_looking(spec)
         found = await planned(spec, place, self.muster.settings, sources)
         earlier = spec.shards.failures_of
         return found if earlier is None else found.having(await self.undone(earlier))
@@ -209,7 +214,8 @@ class Batches:
     async def done_before(self, plan: Planned, task_id: str) -> Handle | None:
         """That task, when it was this very batch and completed: then nothing need be packed."""
         inputs = [RepositoryInput(name=name, bundle="", base=start.base) for name, start in plan.starts.items()]
-        wanted = batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found)
+        request = batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found)
+        [wanted] = narrowed([request], self.muster.settings)
         try:
             earlier, result = await self.muster.request(task_id), await self.muster.result(task_id)
         except NotFound:

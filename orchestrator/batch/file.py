@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..errors import BadBatchFile, near_miss
 from ..publication.address import is_remote_name
+from .looking import require_looking
 from .spec import BatchSpec, Repository
 
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
@@ -23,12 +24,15 @@ READERS: Mapping[str, Callable[[str], Any]] = {"TOML": tomllib.loads, "YAML": ya
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
 
-def load_batch(path: Path) -> BatchSpec:
+def load_batch(path: Path, *, only_looks: bool = False) -> BatchSpec:
     """The batch in a file, with the lists beside it; `BadBatchFile` says what is wrong with it, and where.
+    `only_looks`: `WouldWrite` for one that is to do more, before any other file is read.
 
     The lists become a part of the batch: what they say later is another batch.
     """
     spec = parse_batch(_text(path, hint="give the path of a batch file (.toml, .yaml)"), name=str(path))
+    if only_looks:
+        require_looking(spec)
     if spec.shards.files_from is not None:
         files = _lines(path.parent / spec.shards.files_from, "shards.files_from")
         shards = spec.shards.model_copy(update={"files": files, "files_from": None})

@@ -9,6 +9,8 @@ from envelope.errors import ErrorCode
 from envelope.events import GateVerdict, MergeStep
 from envelope.messages import Attachment, PatchRef, TaskResult
 from envelope.scope import allows
+from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
+from envelope.tracing.spans import link_attempt, span
 from repo.merge import Collision, Merged, merge_patches
 from repo.merge_sides import Changeset
 from repo.mirror import Mirror
@@ -79,8 +81,16 @@ class Material:
 
     async def merge(self, *, without: Collection[str] = ()) -> Merged:
         """The same results give the same commit id, on any machine and day."""
-        ordered = [self.patches[key] for key in self.forecast.order if key not in without]
-        return await merge_patches(self.mirror, self.base, ordered, sides=self.forecast.sides)
+        keys = [key for key in self.forecast.order if key not in without]
+        with span(MERGE, {PATCHES: len(keys)}) as merging:
+            for key in keys:
+                result = self.endings[key].result
+                link_attempt(result.task_id, result.attempt, result.trace_id)
+            merged = await merge_patches(
+                self.mirror, self.base, [self.patches[key] for key in keys], sides=self.forecast.sides
+            )
+            merging.set({COLLISIONS: len(merged.collisions)})
+            return merged
 
     def outcome(
         self, name: str, merged: Merged, blamed: Mapping[str, Blame], resolutions: Mapping[str, Resolution]

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
+from ..looking import is_read_only
 from ..submit import params_of
 from .chain import seat_of
 from .chosen import found_in
 from .fund import Fund
+from .looking import require_looking
 from .report import REPORT_NAME, BatchReport
 from .repository_run import RepositoryOutcome, RepositoryRun, run_repository
 from .request import BatchParams
@@ -28,6 +30,8 @@ async def drive_batch(driver: Driver) -> TaskResult:
     """Everything that is submitted has a content key, so that this can be killed anywhere and run again."""
     params = params_of(BatchParams, driver.request)
     spec = params.spec
+    if is_read_only(driver.request.auth_scope):
+        require_looking(spec)
     runs = await _survey(driver, params)
     seats = [seat_of(run.given, shard) for run in runs for shard in run.shards]
     fund = Fund.of(driver, seats, asks_a_model=spec.asks_a_model)

@@ -12,7 +12,7 @@ from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskRequest, Workspace
 from envelope.recipe import RecipeParams
-from envelope.scope import Scope
+from envelope.scope import Scope, common
 
 from ..fanout.items import prompt_for
 from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
@@ -75,7 +75,7 @@ def stage_request(
         prompt=prompt,
         params=params,
         workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands, changes=changes),
-        auth_scope=_scope_of(stage, spec.shards, shard),
+        auth_scope=common(_scope_of(stage, spec.shards, shard), driver.auth_scope),
         budget=budget,
         deadline_ms=deadline_ms,
         intent=f"{SHARD} {repository.name}:{shard.key}"[:200],

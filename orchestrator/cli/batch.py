@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +19,16 @@ from ..batch.report import report_of
 from ..batch.request import BatchParams
 from ..client import Muster
 from ..errors import BadInput
+from ..looking import refuse_write
 from ..publication.terms import Form
 from ..session.fold import Session
-from ..settings import load_settings
+from ..settings import Settings, load_settings
 from ..submit import BATCH, params_of
 from .batch_asking import agreed_on, tell_difference
 from .batch_end import Conclusion, NoPublish, conclude
 from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, show_preview, with_undone
+from .batch_here import require_here
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
 from .batch_submit import submitted, tell_moved
@@ -36,7 +38,7 @@ from .fleet import open_fleet, open_records
 from .follow import follow
 from .leaving import require_lasting, tell_left
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, TaskId, Yes, ask_terms
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, ask_terms, settings_for
 from .outcome import exit_code_after
 from .places import known_file, recall, repositories_of
 from .report_forms import FORMS, Report, require_form, wanted_reports
@@ -65,14 +67,22 @@ def run(
     yes: Yes = False,
     report: Report = None,
     no_publish: NoPublish = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Run the batch in FILE, and set its branch to what was merged.
 
     Killing this command stops nothing. Running it again joins the batch, or shows what came of it.
     """
-    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
-    conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
-    raise typer.Exit(asyncio.run(_run(file, detach, as_json, conclusion, **told)))
+    asked = _Asked(
+        settings_for(read_only=read_only),
+        Conclusion(wanted_reports(report), publishes=not no_publish),
+        detach=detach,
+        as_json=as_json,
+        may_ask=not no_input,
+        allow_dirty=allow_dirty,
+        yes=yes,
+    )
+    raise typer.Exit(asyncio.run(_run(file, asked)))
 
 
 @app.command("attach")
@@ -82,9 +92,11 @@ def attach(
     as_json: Json = False,
     report: Report = None,
     no_publish: NoPublish = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Follow a batch that runs or ran, and set its branch once it is done. It may have been started elsewhere."""
-    raise typer.Exit(asyncio.run(_attach(task, file, as_json, Conclusion(wanted_reports(report), not no_publish))))
+    conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
+    raise typer.Exit(asyncio.run(_attach(settings_for(read_only=read_only), task, file, as_json, conclusion)))
 
 
 @app.command("resume")
@@ -98,11 +110,19 @@ def retry(
     yes: Yes = False,
     report: Report = None,
     no_publish: NoPublish = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
-    told = {"may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
-    conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
-    raise typer.Exit(asyncio.run(_retry(task, detach, as_json, conclusion, **told)))
+    asked = _Asked(
+        settings_for(read_only=read_only),
+        Conclusion(wanted_reports(report), publishes=not no_publish),
+        detach=detach,
+        as_json=as_json,
+        may_ask=not no_input,
+        allow_dirty=allow_dirty,
+        yes=yes,
+    )
+    raise typer.Exit(asyncio.run(_retry(task, asked)))
 
 
 @app.command("list")
@@ -126,40 +146,51 @@ def print_report(
     asyncio.run(_report(task, form))
 
 
-async def _run(
-    file: Path, detach: bool, as_json: bool, conclusion: Conclusion, *, may_ask: bool, allow_dirty: bool, yes: bool
-) -> int:
-    settings = load_settings()
-    if detach:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options by which a batch is started."""
+
+    settings: Settings
+    conclusion: Conclusion
+    detach: bool
+    as_json: bool
+    may_ask: bool
+    allow_dirty: bool
+    yes: bool
+
+
+async def _run(file: Path, asked: _Asked) -> int:
+    settings = asked.settings
+    if asked.detach:
         require_lasting(settings)
-    spec = load_batch(file)
-    plan = await planned(spec, file, settings, Sources(allow_dirty=allow_dirty, tell=note))
+    spec = load_batch(file, only_looks=settings.read_only)
+    if settings.read_only:
+        require_here(spec, file, settings)
+    plan = await planned(spec, file, settings, Sources(allow_dirty=asked.allow_dirty, tell=note))
     if spec.shards.failures_of is None:
-        plan = await agreed_on(plan, settings, may_ask=may_ask, yes=yes)
+        plan = await agreed_on(plan, settings, may_ask=asked.may_ask, yes=asked.yes)
     async with open_fleet(settings) as muster:
         plan = await with_undone(muster, plan)
         await tell_difference(muster, plan, settings)
-        if not await agreed_to_batch(muster, plan, may_ask=may_ask and not (yes or detach or as_json)):
+        waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
+        if not await agreed_to_batch(muster, plan, may_ask=waits):
             return ExitCode.CANCELLED
-        asks = ask_terms(settings, list(plan.folders.values()), no_input=not may_ask)
-        handle = await submitted(muster, plan, settings, asks)
-        if detach:
+        terms = ask_terms(settings, list(plan.folders.values()), no_input=not asked.may_ask)
+        handle = await submitted(muster, plan, settings, terms)
+        if asked.detach:
             tell_left(settings, f"muster batch attach {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        concluding = replace(conclusion, spec=plan.spec, folders=plan.folders)
-        code = await _follow(muster, handle, concluding, as_json=as_json, may_ask=may_ask, owner=True)
+        concluding = replace(asked.conclusion, spec=plan.spec, folders=plan.folders)
+        code = await _follow(muster, handle, concluding, as_json=asked.as_json, may_ask=asked.may_ask, owner=True)
         result = await muster.result(handle.task_id)
         if result is not None and (report := report_of(result)) is not None:
             await tell_moved(plan, report)
         return code
 
 
-async def _retry(
-    words: str, detach: bool, as_json: bool, conclusion: Conclusion, *, may_ask: bool, allow_dirty: bool, yes: bool
-) -> int:
-    settings = load_settings()
-    async with open_records(settings) as muster:
+async def _retry(words: str, asked: _Asked) -> int:
+    async with open_records(asked.settings) as muster:
         record = await find_task(muster, words)
         result = await muster.result(record.task_id)
     if record.agent != BATCH or result is None or result.status is State.COMPLETED:
@@ -167,18 +198,18 @@ async def _retry(
             "is no batch" if record.agent != BATCH else "is under way" if result is None else "has nothing that failed"
         )
         raise BadInput(f"the task {record.task_id} {told}", hint=f"muster task show {record.task_id}")
-    file = recall(settings, record.task_id)
-    return await _run(file, detach, as_json, conclusion, may_ask=may_ask, allow_dirty=allow_dirty, yes=yes)
+    return await _run(recall(asked.settings, record.task_id), asked)
 
 
-async def _attach(words: str, file: Path | None, as_json: bool, conclusion: Conclusion) -> int:
-    settings = load_settings()
+async def _attach(settings: Settings, words: str, file: Path | None, as_json: bool, conclusion: Conclusion) -> int:
     async with open_fleet(settings) as muster:
         record = await find_task(muster, words)
         if record.agent != BATCH:
             raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task watch {record.task_id}")
         handle = Handle(record.task_id, record.trace_id)
         conclusion = await _known_here(muster, handle, file, conclusion)
+        if settings.read_only and conclusion.publishes and conclusion.spec and conclusion.spec.publish:
+            refuse_write("the batch is published at its end", "add --no-publish")
         return await _follow(muster, handle, conclusion, as_json=as_json, may_ask=False, owner=False)
 
 

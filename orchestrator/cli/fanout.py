@@ -15,7 +15,7 @@ import typer
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.messages import TaskResult
-from envelope.scope import Scope
+from envelope.scope import Scope, narrow
 from repo.content import files_of
 from repo.local import LocalRepository
 
@@ -28,8 +28,8 @@ from ..fanout.report import ANSWERS_NAME
 from ..fanout.spec import fanout_request
 from ..gathering import Policy, Want
 from ..globs import matching
+from ..looking import READ_SCOPE
 from ..session.fold import Session
-from ..settings import load_settings
 from ..submit import FANOUT, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
@@ -38,7 +38,22 @@ from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
 from .leaving import require_lasting, tell_left
-from .options import Allow, AllowDirty, Budget, Deadline, Detach, Json, NoInput, Repo, Yes, ask_terms, grants, microusd
+from .options import (
+    Allow,
+    AllowDirty,
+    Budget,
+    Deadline,
+    Detach,
+    Json,
+    NoInput,
+    ReadOnly,
+    Repo,
+    Yes,
+    ask_terms,
+    grants,
+    microusd,
+    settings_for,
+)
 from .outcome import exit_code_after
 from .project_file import project_defaults
 from .repository import starting_point
@@ -72,6 +87,7 @@ class Ask:
     allow_dirty: bool
     yes: bool
     allow: Scope
+    read_only: bool
 
 
 def fanout(
@@ -108,6 +124,7 @@ def fanout(
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
     yes: Yes = False,
+    read_only: ReadOnly = False,
 ) -> None:
     """Ask one thing of many items: each is a task of its own, and the answers meet in one report.
 
@@ -115,23 +132,26 @@ def fanout(
     """
     asked = Ask(
         agent, prompt, over, repo, Want(gather, quorum), max_running, form, microusd(budget), deadline, model, detach,
-        as_json, no_input, allow_dirty, yes, grants(allow),
+        as_json, no_input, allow_dirty, yes, grants(allow), read_only,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(asked)))
 
 
 async def _run(asked: Ask) -> int:
-    settings = load_settings()
+    settings = settings_for(read_only=asked.read_only)
+    if settings.read_only:
+        narrow(READ_SCOPE, asked.allow)
     if asked.detach:
         require_lasting(settings)
     local = await starting_point(asked.repository, allow_dirty=asked.allow_dirty)
     items = await _items(asked.over, local)
     check_prompt(asked.prompt, items)  # before anything is started
     asked.want.checked(len(items))
-    trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    store = TrustStore(settings.state_dir)
+    trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
     known = await project_defaults(local, settings, is_trusted=bool(trusted))
     async with open_fleet(settings) as muster:
-        project = await project_cards(local, trusted, wanted=asked.agent)
+        project = [] if settings.read_only else await project_cards(local, trusted, wanted=asked.agent)
         workers = await muster.workers()
         card = agent_named(asked.agent, workers, by_person=False, commit=local.head, project=project)
         caps = (asked.budget_microusd, known.budget_microusd, settings.budget_microusd)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 from envelope.logs import configure
+from envelope.tracing.context import context_in
+from envelope.tracing.spans import continued
+from envelope.tracing.starting import traced
 from transport.embedded import embedded_redis
 
 from ..client import Muster
@@ -24,11 +28,19 @@ LOOK_S = 0.25
 
 @asynccontextmanager
 async def open_fleet(settings: Settings) -> AsyncGenerator[Muster]:
-    """A fleet that does what it is given; kept alive meanwhile, if it is this machine's own.
+    """A fleet that does what it is given; kept alive meanwhile, if it is this machine's own. What it is given goes on
+    with the trace of whoever started this process, if that tells of one.
 
     `FleetError` when it cannot start, or when nobody serves the given Redis.
     """
     quiet_logs()
+    with traced("muster"), continued(context_in(os.environ)):
+        async with _connected(settings) as muster:
+            yield muster
+
+
+@asynccontextmanager
+async def _connected(settings: Settings) -> AsyncGenerator[Muster]:
     if settings.redis_url:
         async with Muster.connect(settings) as muster:
             await _require_workers(muster, {DRIVERS, *settings.pools})

@@ -17,7 +17,8 @@ from envelope.scope import Scope
 
 from ..approvals import approved_in
 from ..errors import BadInput
-from ..settings import Settings
+from ..looking import require_writing
+from ..settings import Settings, load_settings
 from .completing import task_ids
 from .units import parse_duration_s
 
@@ -50,6 +51,9 @@ Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", metavar="GRANT", help="A grant beyond the agent's own: webfetch:https://…"),
 ]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Only look: for what strangers sent. Also: MUSTER_READ_ONLY=1.")
+]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 
 
@@ -69,6 +73,19 @@ TaskId = Annotated[
         help="A task's id, or its end as `task list` shows it.",
     ),
 ]
+
+
+def settings_for(*, read_only: bool) -> Settings:
+    """The settings of one command, whose `--read-only` takes nothing back that the settings say."""
+    settings = load_settings()
+    return settings.model_copy(update={"read_only": True}) if read_only else settings
+
+
+def writing_settings(what: str) -> Settings:
+    """The settings of a command that does `what`; `WouldWrite` where they let it only look."""
+    settings = load_settings()
+    require_writing(settings, what)
+    return settings
 
 
 def microusd(usd: float | None) -> int | None:

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from ..errors import BadInput
 from ..publication.book import UNFINISHED, Publication, Stage
-from ..publication.client import Publications, Published, require_words, terms_of
+from ..publication.client import PUBLISHES, Publications, Published, require_words, terms_of
 from ..publication.errors import ForgeDown, ForgeLimits
 from ..publication.terms import Form
 from ..publication.told import Told, told_of
@@ -21,7 +21,7 @@ from ..settings import Settings, load_settings
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records, quiet_logs
-from .options import JsonLines, TaskId, task_words
+from .options import JsonLines, TaskId, task_words, writing_settings
 from .places import recall, repositories_of
 from .publish_told import require_published
 from .summary import print_lines
@@ -122,7 +122,7 @@ async def _publish(words: str, given: Mapping[str, Any], branch: str, repos: lis
     from ..publication.changes import changes_of  # they need what takes a while to load, and no other command of these
     from .publish_forms import Job, publish_change
 
-    settings = load_settings()
+    settings = writing_settings(PUBLISHES)
     async with open_records(settings) as muster:
         task_id = (await find_task(muster, words)).task_id
         changes = await changes_of(muster, task_id)
@@ -176,7 +176,7 @@ def _stale(each: Publication, error: ForgeDown | ForgeLimits | BadInput) -> None
 
 
 async def _sync(words: list[str], as_json: bool) -> None:
-    settings = load_settings()
+    settings = writing_settings(PUBLISHES)
     published = Published.of(settings)
     found = _chosen(published, words)
     going = [each for each in found if each.stage in UNFINISHED]
@@ -191,7 +191,7 @@ async def _sync(words: list[str], as_json: bool) -> None:
 
 async def _comment(text: str, words: list[str]) -> None:
     quiet_logs()
-    published = Published.of(load_settings())
+    published = Published.of(writing_settings(PUBLISHES))
     require_words(text)
     waiting = await published.waiting(_chosen(published, words), _stale)
     said = await published.comment(waiting, text)
@@ -200,7 +200,7 @@ async def _comment(text: str, words: list[str]) -> None:
 
 async def _close(words: list[str], as_json: bool) -> None:
     quiet_logs()
-    published = Published.of(load_settings())
+    published = Published.of(writing_settings(PUBLISHES))
     waiting = await published.waiting(_chosen(published, words), _stale)
     _print([told_of(each) for each in await published.close(waiting)], as_json)
 

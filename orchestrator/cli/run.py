@@ -15,7 +15,7 @@ from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.gate import GateRules
 from envelope.plan import Plan
-from envelope.scope import Scope
+from envelope.scope import Scope, narrow
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
 
@@ -24,10 +24,10 @@ from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..goals import doers_of, goal_for
+from ..looking import READ_SCOPE, refuse_write
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
 from ..planner.team import require_other
-from ..settings import load_settings
 from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
@@ -44,11 +44,13 @@ from .options import (
     Detach,
     Json,
     NoInput,
+    ReadOnly,
     Repo,
     Yes,
     ask_terms,
     grants,
     microusd,
+    settings_for,
     task_words,
 )
 from .project_file import Defaults, project_defaults
@@ -85,6 +87,7 @@ class RunOptions:
     gate_rule: tuple[str, ...] = ()
     rules: GateRules = field(default_factory=GateRules)
     default_agent: str = ""  # the repository's
+    read_only: bool = False
 
 
 def run(
@@ -142,6 +145,7 @@ def run(
         typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
     ] = "",
     report: Report = None,
+    read_only: ReadOnly = False,
 ) -> None:
     """Give an agent a goal in a repository, and prove its change.
 
@@ -159,7 +163,7 @@ def run(
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
         model, branch, detach, as_json, no_input, allow_dirty, record, *mode_or_plan(plan), yes, tuple(file or ()), key,
-        wanted_reports(report), tuple(gate_rule or ()),
+        wanted_reports(report), tuple(gate_rule or ()), read_only=read_only,
     )  # fmt: skip
     raise typer.Exit(asyncio.run(_run(options)))
 
@@ -176,11 +180,14 @@ async def _run(options: RunOptions) -> int:
     if is_help(command):
         await print_commands(options.repository)
         return ExitCode.OK
-    settings = load_settings()
+    settings = settings_for(read_only=options.read_only)
+    if settings.read_only:
+        _require_looking(options, command)
     if options.detach:
         require_lasting(settings)
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
-    trusted = await trusted_digest(TrustStore(settings.state_dir), local.root, local.git_dir, local.head)
+    store = TrustStore(settings.state_dir)
+    trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
     options = _completed(options, await project_defaults(local, settings, is_trusted=bool(trusted)))
     async with open_fleet(settings) as muster:
@@ -224,6 +231,19 @@ def _completed(options: RunOptions, known: Defaults) -> RunOptions:
     )
 
 
+def _require_looking(options: RunOptions, command: CommandCard | None) -> None:
+    """`WouldWrite` for what is asked for by name; what an agent may do by itself is narrowed later."""
+    asked = {
+        "--branch would set a branch": options.branch,
+        "--gate would prove a change": options.gate,
+        "--setup would run commands with a way to the package index": options.setup,
+        "a command of a repository is no plain words": command,
+    }
+    for what in (what for what, is_asked in asked.items() if is_asked):
+        refuse_write(what)
+    narrow(READ_SCOPE, options.allow)
+
+
 def _waits(options: RunOptions) -> bool:
     """Is there somebody who would answer?"""
     return not (options.yes or options.no_input or options.detach or options.as_json)
@@ -241,7 +261,7 @@ async def _card(
     agents come with it."""
     name = options.agent
     wanted = name or options.default_agent or muster.settings.default_agent
-    project = await project_cards(local, trusted, wanted=wanted)
+    project = [] if muster.settings.read_only else await project_cards(local, trusted, wanted=wanted)
     if name:
         return agent_named(name, workers, commit=local.head, project=project), project
     default = default_agent(wanted, workers, commit=local.head, project=project)

@@ -27,7 +27,7 @@ from .follow import follow
 from .life import life_of
 from .lines import details
 from .live import json_line
-from .options import Json, JsonLines, TaskId
+from .options import Json, JsonLines, TaskId, writing_settings
 from .outcome import exit_code_after
 from .person import person
 from .report_forms import Report, Wanted, wanted_reports
@@ -174,7 +174,8 @@ async def _diff(words: str) -> None:
 
 
 async def _apply(words: str, repository: Path, check: bool) -> None:
-    async with open_records(load_settings()) as muster:
+    settings = load_settings() if check else writing_settings("the files here would be changed")
+    async with open_records(settings) as muster:
         record = await find_task(muster, words)
         change = await muster.diff(record.task_id)
     if not change:

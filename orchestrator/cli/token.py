@@ -32,10 +32,13 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who gets it: a person, or a program.")],
     role: Annotated[Role, typer.Option(help="What it may do.")] = Role.VIEWER,
     tenant: Annotated[str, typer.Option(metavar="TENANT", help="Whose tasks it sees; * for all.")] = "default",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="What is submitted with it may only look: for what strangers sent.")
+    ] = False,
 ) -> None:
     """Make a token. It is shown once, on stdout, and only its hash is kept."""
     tokens = token_file(load_settings())
-    made, secret = tokens.draft(name, role, tenant)
+    made, secret = tokens.draft(name, role, tenant, read_only=read_only)
     asyncio.run(_note("token", made))
     tokens.add(made)
     data(secret)
@@ -46,7 +49,7 @@ def create(
 def list_tokens() -> None:
     """List names, roles and tenants."""
     for one in token_file(load_settings()).all():
-        data(f"{one.name}\t{one.role}\t{one.tenant}")
+        data("\t".join((one.name, one.role, one.tenant, *(["read-only"] if one.read_only else []))))
 
 
 @app.command("revoke")
@@ -60,5 +63,6 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token
 async def _note(action: str, token: Token) -> None:
     """Before the deed: no token without an entry in the audit log."""
     async with open_records(load_settings()) as muster:
-        decision = Decision(person(), action, token.name, token.tenant, {"role": token.role})
+        told = {"role": token.role, **({"read_only": "true"} if token.read_only else {})}
+        decision = Decision(person(), action, token.name, token.tenant, told)
         await muster.transport.audit.note(decision)

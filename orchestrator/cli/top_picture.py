@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from transport.base import PoolStats
 
-from ..overview import Going, Overview
+from ..overview import MAX_DEAD, AtWork, Going, Overview
 from .console import plain
 from .tree import GLYPHS, doing
 from .units import dollars, duration, tokens
@@ -20,13 +20,15 @@ BAR_CHARS = 10
 # Title, the pools' and the goals' own blank lines, and the line that counts what is left out.
 FRAME_ROWS = 4
 MAX_ASKS = 5
+MAX_MODELS = 4
 
 
 def top_picture(seen: Overview, *, max_rows: int) -> RenderableType:
     """What is asked of people comes before what goes on: it waits for whoever looks."""
-    asks = list(_ask_rows(seen))
-    rows = max(1, max_rows - FRAME_ROWS - len(seen.pools) - len(asks))
-    return Group(_headline(seen), _pools(seen), *asks, Text(), _going(seen, rows))
+    asks = [*_dead_rows(seen), *_ask_rows(seen)]
+    models = list(seen.models.items())[:MAX_MODELS]
+    rows = max(1, max_rows - FRAME_ROWS - len(seen.pools) - len(models) - len(asks))
+    return Group(_headline(seen), _pools(seen), *_models(models), *asks, Text(), _going(seen, rows))
 
 
 def _headline(seen: Overview) -> Text:
@@ -58,9 +60,31 @@ def _pool_cells(seen: Overview, pool: PoolStats) -> tuple[Text, ...]:
         Text(
             f"{pool.running} of {counted(slots, 'slot')}" if cards else "nobody serves it", style="" if cards else "red"
         ),
-        Text(f"{pool.ready} in line", style="yellow" if pool.ready else "dim"),
+        Text.assemble(
+            (f"{pool.ready} in line", "yellow" if pool.ready else "dim"), _trend(seen.grown.get(pool.pool, 0))
+        ),
         Text(oldest, style="dim"),
     )
+
+
+def _trend(grown: int) -> Text:
+    """How a line has changed within the last half minute."""
+    return Text(f" ▲ {grown}", style="yellow") if grown > 0 else Text(f" ▼ {-grown}" if grown else "", style="green")
+
+
+def _models(models: Sequence[tuple[str, AtWork]]) -> Iterator[RenderableType]:
+    if not models:
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, one in models:
+        table.add_row(
+            Text(name, style="bold"),
+            f"{counted(one.tasks, 'task')} at work",
+            tokens(one.spent.usage.total_tokens),
+            dollars(one.spent.cost_microusd),
+        )
+    yield table
 
 
 def bar(running: int, slots: int) -> str:
@@ -70,6 +94,12 @@ def bar(running: int, slots: int) -> str:
     """
     full = min(BAR_CHARS, -(-BAR_CHARS * running // slots)) if slots else 0
     return "█" * full + "·" * (BAR_CHARS - full)
+
+
+def _dead_rows(seen: Overview) -> Iterator[Text]:
+    if seen.dead:
+        many = f"at least {MAX_DEAD}" if seen.dead == MAX_DEAD else str(seen.dead)
+        yield Text.assemble(("! ", "bold red"), f"dead letters: {many}", ("  muster dlq list", "dim"))
 
 
 def _ask_rows(seen: Overview) -> Iterator[Text]:

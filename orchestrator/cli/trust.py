@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..settings import load_settings
 from ..trust import Trusted, TrustStore
 from .console import data, note, people, plain
-from .options import JsonLines
+from .options import JsonLines, writing_settings
 from .words import clock
 
 
@@ -37,6 +37,8 @@ def trust(
     if listed:
         _print(store.all().values(), as_json=as_json)
         return
+    if not remove:
+        writing_settings("somebody would be trusted")
     local = asyncio.run(describe(path))
     if remove:
         _remove(store, local)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envelope.logs import configure
+from envelope.logs import configure_service
 
 from ..errors import BadInput
 from ..settings import Settings, load_settings
@@ -27,7 +27,7 @@ def up(
     if detach:
         asyncio.run(_up_detached(settings))
         return
-    configure(level=settings.log_level)
+    configure_service(level=settings.log_level, style=settings.log_format)
     note(f"starting the fleet on {settings.state_dir}; Ctrl-C stops it")
     asyncio.run(supervise(settings, stay=True))
 

@@ -27,17 +27,19 @@ def _pyproject(text: str) -> object:
     for builder, key in (("hatch", "envs"), ("pdm", "scripts")):
         if builder in tools:
             tools[builder] = _table(tools, builder, key)
-    return tools, _table(found, "project", "entry-points")
+    # what pytest loads by itself once the package is installed is told of here, or there
+    return tools, _table(found, "project", "entry-points"), _table(found, "tool", "poetry", "plugins")
 
 
 def _setup_cfg(text: str) -> object:
     parser = ConfigParser(interpolation=None)
     parser.read_string(text)
-    return {
+    settings: dict[str, object] = {
         name: dict(parser[name])
         for name in parser.sections()
         if name != "metadata" and not name.startswith(("options", "bdist", "sdist", "bumpversion"))
     }
+    return settings, parser.get("options.entry_points", "pytest11", fallback="")
 
 
 def _package_json(text: str) -> object:

@@ -13,6 +13,8 @@ from envelope.errors import ErrorCode
 from envelope.ids import content_key
 from envelope.messages import ContextRef, ErrorInfo, TaskRequest, TaskResult, Workspace
 from envelope.plan import OnFailure, Plan
+from envelope.tracing.names import PLAN as PLANNING
+from envelope.tracing.spans import span
 
 from ..driver import Driver, Work, completed
 from ..errors import BadInput, TaskFailed
@@ -144,7 +146,8 @@ async def _asked(
     fault = ""
     for _ in range(MAX_ANSWERS):
         said = f"{prompt}\n\n# Your last answer could not be used\n{fault}" if fault else prompt
-        answer = await _answer(driver, _work(driver, planner, said, schema, refs, request or driver.request))
+        with span(PLANNING):
+            answer = await _answer(driver, _work(driver, planner, said, schema, refs, request or driver.request))
         if not completed(answer):
             lost = ErrorInfo.of(ErrorCode.PLAN_INCOMPLETE, f"the planner's task ended as {answer.status}")
             raise TaskFailed(answer.errors[0] if answer.errors else lost)

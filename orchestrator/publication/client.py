@@ -17,6 +17,7 @@ from repo.errors import RepoError
 from transport.audit import Decision
 
 from ..errors import BadInput, OrchestratorError, code_of
+from ..looking import require_writing
 from ..records import Records
 from ..settings import Settings
 from .book import UNFINISHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
@@ -31,6 +32,7 @@ from .told import UNPROVED, Told, told_of
 if TYPE_CHECKING:
     from .changes import Change  # which takes a while to load, and looking at what there is needs none of it
 
+PUBLISHES = "something would be published"
 Stale = Callable[[Publication, ForgeDown | ForgeLimits | BadInput], object]
 
 
@@ -118,7 +120,8 @@ class Publications:
     async def publish_change(
         self, change: Change, terms: Terms, branch: str, *, by: str, repository: Path | None = None
     ) -> Told:
-        """What stops it is in what comes back."""
+        """What stops it is in what comes back. `WouldWrite` where the settings let this process only look."""
+        require_writing(self.muster.settings, PUBLISHES)
         if (no := unproved(change, terms, branch)) is not None:
             return no
         try:
@@ -131,6 +134,7 @@ class Publications:
 
     async def go_on(self, publications: Sequence[Publication]) -> list[Publication]:
         """With those that are held or were interrupted; who has waited longest is the next to go."""
+        require_writing(self.muster.settings, PUBLISHES)
         going = [each for each in publications if each.stage in UNFINISHED]
         return [await self._went_on(each) for each in reversed(going)]
 

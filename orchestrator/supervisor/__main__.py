@@ -8,7 +8,7 @@ import socket
 import sys
 
 from envelope.errors import ExitCode, error_text
-from envelope.logs import configure
+from envelope.logs import configure_service
 
 from ..errors import exit_code_of
 from ..settings import load_settings
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--client-fd", type=int, help="an open connection of whoever starts this process")
     options = parser.parse_args()
     settings = load_settings()
-    configure(level=settings.log_level)
+    configure_service(level=settings.log_level, style=settings.log_format)
     client = None if options.client_fd is None else socket.socket(fileno=options.client_fd)
     try:
         asyncio.run(supervise(settings, idle_s=options.idle_s, stay=options.stay, client=client))

@@ -13,8 +13,9 @@ from ..settings import Settings
 
 PREFIX = "MUSTER_"
 # Not handed on: one port cannot serve several processes (each takes a free one), and workers read their own table.
-# Only commands publish: no other process learns where a token is.
-WITHHELD = frozenset({"metrics_port", "workers", "forges"})
+# Only commands publish: no other process learns where a token is. What one command submits may be read-only, and what
+# the next one does may not, on the same fleet.
+WITHHELD = frozenset({"metrics_port", "workers", "forges", "read_only"})
 
 
 def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repo.patch import MAX_PATCH_BYTES
+from repo.removal import remove_tree
 
 from .changes import Look, parents, status_in
 
@@ -72,7 +73,8 @@ class Shadow:
                 os.mkdir(self._at(parent))
         status = status_in(self.folder, path)
         if status is not None:
-            (shutil.rmtree if stat.S_ISDIR(status.st_mode) else os.unlink)(self._at(path))
+            target = Path(os.fsdecode(self._at(path)))
+            (remove_tree if stat.S_ISDIR(status.st_mode) else os.unlink)(target)
         return self._at(path)
 
     def _at(self, path: bytes) -> bytes:

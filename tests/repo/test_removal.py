@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from repo.removal import remove_tree
+from repo.removal import discard_tree, remove_tree
 
 LEVELS = 3000  # their names together are longer than any path may be
 
@@ -29,6 +29,16 @@ def test_however_deep_it_is(tmp_path: Path):
     nest(tmp_path / "deep")
 
     remove_tree(tmp_path / "deep")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("depth", [0, LEVELS])
+def test_what_is_discarded_need_not_be_there(tmp_path: Path, depth: int):
+    if depth:
+        nest(tmp_path / "deep")
+
+    discard_tree(tmp_path / "deep")
 
     assert list(tmp_path.iterdir()) == []
 

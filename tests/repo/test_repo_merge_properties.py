@@ -41,7 +41,23 @@ class Box:
     def get(self):
         return 1
 """
+# path → its head, and what another import and another function look like there
+BRACES = {
+    "module.ts": ('import os from "os";\n', 'import {{ {} }} from "m";\n', "export function {}(): T {{\n  f();\n}}\n"),
+    "module.go": ('package p\n\nimport "os"\n', 'import "{}"\n', "func {}() int {{\n\treturn 1\n}}\n"),
+    "module.java": ("import a.Os;\n", "import a.{};\n", "class {} {{\n  int one;\n}}\n"),
+    "module.rs": ("use std::io;\n", "use a::{};\n", "fn {}() -> u8 {{\n    1\n}}\n"),
+}  # fmt: skip
+
+
+def braces(path: str, *, imports: tuple[str, ...] = (), functions: tuple[str, ...] = (), word: str = "first") -> bytes:
+    head, an_import, function = BRACES[path]
+    more = "".join(an_import.format(name) for name in imports)
+    return (head + more + "\n" + "\n".join(function.format(name) for name in (word, *functions))).encode()
+
+
 BASE: dict[str, tuple[str, bytes]] = {
+    **{path: (FILE, braces(path)) for path in BRACES},
     **{f"own/{number}.txt": (FILE, b"own\n") for number in range(8)},
     "shared.txt": (FILE, "".join(LINES).encode()),
     "module.py": (FILE, MODULE.encode()),
@@ -74,6 +90,17 @@ def _module(old: str, new: str) -> Change:
     return {"module.py": (FILE, MODULE.replace(old, new).encode())}
 
 
+def _braces(at: int, token: str) -> Change:
+    """One of the files, and one of what may happen to it."""
+    path = list(BRACES)[at % 4]
+    return {
+        path: (
+            FILE,
+            [braces(path, imports=(token,)), braces(path, functions=(token,)), braces(path, word=token)][at // 4],
+        )
+    }
+
+
 def change_of(kind: str, at: int, token: str) -> Change:
     return {
         "own file": lambda: {f"own/{at % 8}.txt": (FILE, f"{token}\n".encode())},
@@ -85,6 +112,7 @@ def change_of(kind: str, at: int, token: str) -> Change:
         "new function": lambda: {"module.py": (FILE, f"{MODULE}\n\ndef {token}():\n    return 1\n".encode())},
         "new method": lambda: {"module.py": (FILE, f"{MODULE}\n    def {token}(self):\n        return 1\n".encode())},
         "import": lambda: _module("import os\n", f"import os\nimport {token}\n"),
+        "braces": lambda: _braces(at, token),
         "rename": lambda: {"moved.txt": (GONE, b""), f"moved/{token}.txt": BASE["moved.txt"]},
         "edit of what is moved": lambda: {"moved.txt": (FILE, b"to be moved\n" * 20 + f"{token}\n".encode())},
         "delete": lambda: {"moved.txt": (GONE, b""), f"notes/{token}.txt": (FILE, f"{token}\n".encode())},
@@ -103,7 +131,7 @@ def change_of(kind: str, at: int, token: str) -> Change:
 KINDS = (
     *("own file", "new file", "folder where a file may be", "line", "CRLF line", "same function", "new function"),
     *("new method", "import", "rename", "edit of what is moved", "delete", "binary", "mode", "edit of the script"),
-    *("link", "file for the link", "submodule"),
+    *("link", "file for the link", "submodule", "braces", "braces"),
 )
 
 

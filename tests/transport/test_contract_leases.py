@@ -75,6 +75,20 @@ async def test_the_third_lost_lease_ends_the_task_as_poison(make_fleet):
     assert (await fleet.transport.counters())["poisoned"] == 1
 
 
+async def test_leases_that_were_lost_before_a_task_got_farther_are_no_poison(make_fleet):
+    fleet = await make_fleet(Limits(lease_ms=100, poison_after=1, way_back=3))
+    request = await fleet.submit()
+    for reached in (1, 1, 2, 1, 2):  # the fourth and the fifth come no farther than the third
+        claim = await fleet.claim_one()
+        await fleet.transport.emit(claim.lease, fleet.progress(claim), reached=reached)
+
+    assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0.5) == []
+
+    result = await fleet.ended(request.task_id)
+    assert result.errors[0].code is ErrorCode.POISON
+    assert (await fleet.transport.record(request.task_id)).lost_leases == 5
+
+
 async def test_a_queued_task_past_its_deadline_is_ended_by_the_reaper(fleet):
     request = await fleet.submit(deadline_ms=20)
     assert await fleet.transport.claim("build", "w", slots=1, wait_s=0.2) == []  # any worker alive will do

@@ -123,6 +123,35 @@ async def test_verify_sees_the_changes_that_come_with_the_request(hands, workspa
     assert result.output.structured["tree"] == made.patch.tree
 
 
+async def test_a_gates_command_that_never_ends_is_killed_with_all_that_it_started(hands, workspace: Workspace):
+    """Also what left its session; the next command runs all the same."""
+    child = 'echo $$ > /tmp/$0; echo $0 started; trap "" TERM HUP INT; sleep 600; sleep 600'
+    hang = f"sh -c '{child}' plain & setsid sh -c '{child}' apart & wait"
+    look = "for name in plain apart; do kill -0 $(cat /tmp/$name) 2>/dev/null && echo $name lives; done; cat /tmp/plain"
+    request = hands.request(
+        agent="verify", workspace=workspace, input=TaskInput(params={"commands": [hang, look], "timeout_s": 4})
+    )
+
+    result = await hands.result(request)
+
+    slow, after = result.output.structured["steps"]
+    assert (result.status, slow["timed_out"], slow["tests"]) == (State.COMPLETED, True, None)
+    assert slow["exit_code"] != 0 and "plain started" in slow["output_tail"] and "apart started" in slow["output_tail"]
+    assert after["exit_code"] == 0 and "lives" not in after["output_tail"] and after["output_tail"].strip()
+
+
+async def test_compiled_code_that_a_change_brings_along_is_not_run_for_its_source(hands, workspace: Workspace):
+    stale = "import py_compile as c; c.compile('lib.py', invalidation_mode=c.PycInvalidationMode.UNCHECKED_HASH)"
+    commands = ("echo 'RIGHT = 1' > lib.py", f'python -c "{stale}"', "echo 'RIGHT = 0' > lib.py")
+    made = await hands.result(hands.recipe(*commands, workspace=workspace))
+    changed = workspace.model_copy(update={"changes": made.patch.diff})
+    look = 'ls __pycache__ && python -c "import lib; assert lib.RIGHT == 0"'
+
+    [step] = (await hands.result(hands.recipe(look, agent="verify", workspace=changed))).output.structured["steps"]
+
+    assert (step["exit_code"], "lib." in step["output_tail"]) == (0, True)
+
+
 async def test_each_command_is_seen_as_it_starts_and_ends(hands, workspace: Workspace):
     request = hands.recipe("echo one", "echo two", workspace=workspace)
     await hands.result(request)

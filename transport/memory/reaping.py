@@ -76,7 +76,7 @@ def _lose(fleet: Fleet, task: Task) -> None:
     if ends_instead(fleet, task):
         return
     in_vain = task.lost_leases - task.forgiven
-    if in_vain >= fleet.limits.poison_after:
+    if in_vain >= fleet.limits.poison_after * (fleet.limits.way_back if task.reached else 1):
         fleet.counters["poisoned"] += 1
         why = f"the task was given up after {in_vain} lost leases"
         bury(fleet, task, ErrorCode.POISON, why)

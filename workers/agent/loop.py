@@ -14,6 +14,8 @@ A turn whose subagents take long, or that waits for people, is left open: the lo
 from __future__ import annotations
 
 from envelope.events import MessageAdded
+from envelope.tracing.names import TURN
+from envelope.tracing.spans import span
 
 from ..llm.base import Failed
 from .acting import act
@@ -48,10 +50,14 @@ async def run(session: Session, loop: Loop) -> Session:
 async def _advance(session: Session, loop: Loop) -> Session:
     """The rest of a turn that was left open, another turn, or the end for want of what another one needs."""
     if session.open_turn:
-        return await act(session, loop)
+        with span(TURN, number=session.turn):
+            return await act(session, loop)
     if stop := why_stop(session, trace_exhausted=loop.exhausted()):
         return stopped(session, stop, loop)
-    return await (compact if comes_first(session) else step)(session, loop)
+    if comes_first(session):
+        return await compact(session, loop)
+    with span(TURN, number=session.turn + 1):
+        return await step(session, loop)
 
 
 async def step(session: Session, loop: Loop) -> Session:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from envelope.events import Event, TurnFinished, TurnStarted
+from envelope.tracing.names import CHAT
+from envelope.tracing.spans import span
 
 from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
 from .account import Account
@@ -16,6 +18,7 @@ from .history import failed
 from .means import Loop
 from .session import Session
 from .telling import cut_off_is_told
+from .traced import chat_attributes, tell_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,14 @@ async def paid_call(
     turn = session.turn + 1
     loop.emit(TurnStarted(turn=turn, model=loop.model.name))
     account = Account(loop.till, loop.price, input_tokens, held)
-    with cut_off_is_told(loop, turn, account):
-        reply = await ask(replace(loop.model, lost=account), messages, tools, tell)
-    if isinstance(reply, Completed):
-        account.answered(reply.usage)
-    account.close()
-    usage, cost = account.usage, account.cost_microusd
+    with span(CHAT, chat_attributes(loop.model.name), model=loop.model.name) as call:
+        with cut_off_is_told(loop, turn, account):
+            reply = await ask(replace(loop.model, lost=account), messages, tools, tell)
+        if isinstance(reply, Completed):
+            account.answered(reply.usage)
+        account.close()
+        usage, cost = account.usage, account.cost_microusd
+        tell_chat(call, messages, reply, usage, cost)
     loop.emit(TurnFinished(turn=turn, finish_reason=finish_reason(reply), usage=usage, cost_microusd=cost))
     counted = {"turn": turn, "usage": session.usage + usage, "cost_microusd": session.cost_microusd + cost}
     return Paid(session.model_copy(update=counted), reply)

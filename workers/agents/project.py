@@ -6,7 +6,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from envelope.agents import ProjectCards
-from envelope.messages import Workspace
+from envelope.messages import NOT_AT_ALL, Workspace
 from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
 
@@ -55,7 +55,7 @@ class ProjectAgents:
 
     async def of(self, workspace: Workspace | None) -> Known:
         """`BadInput` and errors of `repo` for a repository that cannot be had."""
-        if workspace is None:
+        if workspace is None or workspace.trusted == NOT_AT_ALL:
             return self.own
         # A name of a branch may be another commit tomorrow, and is looked up each time: it is no key in here.
         key = (workspace.base, workspace.trusted)

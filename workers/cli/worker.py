@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from envelope.errors import ExitCode, MusterError, error_text
+from envelope.logs import AS_JSON, LEVELS, configure_service
 
 if TYPE_CHECKING:
     from ..settings import WorkerSettings
@@ -22,20 +23,21 @@ def worker(
     pool: Annotated[str, typer.Argument(help="The pool to serve: explore, general, build, or your own agents'.")],
     slots: Annotated[int | None, typer.Option(min=1, max=1000, help="Tasks at once [default: 4].")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of /metrics [default: any]")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(envvar="MUSTER_LOG_LEVEL", help=f"{', '.join(LEVELS)}.")] = "info",
+    log_format: Annotated[str, typer.Option(envvar="MUSTER_LOG_FORMAT", help="json, text, or auto.")] = "auto",
 ) -> None:
     """Serve a pool: claim its tasks, run them in sandboxes, send back results.
 
     The first SIGTERM or interrupt drains: tasks may end within MUSTER_DRAIN_GRACE_S, the rest is given back to the
     queue. A second one does not wait. Settings come from MUSTER_* variables.
     """
-    from envelope.logs import LEVELS, configure
-
     from ..agents.project import own_agents
 
     if log_level not in LEVELS:
         _fail(f"there is no log level {log_level!r}", f"there are: {', '.join(LEVELS)}", ExitCode.USAGE)
-    configure(level=log_level)
+    if log_format not in AS_JSON:
+        _fail(f"there is no log format {log_format!r}", f"there are: {', '.join(AS_JSON)}", ExitCode.USAGE)
+    configure_service(level=log_level, style=log_format)
     pools = sorted({agent.pool for agent in own_agents().agents.values()})
     if pool not in pools:
         hint = f"there are: {', '.join(pools)}; an agent file of yours may name more"
@@ -55,6 +57,7 @@ def _settings(flags: dict[str, int]) -> WorkerSettings:
 
 
 def _serve(settings: WorkerSettings, pool: str) -> None:
+    from envelope.tracing.starting import traced
     from sandbox.errors import SandboxError
     from transport.errors import Misconfigured
 
@@ -70,7 +73,8 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told)
-        await serve(settings, pool, stop=stop, hurry=hurry)
+        with traced(f"muster-worker-{pool}"):
+            await serve(settings, pool, stop=stop, hurry=hurry)
 
     try:
         process.run(run())

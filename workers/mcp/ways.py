@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from envelope.tracing.spans import variables
 from sandbox.base import WORKSPACE, Sandbox
 from sandbox.errors import SandboxError
 
@@ -51,7 +52,8 @@ class Local:
     @asynccontextmanager
     async def streams(self, ended: asyncio.Event) -> AsyncGenerator[Any]:
         opened, server = await self.sandbox(), self.server
-        service = await opened.start(server.command, cwd=server.cwd or WORKSPACE, env=server.environment)
+        env = {**server.environment, **variables()}
+        service = await opened.start(server.command, cwd=server.cwd or WORKSPACE, env=env)
         try:
             async with streams_of(service, ended) as streams:
                 yield streams

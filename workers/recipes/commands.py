@@ -13,6 +13,7 @@ from envelope.events import CallState, Event, ToolCallChanged
 from envelope.messages import ToolCallSummary
 from envelope.recipe import RecipeParams, RecipeStep
 from envelope.redaction import redact_head, redact_tail
+from envelope.tracing.spans import variables
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
 
 from ..clock import now_ms
@@ -20,6 +21,7 @@ from ..errors import BadInput
 from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
+from .control import lay_control, outcome
 from .counting import Seen, seen_in
 from .coverage import coverage_percent
 from .reports import own_report, place_of, read_reports, remove_reports
@@ -68,7 +70,7 @@ async def run_recipe(
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
     for number, command in enumerate(recipe.commands, 1):
-        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s)
+        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env=variables())
         step = await _run(sandbox, given, number, report, recipe, counts_tests)
         steps.append(step)
         report(_ended(number, step, succeeded(recipe, step)))
@@ -83,7 +85,8 @@ def failure(recipe: RecipeParams, steps: Sequence[RecipeStep]) -> str:
     if succeeded(recipe, last):
         return ""
     how = f"took longer than {recipe.timeout_s:g} s" if last.timed_out else f"ended with {last.exit_code}"
-    return f"the command `{last.command}` {how}: {last.output_tail[-REASON_CHARS:].strip()}"
+    said = last.output_tail[-REASON_CHARS:].strip()
+    return f"the command `{last.command}` {how}" + (f": {said}" if said else ", and printed nothing")
 
 
 async def _run(
@@ -113,12 +116,18 @@ async def _run(
         {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
     )
     await remove_reports(sandbox, places.values())
-    env = {"PYTEST_ADDOPTS": f"--junitxml={own}"}  # only pytest reads it
-    ended = await sandbox.exec(Command(text, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+    # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
+    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
+    control = await lay_control(sandbox, text) if recipe.control else None
+    given = control.around(text) if control else text
+    ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
     output = ended.output.decode("utf-8", "replace")
-    found = await read_reports(sandbox, places)
+    found = await read_reports(sandbox, places, control.token if control else "")
     seen = Seen(found[0], found[1].counts, found[1].names) if found else seen_in(output)
-    return _step(text, ended).model_copy(update=_told(seen) | {"coverage_percent": coverage_percent(output)})
+    told = _told(seen) | {"coverage_percent": coverage_percent(output)}
+    if control:
+        told["control"], told["fooled"] = await outcome(sandbox, control, found[1].controls if found else ())
+    return _step(text, ended).model_copy(update=told)
 
 
 def _told(seen: Seen | None) -> dict[str, Any]:

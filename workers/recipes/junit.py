@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.parsers.expat
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,35 @@ MAX_REPORT_BYTES = 16 * 1024 * 1024  # about 100,000 test cases in JUnit XML
 # Names travel in a result of at most 1 MiB, and twenty commands may have some: a suite of about 2,000 tests is whole.
 MAX_NAMES_CHARS = 192 * 1024
 MAX_NAME_CHARS = 300
+_COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _OUTCOMES = {"failure": "failed", "error": "errors", "skipped": "skipped"}
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCase:
+    """A test of the platform's own (see `control.py`), one `of` so many, which its `word` tells from the others;
+    `is_ours`: it failed in that word. Some plugins run a test that fails again: one case each time."""
+
+    name: str
+    word: str
+    outcome: str
+    of: int
+    is_ours: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     counts: TestCounts
     names: TestNames | None
+    controls: tuple[ControlCase, ...] = ()
+
+
+@dataclass(slots=True)
+class _Case:
+    name: str
+    outcome: str = "passed"
+    control: str = ""  # what the property of a test of the platform's own says
+    said: str = ""  # of its failure
 
 
 class _NotAllowed(Exception):
@@ -33,31 +56,44 @@ def junit(report: bytes) -> TestCounts | None:
     return None if read is None else read.counts
 
 
-def cases_of(reports: Sequence[bytes]) -> Report | None:
-    """Of all reports together; None when one of them is none, for then nobody knows what is missing."""
-    cases: list[tuple[str, str]] = []
+def cases_of(reports: Sequence[bytes], token: str = "") -> Report | None:
+    """Of all reports together; None when one of them is none, for then nobody knows what is missing.
+
+    Tests with a property `token` are not the project's, and stand apart.
+    """
+    found: list[_Case] = []
     for report in reports:
-        if len(report) > MAX_REPORT_BYTES or (found := _parsed(report)) is None:
+        if len(report) > MAX_REPORT_BYTES or (more := _parsed(report, token)) is None:
             return None
-        cases += found
+        found += more
     if not reports:
         return None
-    return Report(counts_of(Counter(outcome for _, outcome in cases)), names_of(cases))
+    cases = [(case.name, case.outcome) for case in found if not case.control]
+    controls = tuple(_control(case) for case in found if case.control)
+    return Report(counts_of(Counter(outcome for _, outcome in cases)), names_of(cases), controls)
 
 
-def _parsed(report: bytes) -> list[tuple[str, str]] | None:
-    found: list[tuple[str, str]] = []
-    open_case: list[str] = []
+def _control(case: _Case) -> ControlCase:
+    word, _, count = case.control.partition(" ")
+    return ControlCase(case.name, word, case.outcome, int(count) if _COUNT.fullmatch(count) else 0, word in case.said)
+
+
+def _parsed(report: bytes, token: str) -> list[_Case] | None:
+    found: list[_Case] = []
+    open_case: list[_Case] = []
 
     def start(name: str, attributes: dict[str, str]) -> None:
         if name == "testcase":
-            open_case[:] = [_name(attributes), "passed"]
+            open_case[:] = [_Case(_name(attributes))]
         elif open_case and (outcome := _OUTCOMES.get(name)):
-            open_case[1] = outcome
+            open_case[0].outcome = outcome
+            open_case[0].said += attributes.get("message", "")
+        elif open_case and name == "property" and token and attributes.get("name") == token:
+            open_case[0].control = attributes.get("value", "")
 
     def end(name: str) -> None:
         if name == "testcase" and open_case:
-            found.append((open_case[0], open_case[1]))
+            found.append(open_case[0])
             open_case.clear()
 
     def refuse(*_: object) -> None:

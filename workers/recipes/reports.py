@@ -29,7 +29,7 @@ async def remove_reports(sandbox: Sandbox, places: Iterable[str]) -> None:
         await sandbox.exec(Command(["rm", "-rf", "--", path]))
 
 
-async def read_reports(sandbox: Sandbox, places: Mapping[str, str]) -> tuple[str, Report] | None:
+async def read_reports(sandbox: Sandbox, places: Mapping[str, str], token: str = "") -> tuple[str, Report] | None:
     """Of the first of `places` (paths or globs, by what they are called) where any is, with what that is called.
 
     None when there is none, and when one that is there cannot be read.
@@ -37,7 +37,7 @@ async def read_reports(sandbox: Sandbox, places: Mapping[str, str]) -> tuple[str
     for name, place in places.items():
         if paths := await _matching(sandbox, place):
             try:
-                report = cases_of([await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1) for path in paths])
+                report = cases_of([await sandbox.read(path, max_bytes=MAX_REPORT_BYTES + 1) for path in paths], token)
             except PathError:
                 return None
             return (name, report) if report else None

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 
+from envelope.tracing.names import IMAGE, SANDBOX
+from envelope.tracing.spans import span
 from repo.patch import Patch
 from sandbox.base import Sandbox
 
@@ -61,14 +63,19 @@ class TaskSandbox:
         """The sandbox with the request's changes and the earlier work in its workspace."""
         async with self._opening:
             if self._sandbox is None:
-                prepared = await self._ready()
-                sandbox = await self._lender.open(prepared.spec)
-                self._sandbox = sandbox
-                self._on_open(1)
-                await sandbox.apply(prepared.request_diff, as_base=True)
-                await sandbox.apply(self.earlier_work_diff)
-                self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
+                with span(SANDBOX) as opening:
+                    prepared = await self._ready()
+                    opening.set({IMAGE: prepared.spec.image})
+                    return await self._open(prepared)
             return self._sandbox
+
+    async def _open(self, prepared: Prepared) -> Sandbox:
+        self._sandbox = sandbox = await self._lender.open(prepared.spec)
+        self._on_open(1)
+        await sandbox.apply(prepared.request_diff, as_base=True)
+        await sandbox.apply(self.earlier_work_diff)
+        self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
+        return sandbox
 
     @property
     def current(self) -> Sandbox | None:

@@ -14,6 +14,7 @@ from envelope.ids import content_key, new_task_id
 from envelope.messages import ErrorInfo, PatchRef, TaskInput, TaskRequest, TaskResult, Workspace
 from envelope.pattern import match
 from envelope.scope import Scope, common, split
+from envelope.tracing.spans import link_attempt
 from repo.errors import PatchRefused, RepoError
 from sandbox.errors import SandboxError, SandboxLost
 from transport.base import Transport
@@ -137,7 +138,6 @@ class QueuedChildren:
             task_id=new_task_id(now_ms=now_ms),
             trace_id=parent.trace_id,
             parent_task_id=parent.task_id,
-            traceparent=parent.traceparent,
             sender=f"{parent.recipient}/{parent.agent}",
             recipient=agent.pool,
             agent=agent.name,
@@ -173,6 +173,7 @@ class QueuedChildren:
         """The result, its patch applied here."""
         error = str(result.errors[0].code) if result.errors else ""
         cost_microusd = result.metrics.cost_microusd
+        link_attempt(result.task_id, result.attempt, result.trace_id)
         self.attempt.reporter.report(
             ChildEnded(child_task_id=result.task_id, state=result.status, cost_microusd=cost_microusd, error=error)
         )

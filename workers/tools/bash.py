@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envelope.redaction import redact_head
+from envelope.tracing.spans import variables
 from sandbox.base import WORKSPACE, Command, ExecResult
 
 from ..permissions.paths import touched_folders
@@ -66,9 +67,8 @@ class Bash:
         timeout_ms = min(arguments.get("timeout", DEFAULT_TIMEOUT_MS), MAX_TIMEOUT_MS)
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
-        ended = await sandbox.exec(
-            Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=context.shell_environment)
-        )
+        env = {**context.shell_environment, **variables()}
+        ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
         told = await _output_text(context, call_id, ended, timeout_ms)
         facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
         return ToolResult(told, self.title(arguments), metadata=facts)

@@ -25,6 +25,7 @@ from .paths import absolute
 from .people import Asked
 from .schema import first_fault
 from .spill import OUTPUT_BLOB, with_spilled
+from .traced import tell_result, tool_span
 
 # What people see of an output in the event; the model gets the whole.
 SHOWN_CHARS = 400
@@ -174,7 +175,9 @@ async def _answer(
                 started_at_ms=started_ms,
             )
         )
-        result = await _run(item, context)
+        with tool_span(item.tool.name, call.id, item.input) as opened:
+            result = await _run(item, context)
+            tell_result(opened, result)
         if isinstance(result, ToolResult):
             result = with_spilled(context, call.id, result)
             on_change(ended_event(call, result, started_ms, now_ms(), title=title))

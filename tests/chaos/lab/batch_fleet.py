@@ -71,11 +71,12 @@ class BatchFleet:
         await self.server.start()
 
     async def strike(self, seed: int, pause_s: float, command: BatchCommand) -> None:
-        """As fast as what was killed is there again, and works for a while; without end."""
+        """As fast as what was killed is there again, and has worked for a while; longer where all is slow."""
         chance = random.Random(f"batch {seed}")
         while True:
+            since_s = time.monotonic()
             await self.whole()
-            await asyncio.sleep(chance.uniform(0, 2 * pause_s))
+            await asyncio.sleep(chance.uniform(0, 2 * max(pause_s, time.monotonic() - since_s)))
             [target] = chance.choices(list(TARGETS), weights=list(TARGETS.values()))
             self.struck[target] = self.struck.get(target, 0) + await self._hit(target, chance, command)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -369,6 +370,32 @@ async def test_one_repository_whose_gate_cannot_run_stops_no_other(stage):
     ]
     assert [error.code for error in result.errors] == [ErrorCode.SETUP_FAILED]
     assert [file.path for file in result.patch.files] == ["src/a.py", "src/b.py"]
+
+
+async def test_a_gate_that_never_ends_is_a_failed_gate_and_the_batch_goes_on(stage, monkeypatch, batch_text):
+    verify = stage.builders._verify
+
+    async def hang_on_the_change(task: TaskRequest) -> dict[str, Any]:
+        answer = await verify(task)
+        [step] = answer["output"].structured["steps"]
+        if task.workspace.bundle == slow.bundle and task.workspace.changes:
+            step |= {"exit_code": 137, "timed_out": True, "tests": None}
+        return answer
+
+    monkeypatch.setattr(stage.builders, "_verify", hang_on_the_change)
+    good, slow = await stage.repository(FILES), await stage.repository({**FILES, "README": "slow\n"}, name="slow")
+
+    result, report = await stage.batch(good, slow, text=f"{batch_text}timeout_s = 7\n{AT_THE_END}")
+
+    assert [(one.name, one.verified, one.changed) for one in report.repositories] == [
+        ("demo", True, True),
+        ("slow", False, True),
+    ]
+    assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
+    assert "slow: the gate fails: `run-tests`: timed out" in result.errors[0].message
+    assert CODES[result.errors[0].code].exit_code is ExitCode.NOT_ACCEPTABLE
+    asked = [task for task in stage.builders.started if task.agent == "verify"]
+    assert {task.input.params["timeout_s"] for task in asked} == {7}
 
 
 async def test_agents_share_the_budget_and_get_the_prompt_of_their_file(stage, batch_text):

@@ -218,26 +218,34 @@ async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_on
     assert len(keys) == len(set(keys)) and len(proved(stage.builders)) <= 1 + 2 + 1
 
 
-LIB = "import os\n\n\ndef first():\n    return os.sep\n"
+# a file of each kind, and what two shards put at its end
+LIBS = {
+    "lib.py": ("import os\n\n\ndef first():\n    return os.sep\n", "\n\ndef {}():\n    return 1\n"),
+    "lib.go": ('package p\n\nimport "os"\n\nvar A = os.Args\n', "\nfunc {}() int {{\n\treturn 1\n}}\n"),
+}
 
 
-async def test_functions_that_shards_add_at_one_place_are_united_and_the_report_says_so(stage, batch_text):
+@pytest.mark.parametrize("lib", LIBS)
+async def test_functions_that_shards_add_at_one_place_are_united_and_the_report_says_so(stage, batch_text, lib):
+    content, more = LIBS[lib]
+
     def add(path, files):
-        name = path[4:6]
-        files["lib.py"] += f"\n\ndef {name}():\n    return '{name}'\n"
+        files[lib] += more.format(path[4:6])
 
     edits(stage.builders, add)
-    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", "lib.py": LIB, "tests/t.py": "assert\n"}
+    files = {"src/m0.py": "old\n", "src/m1.py": "old\n", lib: content, "tests/t.py": "assert\n"}
 
-    result, report = await stage.batch(await stage.repository(files), text=batch_text.replace("[shards]", SHARED))
+    result, report = await stage.batch(
+        await stage.repository(files), text=batch_text.replace("[shards]", SHARED.replace("lib.py", lib))
+    )
 
     [repository] = report.repositories
     assert repository.verified and repository.collisions == ()
     assert [shard.merged_by for shard in repository.shards] == ["as it is", "entities"]
     [overlap] = repository.overlaps
-    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), ("lib.py",))
-    diff = await stage.muster.diff(result.task_id)
-    assert b"+def m0():" in diff and b"+def m1():" in diff
+    assert (overlap.keys, overlap.conflicts) == (("src/m0.py", "src/m1.py"), (lib,))
+    diff = (await stage.muster.diff(result.task_id)).decode()
+    assert all(f"+{more.format(name).strip().splitlines()[0]}" in diff for name in ("m0", "m1"))
 
 
 @pytest.mark.parametrize("first", ["src/m0.py", "src/m1.py"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -25,10 +28,14 @@ from transport.keyring import fresh
 from transport.memory import MemoryTransport
 
 HOUR_MS = 3_600_000
+SVG = Path(__file__).parents[3] / "docs" / "pictures" / "top.svg"
 PICTURE = """\
 muster  1 worker · 2 running · 3 in line · $0.2500 so far · $0.5000 an hour
-build         █████·····  2 of 4 slots      3 in line  the oldest for 1 m 30 s
+build         █████·····  2 of 4 slots      3 in line ▲ 3  the oldest for 1 m 30 s
 orchestrator  ··········  nobody serves it  0 in line
+openai/gpt-5  1 task at work  1.2k tok  $0.2500
+openai/small  1 task at work  0 tok     $0.00
+! dead letters: 2  muster dlq list
 ? May I run rm -rf build?  muster ask show {ask}
 
 {task}  ● run mend the tests               explore: grep TODO    0/2  1.2k tok  $0.2500  30 m 00 s
@@ -68,7 +75,7 @@ async def _goal(stage: Stage) -> tuple[Handle, Claim]:
     await stage.tell(
         claim,
         *(ChildSpawned(child_task_id=child, agent="explore", title="look") for child in children),
-        TurnStarted(turn=1),
+        TurnStarted(turn=1, model="openai/gpt-5"),
         TurnFinished(
             turn=1, finish_reason="stop", usage=Usage(input_tokens=1_000, output_tokens=200), cost_microusd=250_000
         ),
@@ -121,6 +128,40 @@ async def test_what_does_not_fit_is_counted(stage):
     assert drawn.splitlines()[-1].strip() == "… 3 more"
 
 
+async def test_a_line_that_grows_is_seen_from_look_to_look(stage):
+    looks = Overviews(stage.muster)
+    await looks.look()
+    for number in range(3):
+        fields = {"agent": "build", "pool": "build", "auth_scope": (), "deadline_ms": HOUR_MS}
+        await stage.muster.submit(task_request(prompt=f"one {number}", **fields))
+    seen = await looks.look()
+    assert seen.grown["build"] == 3
+    await stage.transport.claim("build", "player", slots=2, wait_s=5)
+    assert (await looks.look()).grown["build"] == 1
+    told = seen.as_json()
+    assert [pool["grown"] for pool in told["pools"] if pool["pool"] == "build"] == [3]
+    assert (told["dead_letters"], told["models"]) == (0, [])
+
+
+async def test_the_picture_in_the_documents(stage):
+    """`WRITE_PICTURES=1` writes it anew."""
+    await _goal(stage)
+    seen = _stopped(await Overviews(stage.muster).look(), child_does="TODO")
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    console.print(top_picture(seen, max_rows=20))
+    drawn = re.sub(
+        r"\s*(@font-face \{.*?\}|<!--.*?-->)",
+        "",
+        console.export_svg(title="muster top", unique_id="top"),
+        flags=re.DOTALL,
+    )
+    drawn = re.sub(r">[0-9a-f]{8}<", ">4c1f09ab<", drawn)
+
+    if "WRITE_PICTURES" in os.environ:
+        SVG.write_text(drawn)
+    assert drawn == SVG.read_text(), "if it is meant so, write it anew"
+
+
 def test_an_empty_fleet_says_so():
     assert "nothing is under way" in _drawn(Overview(0, [], [], []), width=60)
 
@@ -132,13 +173,21 @@ def _stopped(seen: Overview, *, child_does: str) -> Overview:
     call = ToolCallChanged(call_id="c", tool="grep", title=child_does, state=CallState.RUNNING)
     said = TaskProgress(
         trace_id=going.record.trace_id, task_id=task.task_id, attempt=1, seq=0, at_ms=0, status=State.RUNNING,
-        events=(TurnStarted(turn=1), call),
+        events=(TurnStarted(turn=1, model="openai/small"), call),
     )  # fmt: skip
     apply_all(going.view, [_entry(said)])
     record = replace(going.record, started_at_ms=0, state=State.RUNNING)
     pools = [PoolStats("build", 3, 2, 90.0), PoolStats("orchestrator", 0, 0, 0.0)]
     workers = [WorkerCard(worker="w", pool="build", slots=4)]
-    return replace(seen, now_ms=HOUR_MS // 2, pools=pools, workers=workers, going=[replace(going, record=record)])
+    return replace(
+        seen,
+        now_ms=HOUR_MS // 2,
+        pools=pools,
+        workers=workers,
+        going=[replace(going, record=record)],
+        dead=2,
+        grown={"build": 3},
+    )
 
 
 def _entry(message: TaskProgress) -> Entry:

@@ -159,13 +159,14 @@ end
 
 local function lose(task)
   local lost = call('HINCRBY', task.key, 'lost', 1)
+  local in_vain = lost - tonumber(task.forgiven or 0)
   count('lost_leases')
   if task.cancel then
     finish_by_queue(task, 'cancelled', task.cancel)
   elseif now >= task.expires then
     finish_by_queue(task, 'expired', TOO_LATE)
-  elseif lost - tonumber(task.forgiven or 0) >= A.poison_after then
-    local why = 'the task was given up after ' .. (lost - tonumber(task.forgiven or 0)) .. ' lost leases'
+  elseif in_vain >= A.poison_after * (task.reached and A.way_back or 1) then
+    local why = 'the task was given up after ' .. in_vain .. ' lost leases'
     count('poisoned')
     bury(task, 'poison', why)
     finish_by_queue(task, 'poison', why)

@@ -1,0 +1,71 @@
+#!/bin/sh
+# What every CI system runs: one `muster` command, whose exit code is this script's, with its reports in a folder.
+#
+# All that it is told comes in variables, and is never part of a script:
+#   MUSTER_CI_BATCH    a batch file; or MUSTER_CI_ATTACH: the task of one that an earlier job has left running;
+#   MUSTER_CI_GOAL     or the words of a goal, with MUSTER_CI_GATE (a command that proves its change)
+#   MUSTER_CI_DETACH   true: do not wait; the id is the output `task`
+#   MUSTER_CI_PUBLISH  true: a batch may publish at its end, as its file says; left out, it is handed over as a bundle
+#   MUSTER_CI_REPORTS  the folder [muster-reports]
+#   MUSTER_READ_ONLY   1: only look. A trigger that a stranger can pull sets it, and nothing here takes it back.
+set -uf
+here=$(cd "$(dirname "$0")" && pwd)
+out=${MUSTER_CI_REPORTS:-muster-reports}
+PATH=${MUSTER_VENV:-$here/.venv}/bin:$PATH
+python3 "$here/trigger.py" || export MUSTER_READ_ONLY=1
+case ${MUSTER_READ_ONLY:-} in "" | 0 | false | no) unset MUSTER_READ_ONLY ;; esac
+
+mkdir -p "$out" 2>/dev/null
+if [ ! -w "$out" ] || [ -L "$out" ]; then # a link may have been committed, to anywhere
+    echo "warning: nothing can be written to $out: there will be no reports" >&2
+    out=$(mktemp -d)
+fi
+rm -rf "$out/change" "$out/stdout.txt"
+set --
+for each in markdown=summary.md junit=junit.xml sarif=muster.sarif codequality=codequality.json github=annotations.txt \
+    jsonl=results.jsonl outputs=outputs.env; do
+    rm -f "$out/${each#*=}" # of an earlier run
+    set -- "$@" --report "${each%%=*}=$out/${each#*=}"
+done
+detached=${MUSTER_CI_DETACH:-}
+if [ -n "$detached" ] && [ -z "${MUSTER_CI_ATTACH:-}" ]; then set -- --detach "$@"; fi
+may_publish=--no-publish
+if [ "${MUSTER_CI_PUBLISH:-}" = true ]; then may_publish=; fi
+
+if [ -n "${MUSTER_CI_ATTACH:-}" ]; then
+    set -- batch attach $may_publish "$@" -- "$MUSTER_CI_ATTACH"
+elif [ -n "${MUSTER_CI_BATCH:-}" ]; then
+    set -- batch run --no-input $may_publish "$@" -- "$MUSTER_CI_BATCH"
+elif [ -n "${MUSTER_CI_GOAL:-}" ]; then
+    if [ -n "${MUSTER_CI_GATE:-}" ]; then set -- --gate "$MUSTER_CI_GATE" "$@"; fi
+    set -- run --no-input "$@" -- "$MUSTER_CI_GOAL"
+else
+    echo "error: nothing is to be done" >&2
+    echo "hint: set MUSTER_CI_BATCH, MUSTER_CI_GOAL or MUSTER_CI_ATTACH" >&2
+    exit 2
+fi
+
+# Models and repositories choose words of what is printed: none of them may be a command to GitHub's runner.
+if [ "${GITHUB_ACTIONS:-}" = true ]; then
+    silence=$(python3 -c 'import secrets; print(secrets.token_hex(16))')
+    echo "::stop-commands::$silence"
+fi
+muster "$@" >"$out/stdout.txt"
+code=$?
+cat "$out/stdout.txt"
+if [ -n "$detached" ] && [ -z "${MUSTER_CI_ATTACH:-}" ] && [ "$code" = 0 ]; then
+    printf 'task=%s\n' "$(tail -n 1 "$out/stdout.txt")" >"$out/outputs.env"
+fi
+
+# What is verified goes to the job that may write: as a bundle, which is all that it sees of this one.
+task=$(sed -n 's/^task=//p' "$out/outputs.env" 2>/dev/null)
+if grep -qx 'verified=true' "$out/outputs.env" 2>/dev/null && [ -z "${MUSTER_READ_ONLY:-}${MUSTER_CI_PUBLISH:-}" ]; then
+    muster publish "$task" --to bundle --folder "$out/change" || echo "warning: nothing is handed over" >&2
+fi
+if [ "${GITHUB_ACTIONS:-}" = true ]; then
+    printf '\n::%s::\n' "$silence"
+    cat "$out/annotations.txt" 2>/dev/null
+    cat "$out/summary.md" >>"$GITHUB_STEP_SUMMARY" 2>/dev/null
+    cat "$out/outputs.env" >>"$GITHUB_OUTPUT" 2>/dev/null
+fi
+exit "$code"

@@ -1,0 +1,33 @@
+"""What work that only looks may do, and how more is refused. `read_only.py` makes such work of any other."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from envelope.errors import ErrorCode
+from envelope.scope import Scope, offers
+
+from .errors import OrchestratorError
+from .settings import Settings
+from .submit import RECIPE_SCOPE
+
+# `bash` is on a read-only mount, in a sandbox without a network. What a subagent may do is narrowed by the same rule.
+READ_SCOPE: Scope = (*RECIPE_SCOPE, "task:**", "skill:**", "todowrite:*", "todoread:*", "plan_update:*")
+WHO_MAY = "leave it out, or have it done by a job that no stranger can start"
+
+
+class WouldWrite(OrchestratorError):
+    code = ErrorCode.REFUSED
+
+
+def refuse_write(what: str, hint: str = WHO_MAY) -> NoReturn:
+    raise WouldWrite(f"this is read-only, and {what}", hint=hint)
+
+
+def require_writing(settings: Settings, what: str) -> None:
+    if settings.read_only:
+        refuse_write(what)
+
+
+def is_read_only(scope: Scope) -> bool:
+    return not offers(scope, "edit")

@@ -1,0 +1,106 @@
+"""Work that only looks: what a stranger may cause, by a pull request from a fork or the words of an issue.
+
+It is held by its scope, which holds no grant to edit and no way out, and which narrows down the tree like any other.
+The client narrows at submission; an orchestrator submits nothing beyond the scope of what it drives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, Protocol, TypeVar
+
+from envelope.ids import content_key
+from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
+from envelope.scope import common
+
+from .fanout.spec import FanoutParams
+from .looking import READ_SCOPE, refuse_write
+from .settings import Settings
+from .submit import BATCH, DRIVERS, FANOUT, RUN, GoalParams, GoalStep, params_of
+
+
+class _Client(Protocol):
+    settings: Settings
+
+
+C = TypeVar("C", bound=_Client)
+
+
+def looking_only(client: C) -> C:
+    """The same client, which shares all that it stands on, with settings that let it only look."""
+    twin = copy(client)
+    twin.settings = client.settings.model_copy(update={"read_only": True})
+    return twin
+
+
+def narrowed(requests: Sequence[TaskRequest], settings: Settings) -> Sequence[TaskRequest]:
+    """What may be submitted under these settings."""
+    return [as_read_only(request) for request in requests] if settings.read_only else requests
+
+
+def as_read_only(request: TaskRequest) -> TaskRequest:
+    """The same work, narrowed to looking. `WouldWrite` for what makes no sense without more.
+
+    Its key is another: what a stranger had looked at stands for nobody's work, nor the other way round.
+    """
+    narrowed: dict[str, Any] = {
+        "auth_scope": common(READ_SCOPE, request.auth_scope),
+        "workspace": _workspace(request.workspace),
+        "idempotency_key": content_key("read-only", request.idempotency_key) if request.idempotency_key else "",
+    }
+    narrow_params = _PARAMS.get(request.agent) if request.recipient == DRIVERS else None
+    if narrow_params is not None:
+        narrowed["input"] = request.input.model_copy(update={"params": narrow_params(request)})
+    return request.model_copy(update=narrowed)
+
+
+def require_read_only(request: TaskRequest) -> None:
+    """`WouldWrite` unless it is what `as_read_only` makes."""
+    if common(READ_SCOPE, request.auth_scope) != request.auth_scope:
+        refuse_write("a task asks for more than to look", "submit it read-only: MUSTER_READ_ONLY=1, or --read-only")
+    as_read_only(request)
+
+
+def _workspace(workspace: Workspace | None) -> Workspace | None:
+    """Without the trust that a person has in the repository: not even its agents are looked at."""
+    if workspace is None:
+        return None
+    if workspace.setup:
+        refuse_write("setup commands would be run with a way to the package index")
+    if workspace.credentials:
+        refuse_write(f"the credentials {workspace.credentials!r} would be used")
+    return workspace.model_copy(update={"trusted": NOT_AT_ALL})
+
+
+def _of_goal(request: TaskRequest) -> dict[str, Any]:
+    params = params_of(GoalParams, request)
+    if params.gate:
+        refuse_write("a gate proves changes")
+    narrowed = {
+        "auth_scope": common(READ_SCOPE, params.auth_scope),
+        "then": _step(params.then),
+        "planner": _step(params.planner),
+        "roster": tuple(step for step in map(_step, params.roster) if step),
+    }
+    return params.model_copy(update=narrowed).model_dump(mode="json")
+
+
+def _step(step: GoalStep | None) -> GoalStep | None:
+    return step and step.model_copy(update={"auth_scope": common(READ_SCOPE, step.auth_scope)})
+
+
+def _of_fanout(request: TaskRequest) -> dict[str, Any]:
+    params = params_of(FanoutParams, request)
+    return params.model_copy(update={"auth_scope": common(READ_SCOPE, params.auth_scope)}).model_dump(mode="json")
+
+
+def _of_batch(request: TaskRequest) -> dict[str, Any]:
+    from .batch.looking import require_looking  # only batches need their files' form, which takes long to load
+    from .batch.request import BatchParams
+
+    require_looking(params_of(BatchParams, request).spec)
+    return request.input.params
+
+
+_PARAMS: Mapping[str, Callable[[TaskRequest], dict[str, Any]]] = {RUN: _of_goal, FANOUT: _of_fanout, BATCH: _of_batch}

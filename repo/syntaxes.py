@@ -1,0 +1,144 @@
+"""Languages whose files are merged by what they define, as data: what their syntax trees call a definition.
+
+For those with braces. Python, whose blocks have none, is read in `entities.py`. Grammars are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+def _python() -> object:
+    import tree_sitter_python
+
+    return tree_sitter_python.language()
+
+
+def _javascript() -> object:
+    import tree_sitter_javascript
+
+    return tree_sitter_javascript.language()
+
+
+def _typescript() -> object:
+    import tree_sitter_typescript
+
+    return tree_sitter_typescript.language_typescript()
+
+
+def _tsx() -> object:
+    import tree_sitter_typescript
+
+    return tree_sitter_typescript.language_tsx()
+
+
+def _go() -> object:
+    import tree_sitter_go
+
+    return tree_sitter_go.language()
+
+
+def _java() -> object:
+    import tree_sitter_java
+
+    return tree_sitter_java.language()
+
+
+def _rust() -> object:
+    import tree_sitter_rust
+
+    return tree_sitter_rust.language()
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """`named`: type of a definition → the fields that together tell it from others of its scope. `values`: types that
+    hold declarators, of which each has a name. `imports`: what brings names along. `top`: what must stay first.
+    `above`: what belongs to what follows it. `around`: type → the field with the definition that it holds. `bodies`:
+    definitions whose body's members can be told apart; in `lists` members are (an import's, say). `comments`: what a
+    line of one begins with."""
+
+    load: Callable[[], object]
+    suffixes: tuple[str, ...]
+    named: Mapping[str, tuple[str, ...]]
+    values: frozenset[str] = frozenset()
+    imports: frozenset[str] = frozenset()
+    top: frozenset[str] = frozenset()
+    above: frozenset[str] = frozenset({"comment"})
+    around: Mapping[str, str] = field(default_factory=dict[str, str])
+    bodies: frozenset[str] = frozenset()
+    comments: tuple[bytes, ...] = (b"//", b"/*", b"*")
+
+
+def _by_name(*types: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(types, ("name",))
+
+
+_JS = Syntax(
+    _javascript,
+    ("js", "jsx", "mjs", "cjs"),
+    _by_name("function_declaration", "generator_function_declaration", "class_declaration", "method_definition")
+    | {"field_definition": ("property",)},
+    values=frozenset({"lexical_declaration", "variable_declaration"}),
+    imports=frozenset({"import_statement"}),
+    top=frozenset({"hash_bang_line"}),
+    around={"export_statement": "declaration"},
+    bodies=frozenset({"class_declaration"}),
+)
+_TS = Syntax(
+    _typescript,
+    ("ts", "mts", "cts"),
+    dict(_JS.named)
+    | _by_name("abstract_class_declaration", "interface_declaration", "type_alias_declaration", "enum_declaration")
+    | _by_name("function_signature", "public_field_definition", "abstract_method_signature", "method_signature")
+    | _by_name("property_signature"),
+    values=_JS.values,
+    imports=_JS.imports,
+    top=_JS.top,
+    above=frozenset({"comment", "decorator"}),
+    around=_JS.around,
+    bodies=frozenset({"class_declaration", "abstract_class_declaration", "interface_declaration"}),
+)
+SYNTAXES: Mapping[str, Syntax] = {
+    "Python": Syntax(_python, ("py", "pyi"), {}, comments=(b"#",)),
+    "JavaScript": _JS,
+    "TypeScript": _TS,
+    "TSX": Syntax(
+        _tsx, ("tsx",), _TS.named, _TS.values, _TS.imports, _TS.top, _TS.above, _TS.around, _TS.bodies, _TS.comments
+    ),
+    "Go": Syntax(
+        _go,
+        ("go",),
+        _by_name("function_declaration", "type_spec", "type_alias", "const_spec", "var_spec")
+        | {"method_declaration": ("receiver", "name")},
+        values=frozenset({"type_declaration", "const_declaration", "var_declaration"}),
+        imports=frozenset({"import_declaration", "import_spec"}),
+        top=frozenset({"package_clause"}),
+        bodies=frozenset({"import_declaration"}),
+    ),
+    "Java": Syntax(
+        _java,
+        ("java",),
+        _by_name("class_declaration", "interface_declaration", "enum_declaration", "record_declaration")
+        | _by_name("annotation_type_declaration")
+        | dict.fromkeys(("method_declaration", "constructor_declaration"), ("name", "parameters")),
+        values=frozenset({"field_declaration", "constant_declaration"}),
+        imports=frozenset({"import_declaration"}),
+        top=frozenset({"package_declaration"}),
+        above=frozenset({"line_comment", "block_comment"}),
+        bodies=frozenset({"class_declaration", "interface_declaration", "record_declaration"}),
+    ),
+    "Rust": Syntax(
+        _rust,
+        ("rs",),
+        _by_name("function_item", "function_signature_item", "struct_item", "enum_item", "union_item", "trait_item")
+        | _by_name("mod_item", "type_item", "const_item", "static_item", "macro_definition", "associated_type")
+        | {"impl_item": ("type_parameters", "trait", "type")},
+        imports=frozenset({"use_declaration", "extern_crate_declaration"}),
+        top=frozenset({"inner_attribute_item", "shebang"}),
+        above=frozenset({"line_comment", "block_comment", "attribute_item"}),
+        bodies=frozenset({"impl_item", "trait_item", "mod_item"}),
+    ),
+}
+SUFFIXES = {f".{suffix}": language for language, syntax in SYNTAXES.items() for suffix in syntax.suffixes}

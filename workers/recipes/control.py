@@ -1,0 +1,93 @@
+"""A control of a gate's runner: tests of the platform's own that must fail, in the process that runs the project's.
+
+Code under test that makes its runner say that all is well makes it say so of these as well, by whatever means. pytest
+and `python -m unittest` have one; what is laid into the sandbox for it is found by no other program.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envelope.recipe import ControlState
+from sandbox.base import Sandbox
+from sandbox.errors import PathError
+
+from .counting import summary
+from .junit import ControlCase
+
+INSIDE = Path(__file__).parent / "inside"
+MAX_SAID_BYTES = 64 * 1024
+# Two lines of a file of its own are all that a measure of coverage finds of it.
+PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
+# Read by pytest as it reads the project's: who makes assertions say nothing there does it here.
+TEST_FILE = "def must_fail(word):\n    assert word == word[::-1] + '?', word\n"
+UNITTEST_LOADER = (
+    "inside = {{'__name__': 'control'}}\nexec(compile({code!r}, '<control>', 'exec'), inside)\n"
+    "inside['REPORT'] = {report!r}\ninside['load_the_other']({folder!r})\n"
+    "if inside['is_unittest']():\n    inside['watch']()\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Of one command. `token` marks its tests in a report, `said` is what unittest's runner wrote of them."""
+
+    folder: str
+    token: str
+
+    @property
+    def said(self) -> str:
+        return f"{self.folder}/said"
+
+    def around(self, command: str) -> str:
+        """The command, with the control in its reach: Python looks into `folder` before its own libraries."""
+        return f'export PYTHONPATH="{self.folder}${{PYTHONPATH:+:$PYTHONPATH}}"\n{command}'
+
+
+async def lay_control(sandbox: Sandbox, command: str) -> Control:
+    """At a place and under names that nobody could know beforehand."""
+    name = f"lib{secrets.token_hex(8)}"
+    control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
+    plugin = PYTEST_LOADER.format(code=(INSIDE / "in_pytest.py").read_text(), token=control.token)
+    files = {
+        f"{name}.py": plugin,
+        f"test_{name}.py": TEST_FILE,
+        f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{name}-1.dist-info/entry_points.txt": f"[pytest11]\n{name} = {name}\n",
+    }
+    if "unittest" in command:
+        code = (INSIDE / "in_unittest.py").read_text()
+        files["sitecustomize.py"] = UNITTEST_LOADER.format(code=code, report=control.said, folder=control.folder)
+    for path, text in files.items():
+        await sandbox.write(f"{control.folder}/{path}", text.encode())
+    return control
+
+
+async def outcome(
+    sandbox: Sandbox, control: Control, cases: Sequence[ControlCase]
+) -> tuple[ControlState, tuple[str, ...]]:
+    """How it ended, and which tests did not fail although they had to."""
+    if cases:
+        return _of_cases(cases)
+    try:
+        said = await sandbox.read(control.said, max_bytes=MAX_SAID_BYTES)
+    except PathError:
+        return "none", ()
+    counts = summary(said.decode("utf-8", "replace"))
+    if counts is None or not counts.total:
+        return "none", ()
+    passing = counts.total - counts.failed
+    return ("fooled", (f"{passing} of unittest",)) if passing else ("held", ())
+
+
+def _of_cases(cases: Sequence[ControlCase]) -> tuple[ControlState, tuple[str, ...]]:
+    """A test that was skipped, or met an error before it began, tells nothing; one that is missing spoils the rest."""
+    failed = {case.word for case in cases if case.outcome == "failed" and case.is_ours}
+    passed = {case.name for case in cases if case.outcome == "passed" and case.word not in failed}
+    if passed:
+        return "fooled", tuple(sorted(passed))
+    is_whole = len({case.word for case in cases}) == max(case.of for case in cases)
+    return ("held" if is_whole and failed else "none"), ()

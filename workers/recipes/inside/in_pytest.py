@@ -1,0 +1,172 @@
+"""A plugin for pytest: among the project's tests it puts some that must fail, and that nobody counts.
+
+Each goes the whole way of a test, from the loop to the report, and bears the name of a test of its module; but what
+prints, and what makes pytest's exit code, does not hear of it. In the report it is known by the property `TOKEN`, whose
+value is a word and how many there are in all; and the word stands in its failure.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import unittest
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, cast
+
+import pytest
+
+TOKEN = ""  # given by whoever loads this
+MAX_PLACES = 12  # each costs a few milliseconds
+LOGS = ("pytest_runtest_logstart", "pytest_runtest_logreport", "pytest_runtest_logfinish")
+DEAF = ("terminalreporter", "session", "lfplugin", "stepwiseplugin")
+MARKS = ("skip", "skipif", "xfail")  # a test in a module that bears one may not fail
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtestloop(session: Any) -> Any:
+    own: list[Any] = []
+    if not hasattr(session.config, "workerinput") and not session.config.pluginmanager.hasplugin("dsession"):
+        with suppress(Exception):  # a pytest that is not known: there is no control then, and the gate says so
+            session.items[:], own = _with_own(session.items)
+    yield
+    session.items[:] = [item for item in session.items if item not in own]
+
+
+def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:
+    fit = [number for number, item in enumerate(items) if _is_fit(item)]
+    if not fit:
+        return items, []
+    chance = random.SystemRandom()  # the tests' own random numbers stay what they are
+    sites = sorted(chance.sample(fit, min(len(fit), MAX_PLACES)))
+    # the last ones come when all code has had its say
+    places = [(_start(items, site), items[site]) for site in sites] + [(_end(items, fit[-1]), items[fit[-1]])] * 3
+    import_module("test_" + __name__)  # late, and as the project's tests are
+    first = chance.randrange(len(BODIES))
+    total = len(places)
+    made = [
+        (place, _made(site, BODIES[(first + number) % len(BODIES)], total))
+        for number, (place, site) in enumerate(places)
+    ]
+    together: list[Any] = []
+    for number in range(len(items) + 1):
+        together += [own for place, own in made if place == number]
+        together += items[number : number + 1]
+    return together, [own for _, own in made]
+
+
+def _is_fit(item: Any) -> bool:
+    in_module = isinstance(item, pytest.Function) and item.getparent(pytest.Module) is not None
+    return in_module and not any(item.get_closest_marker(mark) for mark in MARKS)
+
+
+def _start(items: list[Any], number: int) -> int:
+    """Before it, and before its class: nothing comes between tests of a class, which may build on each other."""
+    while number and _share_a_class(items[number - 1], items[number]):
+        number -= 1
+    return number
+
+
+def _end(items: list[Any], number: int) -> int:
+    while number + 1 < len(items) and _share_a_class(items[number], items[number + 1]):
+        number += 1
+    return number + 1
+
+
+def _share_a_class(one: Any, other: Any) -> bool:
+    outer = _outermost(one)
+    return outer is not None and outer is _outermost(other)
+
+
+def _outermost(item: Any) -> Any:
+    return next((node for node in item.listchain() if isinstance(node, pytest.Class)), None)
+
+
+def _made(site: Any, body: Any, total: int) -> Any:
+    word = secrets.token_hex(8)
+    item = _in_class(site, word) or _function(site, body, word)
+    item.user_properties.append((TOKEN, "%s %d" % (word, total)))  # noqa: UP031 - alike in every Python
+    if item.config.pluginmanager.hasplugin("rerunfailures"):
+        item.add_marker(pytest.mark.flaky(reruns=0))
+    kind: Any = type(item)  # pyright: ignore[reportUnknownVariableType]
+    item.__class__ = type(kind.__name__, (kind,), {"ihook": property(lambda self: _Quiet(kind.ihook.fget(self), self))})
+    return item
+
+
+def _function(site: Any, body: Any, word: str) -> Any:
+    def must_fail() -> None:
+        body(word)
+
+    must_fail.__name__ = must_fail.__qualname__ = site.originalname
+    must_fail.__module__ = site.function.__module__
+    kind: Any = pytest.Function
+    return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=must_fail)
+
+
+def _in_class(site: Any, word: str) -> Any:
+    """Of a unittest class another one of that name, for pytest runs their tests in a way of their own."""
+    cls, name = getattr(site, "cls", None), site.name
+    if not (isinstance(cls, type) and issubclass(cls, unittest.TestCase) and name.startswith("test")):
+        return None
+
+    def must_fail(self: Any) -> None:
+        self.fail(word)
+
+    case: Any = type(cls.__name__, (unittest.TestCase,), {name: must_fail, "__module__": cls.__module__})
+    module = site.getparent(pytest.Module)
+    made: Any = module.ihook.pytest_pycollect_makeitem(collector=module, name=case.__name__, obj=case)
+    node = cast("Any", made[0] if isinstance(made, list) else made)
+    node.obj = case  # it would look for the name in the module
+    return next(iter(node.collect()), None)
+
+
+class _Quiet:
+    """The hooks of a test, without those who count it or write of it."""
+
+    def __init__(self, hooks: Any, item: Any) -> None:
+        self._hooks, self._plugins = hooks, item.config.pluginmanager
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LOGS:
+            return getattr(self._hooks, name)
+        deaf = [plugin for plugin in map(self._plugins.get_plugin, DEAF) if plugin is not None]
+        return self._plugins.subset_hook_caller(name, remove_plugins=deaf)
+
+
+def _raises(word: str) -> None:
+    raise AssertionError(word)
+
+
+def _asserts(word: str) -> None:
+    import_module("test_" + __name__).must_fail(word)
+
+
+def _uses_pytest(word: str) -> None:
+    with pytest.raises(ValueError, match="^%s$" % word):  # noqa: UP031
+        raise ValueError("not that")
+
+
+def _uses_unittest(word: str) -> None:
+    """What says nothing although it must is found here; else it fails as the others do."""
+    case = unittest.TestCase("__init__")
+    checks = [
+        lambda: case.assertEqual(word, 1),
+        lambda: case.assertTrue(not word),
+        lambda: case.assertFalse(word),
+        lambda: case.assertIn(word, ()),
+        lambda: case.assertIs(word, None),
+        lambda: case.fail(word),
+    ]
+    if all(map(_fails, checks)):
+        raise AssertionError(word)
+
+
+def _fails(check: Any) -> bool:
+    try:
+        check()
+    except AssertionError:
+        return True
+    return False
+
+
+BODIES = (_raises, _asserts, _uses_pytest, _uses_unittest)
