@@ -412,7 +412,6 @@ class Muster(Facets, SessionMethods):
         """A local repository as a workspace: the history of `commit` (default: what is checked out) in one blob.
 
         With the trust that its user has in it (`muster trust`).
-
         Uncommitted changes stay behind: the caller tells the user, or refuses (see `repo.local.describe`).
         """
         return await packed(

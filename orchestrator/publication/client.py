@@ -119,7 +119,7 @@ class Publications:
     async def publish_change(
         self, change: Change, terms: Terms, branch: str, *, by: str, repository: Path | None = None
     ) -> Told:
-        """What stops it is in what comes back. `WouldWrite` for who only looks."""
+        """What stops it is in what comes back. `WouldWrite` where the settings let this process only look."""
         require_writing(self.muster.settings, PUBLISHES)
         if (no := unproved(change, terms, branch)) is not None:
             return no

@@ -137,6 +137,16 @@ async def test_a_batchs_end_is_its_publication(made):
     assert git(desk.user, "branch", "--list", BRANCH) == "", "the local repository keeps its branches"
 
 
+async def test_what_a_person_pushed_to_the_branch_is_told_and_nothing_is_half_published(made):
+    desk, result, muster, _ = made
+    theirs = desk.push_as_ann("hers\n", "main")
+    refused = await muster("publish", result.task_id)
+
+    assert (refused.exit_code, "was changed by somebody else" in refused.stderr) == (2, True), refused.stderr
+    assert "hint: look at what is there; publish to another branch" in refused.stderr
+    assert (desk.hub.tip(), desk.hub.reviews) == (theirs, [])
+
+
 async def test_what_is_not_verified_stays_here_unless_told_and_sync_says_what_is_gone(made):
     desk, result, muster, stage = made
     spec = batch_request(
