@@ -69,9 +69,7 @@ class Muster(Facets, SessionMethods):
 
     @classmethod
     @asynccontextmanager
-    async def connect(
-        cls, settings: Settings | None = None, *, watch: StoreWatch = UNWATCHED
-    ) -> AsyncGenerator[Muster]:
+    async def connect(cls, settings: Settings | None = None, watch: StoreWatch = UNWATCHED) -> AsyncGenerator[Muster]:
         """Connect to the fleet that `settings` (default: `MUSTER_*` and the user's file) name.
 
         `transport.errors.Unreachable` when no server answers: this starts nothing (`muster up` does).
@@ -305,8 +303,7 @@ class Muster(Facets, SessionMethods):
         return await self.transport.record(task_id)
 
     async def children(self, task: TaskRecord) -> list[TaskRecord]:
-        """The tasks that a task started, in order of submission; of a batch those of its shards that are among the
-        latest roots."""
+        """The tasks that a task started, in order of submission; of a batch its shards among the latest roots."""
         return await children_of(self.transport, task)
 
     async def request(self, task_id: str) -> TaskRequest:
