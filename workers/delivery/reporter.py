@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypedDict, cast
 
 from envelope.codec import encode
 from envelope.errors import DecodeError
@@ -33,6 +33,11 @@ Delta = TextDelta | ReasoningDelta | ToolInputDelta
 Observer = Callable[[Event], None]
 
 
+class Amounts(TypedDict):
+    charge_microusd: int
+    release_microusd: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """What goes out in one sending; false when that is nothing."""
@@ -45,8 +50,8 @@ class _Taken:
         return bool(self.events or self.charge_microusd or self.release_microusd)
 
     @property
-    def amounts(self) -> dict[str, int]:
-        return {"charge_microusd": self.charge_microusd, "release_microusd": self.release_microusd}
+    def amounts(self) -> Amounts:
+        return Amounts(charge_microusd=self.charge_microusd, release_microusd=self.release_microusd)
 
 
 class Reporter:
