@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envelope.errors import ExitCode
+
 from .server import die_with_parent
 
 
@@ -26,7 +28,7 @@ class BatchCommand:
     _process: asyncio.subprocess.Process | None = None
 
     async def run(self, *, over: frozenset[int]) -> int:
-        """Until it ends by itself with one of these codes."""
+        """Until it ends by itself with one of these codes. Where the fleet was to blame, it is run again."""
         while True:
             code = await self._once()
             if code == -signal.SIGKILL:
@@ -34,6 +36,7 @@ class BatchCommand:
             self.codes[code] += 1
             if code in over:
                 return code
+            assert code == ExitCode.INFRASTRUCTURE, f"it ended with {code}; see {self.log}"
 
     def kill(self) -> bool:
         if self._process is None or self._process.returncode is not None:
