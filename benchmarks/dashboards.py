@@ -27,7 +27,7 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskInput, TaskResult
 from scripts.monitoring.panels import DASHBOARDS
-from scripts.monitoring.watch import Prometheus, prometheus
+from scripts.monitoring.watch import Prometheus, asked, prometheus
 
 from .agent_fleet import AgentFleet, agent_fleet, commit_all, repository
 from .agent_scripts import calls, prompt
@@ -39,13 +39,7 @@ POOLS = ("explore", "general", "build")
 SHARDS = 6
 SHOWN_ROWS = 3  # of a query with many
 NOTHING = "–"
-WINDOW = "5m"
 MUSTER = Path(sys.executable).parent / "muster"
-
-
-def asked(query: str) -> str:
-    """As Grafana asks it, with everything chosen."""
-    return re.sub(r'"\$\w+"', '".*"', query).replace("$__rate_interval", WINDOW)
 
 
 def free_port() -> int:

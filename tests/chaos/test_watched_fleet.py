@@ -22,12 +22,14 @@ from envelope.errors import ErrorCode
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskInput, TaskRequest, TaskResult
-from scripts.monitoring.watch import Prometheus, prometheus
+from scripts.monitoring.panels import DASHBOARDS
+from scripts.monitoring.watch import Prometheus, asked, prometheus
 from transport.base import Transport
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 TIMEOUT_S = 240  # bounds a hang, and nothing else
+CANARY = "canary-c41d07"  # a secret: in a task, and in the environment of all processes
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 
 
@@ -46,8 +48,8 @@ Watch = Callable[[], Awaitable[Watched]]
 def request(pool: str) -> TaskRequest:
     return TaskRequest(
         task_id=new_task_id(), trace_id=new_trace_id(), sender="test", recipient=pool, agent="recipe",
-        input=TaskInput(params={"commands": ["true"]}), auth_scope=("bash:**",), deadline_ms=600_000,
-        created_at_ms=time.time_ns() // 1_000_000,
+        input=TaskInput(prompt=CANARY, params={"commands": [f"true {CANARY}"]}), auth_scope=("bash:**",),
+        deadline_ms=600_000, created_at_ms=time.time_ns() // 1_000_000,
     )  # fmt: skip
 
 
@@ -81,6 +83,7 @@ async def watch(
     environment = os.environ | {
         "MUSTER_REDIS_URL": fleet.url, "MUSTER_FLEET": fleet.name, "MUSTER_KEYRING": fleet.keyring,
         "MUSTER_STATE_DIR": str(folder / "state"), "MUSTER_CONFIG": str(folder / "none.toml"),
+        "MUSTER_MODEL_API_KEY": CANARY,
     }  # fmt: skip
     async with asyncio.timeout(TIMEOUT_S), AsyncExitStack() as stack:
 
@@ -119,6 +122,10 @@ async def test_a_pool_that_nobody_serves_is_told(watch: Watch, transport: Transp
     assert firing["annotations"]["summary"] == "Pool build: 3 tasks wait, and no worker is alive."
     assert firing["labels"] == {"alertname": "MusterNoWorkers", "severity": "page", "pool": "build", "fleet": "main"}
     assert set(await watched.prometheus.alerts()) == {"MusterNoWorkers"}
+    panels = [panel for board in DASHBOARDS for panel in board.panels]
+    shown = str([await watched.prometheus.ask(asked(query)) for panel in panels for _, query in panel.queries])
+    assert "'pool': 'build'" in shown
+    assert CANARY not in shown
 
 
 @pytest.mark.skipif(not SOAK, reason="a killed worker is forgotten after 15 s: make soak")
