@@ -27,10 +27,12 @@ for each in markdown=summary.md junit=junit.xml sarif=muster.sarif codequality=c
     rm -f "$out/${each#*=}" # of an earlier run
     set -- "$@" --report "${each%%=*}=$out/${each#*=}"
 done
-detached=${MUSTER_CI_DETACH:-}
+on() { if [ "$1" = true ]; then echo 1; fi; } # GitLab and Jenkins hand over what people write: `false`, too
+detached=$(on "${MUSTER_CI_DETACH:-}")
+publishes=$(on "${MUSTER_CI_PUBLISH:-}")
 if [ -n "$detached" ] && [ -z "${MUSTER_CI_ATTACH:-}" ]; then set -- --detach "$@"; fi
 may_publish=--no-publish
-if [ "${MUSTER_CI_PUBLISH:-}" = true ]; then may_publish=; fi
+if [ -n "$publishes" ]; then may_publish=; fi
 
 if [ -n "${MUSTER_CI_ATTACH:-}" ]; then
     set -- batch attach $may_publish "$@" -- "$MUSTER_CI_ATTACH"
@@ -59,7 +61,7 @@ fi
 
 # What is verified goes to the job that may write: as a bundle, which is all that it sees of this one.
 task=$(sed -n 's/^task=//p' "$out/outputs.env" 2>/dev/null)
-if grep -qx 'verified=true' "$out/outputs.env" 2>/dev/null && [ -z "${MUSTER_READ_ONLY:-}${MUSTER_CI_PUBLISH:-}" ]; then
+if grep -qx 'verified=true' "$out/outputs.env" 2>/dev/null && [ -z "${MUSTER_READ_ONLY:-}$publishes" ]; then
     muster publish "$task" --to bundle --folder "$out/change" || echo "warning: nothing is handed over" >&2
 fi
 if [ "${GITHUB_ACTIONS:-}" = true ]; then

@@ -128,9 +128,11 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
         port = stack.enter_context(serve_process(metrics.shown, settings, consumer.pulse, ready))
         card = card.model_copy(update={"metrics_port": port})
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
+        view = FleetView(transport, metrics.shown, hears_news=bool(settings.webhooks))
+        published = Published(settings.state_dir / "publications", metrics)
         helpers = (
             lambda: announce(transport, card),
-            lambda: show_fleet(transport, metrics, settings),
+            lambda: show_fleet(view, published, settings),
             lambda: run_jobs(transport, settings),
             lambda: keep_mirrors(context.mirrors, settings),
             lambda: keep_sealed(transport, settings),
@@ -170,10 +172,8 @@ async def announce(transport: Transport, card: WorkerCard) -> None:
         await asyncio.sleep(ANNOUNCE_EVERY_S)
 
 
-async def show_fleet(transport: Transport, metrics: OrchestratorMetrics, settings: Settings) -> None:
+async def show_fleet(view: FleetView, published: Published, settings: Settings) -> None:
     """Show how the fleet stands. Every process looks for itself: a gauge must not be stale."""
-    view = FleetView(transport, metrics.shown, hears_news=bool(settings.webhooks))
-    published = Published(settings.state_dir / "publications", metrics)
     for number in itertools.count():
         await view.look({DRIVERS, *settings.pools})
         if number % LOOK_AROUND_EACH == 0:

@@ -157,7 +157,7 @@ def test_what_is_told_of_a_fleet_is_bounded_too_and_goes_when_it_is_unknown():
     shown.tell("queue_ready", {(f"pool{number}",): 1 for number in range(1000)})
 
     before = shown.text()[1].decode()
-    shown.untell()
+    shown.untell(["queue_ready"])
 
     assert len(re.findall(r"^muster_queue_ready\{", before, re.MULTILINE)) == 17
     assert 'muster_queue_ready{pool="other"} 984.0' in before

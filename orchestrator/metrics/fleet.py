@@ -29,6 +29,13 @@ COUNTERS = {
     "lost_leases": "leases_reaped_total",
     "poisoned": "tasks_poisoned_total",
 }
+# What only Redis knows. Beside it this machine's own figures stand, which stay true while it is away.
+LOOKED_AT = (
+    *COUNTERS.values(), "tasks_overdue", "dead_letter_tasks", "event_stream_lag_events",
+    "queue_ready", "queue_running", "queue_demand", "queue_oldest_ready_age_seconds", "queue_slots", "pool_workers",
+    "queue_parked", "batch_shards", "approvals_pending", "approval_oldest_age_seconds",
+    "tenant_cost_usd_total", "budget_remaining_ratio",
+)  # fmt: skip
 # A look for what is new costs one round trip; it must not block.
 NEWS_WAIT_S = 0.001
 
@@ -118,7 +125,7 @@ class FleetView:
         try:
             yield
         except Exception:
-            self.shown.untell()
+            self.shown.untell(LOOKED_AT)
             raise
 
 

@@ -115,7 +115,7 @@ def test_a_span_says_what_failed_and_holds_no_secret(monkeypatch):
         with traced("a service", environ), pytest.raises(RuntimeError), spans.span(names.TURN, number=1) as turn:
             turn.set({names.TOOL_NAME: f"x {token} {'y' * 1000}"})
             raise RuntimeError("with a secret text")
-        [seen] = one.spans
+        [seen] = one.until(bool)
 
     assert (seen.service, seen.name, seen.failed) == ("a service", "turn 1", True)
     assert seen.attributes["error.type"] == "RuntimeError"
@@ -138,7 +138,7 @@ def test_the_operators_name_for_a_service_comes_before_ours(monkeypatch):
         environ = _traced_to(one, monkeypatch, OTEL_SERVICE_NAME="theirs")
         with traced("ours", environ), spans.span(names.TURN, number=1):
             pass
-        assert [seen.service for seen in one.spans] == ["theirs"]
+        assert [seen.service for seen in one.until(bool)] == ["theirs"]
 
 
 def test_a_collector_that_stands_still_fills_no_memory(monkeypatch):

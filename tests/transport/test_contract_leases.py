@@ -76,7 +76,7 @@ async def test_the_third_lost_lease_ends_the_task_as_poison(make_fleet):
 
 
 async def test_leases_that_were_lost_before_a_task_got_on_are_no_poison(make_fleet):
-    fleet = await make_fleet(Limits(lease_ms=100, poison_after=1, way_back=3))
+    fleet = await make_fleet(Limits(lease_ms=300, poison_after=1, way_back=3))
     request = await fleet.submit()
     for gets_on in (True, False, True, False, False):
         claim = await fleet.claim_one()

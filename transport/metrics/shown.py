@@ -7,7 +7,7 @@ so many, counts as `other`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -83,9 +83,10 @@ class Shown:
             bounded[where] = bounded.get(where, 0) + value
         self._told.rows[metric] = bounded
 
-    def untell(self) -> None:
+    def untell(self, names: Iterable[str]) -> None:
         """Nobody knows these any more."""
-        self._told.rows.clear()
+        for name in names:
+            self._told.rows.pop(self.table[name], None)
 
     def text(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and page, in the format that was asked for; exemplars are in OpenMetrics alone."""

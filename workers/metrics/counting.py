@@ -91,11 +91,11 @@ class WorkerMetrics:
         if name := ENDED_AS.get(event.what):
             self.shown.add(name, pool)
         if event.result is not None:
-            reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
-            self.shown.add("tasks_finished_total", pool, event.result.status, reason)
             earlier_ms = claim.started_at_ms - (claim.first_started_at_ms or claim.started_at_ms)
             whole_s = max(0, earlier_ms) / 1000 + took_s
             self.shown.observe("task_duration_seconds", pool, value=whole_s, trace_id=claim.lease.trace_id)
+            reason = str(event.result.errors[0].code) if event.result.errors else NO_REASON
+            self.shown.add("tasks_finished_total", pool, event.result.status, reason)
 
     # -- sandboxes
 

@@ -90,7 +90,7 @@ def scripts() -> Iterator[str]:
     for path in GITHUB:
         yield from (step["run"] for step in steps_of(path) if "run" in step)
     for job in read(GITLAB).values():
-        yield from (line for part in ("before_script", "script") for line in job[part] if isinstance(line, str))
+        yield from (line for part in ("before_script", "script") for line in job.get(part, ()) if isinstance(line, str))
 
 
 # structure
@@ -256,11 +256,13 @@ def test_the_templates_do_what_they_say(fleet_desk, checkout, tmp_path):
 
     for script in (read(GITLAB)[".muster"]["script"][0], '"$MUSTER_HOME/ci/run.sh"'):  # Jenkins says the same
         assert script in JENKINS.read_text()
-    gitlab = {"GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "schedule", "MUSTER_HOME": str(ROOT)}
+    said = {"MUSTER_CI_DETACH": "false", "MUSTER_CI_PUBLISH": "false"}  # as people write what is not to be
+    gitlab = {"GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "schedule", "MUSTER_HOME": str(ROOT), **said}
     again = in_shell(script, variables(desk, checkout, **gitlab), checkout)
     reports = read(GITLAB)[".muster"]["artifacts"]["reports"]
     assert again.returncode == 0, again.stderr
     assert "is already done as" in again.stderr
+    assert list((checkout / "muster-reports" / "change").glob("*.bundle"))
     assert ElementTree.parse(checkout / reports["junit"]).find("testsuite/testcase[@name='gate']") is not None
     assert json.loads((checkout / reports["codequality"]).read_text()) == []
     assert "verified=true" in (checkout / reports["dotenv"]).read_text()
