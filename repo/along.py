@@ -89,6 +89,8 @@ async def _read(own: Scratch, base: str, paths: Iterable[bytes]) -> Along:
     for folder in folders:
         header, at = told[at : (end := told.index(b"\n", at))], end + 1
         if header.endswith(b" missing") and folder:
+            if along.at(folder):  # a submodule's commit, which no folder takes the place of
+                raise _Odd
             along.trees[folder] = {}
             continue
         words = header.split(b" ")
