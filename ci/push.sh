@@ -9,7 +9,7 @@ for bundle in "$folder"/*.bundle; do
     heads=$(git bundle list-heads "$bundle")
     echo "$heads" | while read -r commit ref; do
         case $ref in
-        refs/heads/muster/*) ;;
+        refs/heads/muster/*) git check-ref-format "$ref" || exit 7 ;; # else git splits what it is given at a colon
         refs/muster/*) continue ;; # by which Muster knows its own bundle
         *) echo "error: $ref is no branch of Muster's" >&2; echo "hint: call it muster/… in [publish]" >&2; exit 7 ;;
         esac

@@ -9,10 +9,13 @@
 #   MUSTER_CI_REPORTS  the folder [muster-reports]
 #   MUSTER_READ_ONLY   1: only look. A trigger that a stranger can pull sets it, and nothing here takes it back.
 set -uf
+export PYTHONSAFEPATH=1
 here=$(cd "$(dirname "$0")" && pwd)
 out=${MUSTER_CI_REPORTS:-muster-reports}
+out=${out%/} # with a slash behind it a link is followed before it is looked at
 PATH=${MUSTER_VENV:-$here/.venv}/bin:$PATH
-python3 "$here/trigger.py" || export MUSTER_READ_ONLY=1
+# -I: the folder that this runs in is a stranger's, and so may be its `json.py`.
+python3 -I "$here/trigger.py" || export MUSTER_READ_ONLY=1
 case ${MUSTER_READ_ONLY:-} in "" | 0 | false | no) unset MUSTER_READ_ONLY ;; esac
 
 mkdir -p "$out" 2>/dev/null
@@ -49,7 +52,7 @@ fi
 
 # Models and repositories choose words of what is printed: none of them may be a command to GitHub's runner.
 if [ "${GITHUB_ACTIONS:-}" = true ]; then
-    silence=$(python3 -c 'import secrets; print(secrets.token_hex(16))')
+    silence=$(python3 -I -c 'import secrets; print(secrets.token_hex(16))')
     echo "::stop-commands::$silence"
 fi
 muster "$@" >"$out/stdout.txt"

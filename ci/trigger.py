@@ -28,8 +28,9 @@ def is_trusted(environ: Mapping[str, str], event: Any) -> bool:
     if environ.get("GITLAB_CI") == "true":
         source, target = (environ.get(f"CI_MERGE_REQUEST_{what}PROJECT_ID") for what in ("SOURCE_", ""))
         name = environ.get("CI_PIPELINE_SOURCE", "")
-        return name in GITLAB or (name == "merge_request_event" and source is not None and source == target)
-    return not environ.get("CHANGE_FORK")  # Jenkins: of a change that came from a fork
+        return source == target if source is not None else name in GITLAB
+    # Jenkins tells a fork's change by the one, the plug-in for pull requests any by the other
+    return bool(environ.get("JENKINS_URL")) and not any(map(environ.get, ("CHANGE_FORK", "ghprbPullId")))
 
 
 def _is_of_this_repository(event: Any) -> bool:

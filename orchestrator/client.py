@@ -37,7 +37,7 @@ from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import doers_of, goal_for
-from .looking import require_writing
+from .looking import STEERS, is_read_only, refuse_write, require_writing
 from .packing import attached, packed
 from .pages import Wanted, page_of
 from .planner.modes import PlanMode
@@ -145,6 +145,7 @@ class Muster(Facets, SessionMethods):
     async def replan(self, task_id: str, reason: str, *, by: str = "api") -> list[TaskRecord]:
         """Have the rest of a goal planned again, by any of its tasks: its steps that are under way, which are returned,
         are stopped. `BadInput` where no step of such a plan is under way."""
+        require_writing(self.settings, STEERS)
         return await plan_again(self.transport, await self.record(task_id), reason, by=by)
 
     async def run(
@@ -251,6 +252,8 @@ class Muster(Facets, SessionMethods):
 
     async def cancel(self, task_id: str, reason: str = "asked for", *, by: str = "api") -> int:
         """Stop a task and everything below it; how many tasks were still alive."""
+        if self.settings.read_only and not is_read_only((await self.request(task_id)).auth_scope):
+            refuse_write(STEERS)
         return await self.transport.cancel(task_id, by=by, reason=reason)
 
     async def prompt(self, task_id: str, text: str, *, by: str = "api") -> Handle:
@@ -330,6 +333,7 @@ class Muster(Facets, SessionMethods):
 
         Twice is once: the second time gives the first one's handle. For errors see `requeue.py`.
         """
+        require_writing(self.settings, STEERS)
         request = await requeued(self.transport, task_id)
         await self.transport.audit.note(Decision(by, "requeue", task_id, request.tenant, {"task": request.task_id}))
         handle = await self.submit(request)
@@ -338,6 +342,7 @@ class Muster(Facets, SessionMethods):
 
     async def purge(self, task_ids: Iterable[str], *, by: str = "api") -> int:
         """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
+        require_writing(self.settings, STEERS)
         return await self.transport.purge(task_ids, by=by)
 
     async def pools(self) -> list[PoolStats]:
@@ -347,6 +352,7 @@ class Muster(Facets, SessionMethods):
 
     async def allot(self, tenant: str, allotment: Allotment, *, by: str = "api") -> None:
         """Say what a tenant gets beside others, from now on. `BadInput` for what nobody can get."""
+        require_writing(self.settings, STEERS)
         await self.transport.allot(*checked_allotment(tenant, allotment), by=by)
 
     async def allotments(self) -> Mapping[str, Allotment]:
@@ -363,6 +369,7 @@ class Muster(Facets, SessionMethods):
 
         Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
         """
+        require_writing(self.settings, STEERS)
         root = await root_of(self.transport, trace_id)
         shards = await all_of(self.transport, root) if root.agent in SHARDED else []
         return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
@@ -376,6 +383,7 @@ class Muster(Facets, SessionMethods):
 
         It holds for what is under way. Who waits for more goes on when there is more.
         """
+        require_writing(self.settings, STEERS)
         return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by)
 
     async def diff(self, task_id: str) -> bytes:

@@ -124,7 +124,7 @@ def _sandbox_driver() -> str:
 
 async def _sandboxes(_: Settings) -> Check:
     """Where the workers have another driver than Docker, they know it, and are asked as a program."""
-    code, lines = await _lines(sys.executable, "-m", "orchestrator.cli.main", "sandbox", "check")
+    code, lines = await _lines(sys.executable, "-P", "-m", "orchestrator.cli.main", "sandbox", "check")
     told = [line.removeprefix("error: ").removeprefix("hint: ") for line in lines or ["it says nothing"]]
     if code:
         return Check("sandboxes", Health.FAILS, told[-2:][0], told[-1] if len(told) > 1 else "")

@@ -13,6 +13,7 @@ from .submit import RECIPE_SCOPE
 
 # `bash` is on a read-only mount, in a sandbox without a network. What a subagent may do is narrowed by the same rule.
 READ_SCOPE: Scope = (*RECIPE_SCOPE, "task:**", "skill:**", "todowrite:*", "todoread:*", "plan_update:*")
+STEERS = "work that may write would be steered"
 PUBLISHES = "something would be published"
 WHO_MAY = "leave it out, or have it done by a job that no stranger can start"
 

@@ -44,6 +44,8 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
 
     Its key is another: what a stranger had looked at stands for nobody's work, nor the other way round.
     """
+    if request.resume_token:
+        refuse_write("an earlier session, which may write, would hear this")
     narrowed: dict[str, Any] = {
         "auth_scope": common(READ_SCOPE, request.auth_scope),
         "workspace": _workspace(request.workspace),

@@ -20,12 +20,12 @@ BUNDLE_TYPE = "application/x-git-bundle"
 
 
 async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: str) -> Mirror:
-    """The repository in a bundle blob, unpacked once per base commit."""
+    """The repository in a bundle blob, unpacked once: whoever has the blob's name may have what is in it."""
     with temporary_folder("bundle") as folder:
         packed = folder / "repository.bundle"
         content = await blobs.get(bundle_ref)
         await asyncio.to_thread(packed.write_bytes, content)
-        return await mirror_of(cache_dir, bundle=packed, commit=base)
+        return await mirror_of(cache_dir, bundle=packed, commit=base, key=bundle_ref)
 
 
 async def reference(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envelope.agent_params import AgentParams
 from transport.base import Handle
 
+from .looking import STEERS, require_writing
 from .prompting import listener, session_of, undoing
 from .records import Records
 from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
@@ -36,6 +37,7 @@ class SessionMethods:
 
     async def archive(self: Records, task_id: str, *, archived: bool = True) -> None:
         """Leave a task's session out of listings, or list it again."""
+        require_writing(self.settings, STEERS)
         await self.transport.archive(session_of(await listener(self.transport, task_id)), archived=archived)
 
     async def export(self: Records, task_id: str, *, sanitize: bool, markdown: bool = False) -> str:

@@ -39,7 +39,7 @@ async def host_index() -> PackageIndex:
     """What `pip` on this host is configured to use, or its own default. `SandboxError` if pip cannot say."""
     hint = "name the hosts for setup yourself"
     try:
-        answer = await run([sys.executable, "-c", ASK_PIP], timeout_s=ASK_TIMEOUT_S)
+        answer = await run([sys.executable, "-P", "-c", ASK_PIP], timeout_s=ASK_TIMEOUT_S)
     except TimeoutError as slow:
         message = f"pip did not say within {ASK_TIMEOUT_S:.0f} s which index it uses."
         raise SandboxError(message, hint=hint) from slow

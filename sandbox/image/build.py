@@ -122,8 +122,9 @@ async def download_wheels(target: Path, on_progress: Progress) -> None:
     platforms = [option for platform in PLATFORMS for option in ("--platform", platform)]
     # fmt: off
     await run_step(
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes",
-        *WHEEL_TARGET, *platforms, "--dest", str(target), "--requirement", str(HERE / "requirements.txt"),
+        sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
+        "--require-hashes", *WHEEL_TARGET, *platforms, "--dest", str(target),
+        "--requirement", str(HERE / "requirements.txt"),
         step="download the wheels",
     )
     # fmt: on

@@ -92,7 +92,8 @@ class Workspaces:
                 raise BadInput("credentials are for a repository with a url", hint="name none, or its url")
             case Workspace(url=None, bundle=str(ref), path=None):
                 file = await self._bundle_file(ref)
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+                # who names a commit alone, and a bundle of its own, must not get another tenant's repository
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, key=ref)
             case Workspace(url=None, bundle=None, path=str(path)):
                 file = await self._bundled(Path(path), workspace.base)
                 return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)

@@ -155,6 +155,8 @@ OWN = {"pull_request": {"head": {"repo": {"id": 1}}, "base": {"repo": {"id": 1}}
 GONE = {"pull_request": {"head": {"repo": None}, "base": {"repo": {"id": 1}}}}
 ON_GITHUB = {"GITHUB_ACTIONS": "true"}
 ON_GITLAB = {"GITLAB_CI": "true"}
+OF_A_FORK = {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "2", "CI_MERGE_REQUEST_PROJECT_ID": "1"}
+ON_JENKINS = {"JENKINS_URL": "https://jenkins.example.com/"}
 
 
 @pytest.mark.parametrize(
@@ -179,14 +181,16 @@ ON_GITLAB = {"GITLAB_CI": "true"}
             True,
         ),
         (
-            ON_GITLAB
-            | {"CI_PIPELINE_SOURCE": "merge_request_event"}
-            | {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "2", "CI_MERGE_REQUEST_PROJECT_ID": "1"},
+            ON_GITLAB | {"CI_PIPELINE_SOURCE": "merge_request_event"} | OF_A_FORK,
             None,
             False,
         ),
-        ({"CHANGE_ID": "7", "CHANGE_FORK": "stranger"}, None, False),
-        ({"CHANGE_ID": "7"}, None, True),
+        (ON_GITLAB | {"CI_PIPELINE_SOURCE": "parent_pipeline"} | OF_A_FORK, None, False),
+        (ON_JENKINS | {"CHANGE_ID": "7", "CHANGE_FORK": "stranger"}, None, False),
+        (ON_JENKINS | {"ghprbPullId": "7"}, None, False),
+        (ON_JENKINS | {"CHANGE_ID": "7"}, None, True),
+        ({"CIRCLECI": "true"}, None, False),
+        ({}, None, False),
     ],
 )
 def test_only_who_may_write_is_trusted(environ, event, trusted, tmp_path):
@@ -196,6 +200,50 @@ def test_only_who_may_write_is_trusted(environ, event, trusted, tmp_path):
     done = subprocess.run([sys.executable, CI / "trigger.py"], env=environ, check=False)
 
     assert done.returncode == (0 if trusted else 1)
+
+
+@pytest.mark.parametrize("script", ["run.sh", "install.sh"])
+def test_nothing_that_a_stranger_has_committed_is_imported(script, tmp_path):
+    """The scripts run in the checkout; both end for want of what a job tells them."""
+    for name in ("secrets", "venv", "json", "pip", "argparse"):
+        (tmp_path / f"{name}.py").write_text("open('it-ran', 'w')")
+    told = {"MUSTER_VENV": str(tmp_path / "elsewhere"), "PIP_NO_INDEX": "1", "GITHUB_ACTIONS": "true"}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MUSTER_CI_GOAL": "x"} | told
+
+    done = subprocess.run([CI / script], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_only_branches_of_musters_are_pushed_whatever_a_bundle_calls_its_own(tmp_path):
+    def git(*words: str, cwd: Path = tmp_path, **more: Any) -> str:
+        words = ("-c", "user.name=x", "-c", "user.email=x@localhost", *words)
+        return subprocess.run(
+            ["git", *words], cwd=cwd, check=True, capture_output=True, text=True, **more
+        ).stdout.strip()
+
+    work, origin = tmp_path / "work", tmp_path / "origin.git"
+    git("init", "--quiet", "--bare", str(origin))
+    git("init", "--quiet", str(work))
+    git("commit", "--quiet", "--allow-empty", "-m", "a", cwd=work)
+    git("remote", "add", "origin", str(origin), cwd=work)
+    commit = git("rev-parse", "HEAD", cwd=work)
+    folder = work / "change"
+    folder.mkdir()
+    git("branch", "muster/x", cwd=work)
+    git("bundle", "create", "--quiet", "change/a.bundle", "muster/x", cwd=work)
+    honest = folder / "a.bundle"
+    said = honest.read_bytes()
+    hostile = said.replace(b"refs/heads/muster/x\n", b"refs/heads/muster/x:refs/tags/v9\n", 1)
+    assert hostile != said
+
+    pushed = subprocess.run([CI / "push.sh", "change"], cwd=work, capture_output=True, text=True, check=False)
+    honest.write_bytes(hostile)
+    refused = subprocess.run([CI / "push.sh", "change"], cwd=work, capture_output=True, text=True, check=False)
+
+    assert (pushed.returncode, refused.returncode) == (0, 7), (pushed.stderr, refused.stderr)
+    assert git("for-each-ref", "--format=%(refname) %(objectname)", cwd=origin) == f"refs/heads/muster/x {commit}"
 
 
 # the scripts, on a real fleet

@@ -19,6 +19,7 @@ from orchestrator.looking import READ_SCOPE, WouldWrite
 from orchestrator.read_only import as_read_only, require_read_only
 from orchestrator.service import handler_of
 from orchestrator.submit import DRIVERS, FULL_SCOPE, GoalParams, goal_request, params_of, step_of, task_request
+from transport.base import Allotment
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=FULL_SCOPE)
 LOOKS = """
@@ -156,5 +157,24 @@ async def test_a_read_only_client_speaks_to_no_work_of_others(memory_stage):
     muster = memory_stage.muster.read_only()
     with pytest.raises(WouldWrite, match="a session that may write would hear this"):
         await muster.prompt("0", "push it")
+    for steer in (
+        lambda: muster.replan("0", "push it"),
+        lambda: muster.raise_budget("0", 1),
+        lambda: muster.cap_tenant("a", 1),
+        lambda: muster.allot("a", Allotment()),
+        lambda: muster.purge(["0"]),
+        lambda: muster.requeue("0"),
+        lambda: muster.archive("0"),
+    ):
+        with pytest.raises(WouldWrite, match="work that may write would be steered"):
+            await steer()
+    told = {"agent": BUILD.name, "pool": BUILD.pool, "deadline_ms": 60_000, "auth_scope": FULL_SCOPE}
+    writes = await memory_stage.muster.submit(task_request(**told, prompt="edit it"))
+    with pytest.raises(WouldWrite, match="would be steered"):
+        await muster.cancel(writes.task_id)
+    own = await muster.submit(task_request(**told, prompt="look"))
+    assert await muster.cancel(own.task_id) == 1
+    with pytest.raises(WouldWrite, match="an earlier session"):
+        await muster.submit(task_request(**told, prompt="go on", resume_token="t"))
     with pytest.raises(WouldWrite, match="a gate proves changes"):
         await muster.submit(goal_request("x", agent=BUILD, settings=muster.settings, gate=["make test"]))

@@ -1,0 +1,41 @@
+"""Whose repository a bundle gives: its own, whatever commit is named beside it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envelope.messages import Workspace
+from repo.errors import RepoError
+from transport.memory import MemoryTransport
+from workers.sandboxes.workspace import Workspaces
+
+
+def bundle_of(folder: Path, text: str) -> tuple[bytes, str]:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+        return subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    folder.mkdir()
+    git("init", "--quiet", "--initial-branch", "main")
+    (folder / "secret.txt").write_text(text)
+    git("add", "--all")
+    git("commit", "--quiet", "-m", text)
+    git("bundle", "create", "--quiet", "it.bundle", "main")
+    return (folder / "it.bundle").read_bytes(), git("rev-parse", "HEAD").strip()
+
+
+async def test_a_commit_of_anothers_bundle_is_not_found_by_its_name(tmp_path):
+    blobs = MemoryTransport().blobs
+    theirs, commit = bundle_of(tmp_path / "theirs", "for nobody else")
+    own, _ = bundle_of(tmp_path / "own", "mine")
+    workspaces = Workspaces(None, blobs, tmp_path / "cache", "image")  # type: ignore[arg-type]  # no sandbox is opened
+
+    mirror, found = await workspaces.source(Workspace(bundle=await blobs.put(theirs), base=commit))
+    assert found == commit and mirror.git_dir.exists()
+
+    for other in (own, b"no bundle at all"):
+        with pytest.raises(RepoError):
+            await workspaces.source(Workspace(bundle=await blobs.put(other), base=commit))
