@@ -36,7 +36,7 @@ HEAD = """\
       event loop does not, and `draining` from the first SIGTERM on.
 
     ```console
-    $ muster doctor | grep metrics          # which port
+    $ muster doctor 2>&1 | grep metrics     # which port
     $ curl -s http://127.0.0.1:PORT/metrics | grep -v '^#'
     $ curl -s -H 'Accept: application/openmetrics-text' http://127.0.0.1:PORT/metrics | grep trace_id
     ```

@@ -110,7 +110,7 @@ ORCHESTRATOR: Table = (
         "publications_total",
         "Changes of a publication's state, as this process saw them in this machine's book",
         *(FORGE, Label("outcome", tuple(Stage), bound="the new state, as in `changesets`")),
-        worry="`refused` rises: `muster publish list` says what somebody must do.",
+        worry="`refused` rises: `muster publish status` says what somebody must do.",
     ),
     gauge(
         "event_stream_lag_events",

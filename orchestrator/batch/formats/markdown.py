@@ -22,11 +22,17 @@ def markdown(report: BatchReport) -> str:
 
 
 def _head(report: BatchReport) -> Iterator[str]:
-    word = "verified" if report.verified else "not verified"
-    yield f"### {_text(report.name)}: {word}"
+    yield f"### {_text(report.name)}: {_word(report)}"
     if (accepted := report.cost_per_accepted_microusd) is not None:
         yield ""
         yield f"{_dollars(report.cost_microusd)} in all, {_dollars(accepted)} for each shard that landed."
+
+
+def _word(report: BatchReport) -> str:
+    if not report.verified:
+        return "not verified"
+    undone = sum(one.count("collision", "failed", "set_aside") for one in report.repositories)
+    return f"verified what landed, {undone} not done" if undone else "verified"
 
 
 def _table(report: BatchReport) -> Iterator[str]:
