@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from .errors import BadInput
 
+_SKIPS = {"**/": "(?:.*?/)??", "**": ".*?"}
+
 
 def matching(glob: str, paths: Iterable[str], *, exclude: Iterable[str] = ()) -> list[str]:
     """The paths that `glob` matches and no `exclude` does, sorted. `BadInput` for what is no glob."""
@@ -17,18 +19,44 @@ def matching(glob: str, paths: Iterable[str], *, exclude: Iterable[str] = ()) ->
 
 @lru_cache(maxsize=256)
 def _pattern(pattern: str) -> re.Pattern[str]:
-    """As in a shell: `*` and `?` stay within a folder, `**/` is any number of folders, `[…]` is a set."""
-    table = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts: list[str] = []
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", pattern.removeprefix("./"), re.DOTALL):
-        if token in table:
-            parts.append(table[token])
-        elif len(token) > 2:
-            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append(f"[{'^' + body[1:] if body.startswith('!') else body.replace('^', chr(92) + '^', 1)}]")
+    """As in a shell: `*` and `?` stay within a folder, `**/` is any number of folders, `[…]` is a set.
+
+    The first place where what stands between two stars fits is as good as any, so nothing is tried twice: globs come
+    over the network, and one with five stars must not stop everybody else's work. That holds as nothing but a `/`
+    matches a `/` outside of `**`, and as `**/` begins at a folder.
+    """
+    groups: list[tuple[str, list[str]]] = [("", [""])]  # at each `**` what it skips; what follows, split at each `*`
+    before = "/"
+    for piece in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", pattern.removeprefix("./"), re.DOTALL):
+        if piece == "**/" and before != "/":
+            raise BadInput(f"{pattern!r} is not a glob: `**/` follows a name", hint="write `*/**/`, or `**` alone")
+        if piece in _SKIPS:
+            groups.append((_SKIPS[piece], [""]))
+        elif piece == "*":
+            groups[-1][1].append("")
         else:
-            parts.append(re.escape(token))
+            groups[-1][1][-1] += _one(piece, pattern)
+        before = "/" if piece in ("/", "**/") else piece
+    *inner, (skip, (first, *others)) = groups
+    known = "".join(f"(?>{skip}{first}{''.join(map(_atomic, others))})" for skip, (first, *others) in inner)
+    last = f"[^/]*{others.pop()}" if others else ""
+    return re.compile(f"{known}{skip}{first}{''.join(map(_atomic, others))}{last}", re.DOTALL)
+
+
+def _atomic(part: str) -> str:
+    return f"(?>[^/]*?{part})"
+
+
+def _one(piece: str, pattern: str) -> str:
+    """What stands for one character."""
+    if piece == "?":
+        return "[^/]"
+    if len(piece) <= 2:
+        return "".join(map(re.escape, piece))
+    body = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+    body = "^" + body[1:] if body.startswith("!") else body.replace("^", "\\^", 1)
     try:
-        return re.compile("".join(parts), re.DOTALL)
+        re.compile(f"[{body}]")
     except re.error as e:
         raise BadInput(f"{pattern!r} is not a glob: {e}") from e
+    return f"(?!/)[{body}]"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -92,12 +94,14 @@ async def git(
     protocols: Collection[str] = (),
     timeout_s: float = 120.0,
     max_stdout_bytes: int = GIB,
+    max_memory_bytes: int | None = None,
     ok: Collection[int] = (0,),
 ) -> Completed:
     """Run git to its end. An exit code outside `ok` raises `GitFailed`.
 
     Without `git_dir` git looks for a repository from `cwd` upwards. `protocols` are the transports that may be used
     (none by default, so that no command fetches unasked). Cancelled or late, the whole process group is ended.
+    `max_memory_bytes` is what this git may write to (Linux): files that it maps do not count.
     """
     places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index_file}
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -106,6 +110,8 @@ async def git(
     settings = [part for setting in (*FIXED_CONFIGURATION, *configuration) for part in ("-c", setting)]
     process = await _start([*settings, *arguments], environment | dict(env or {}), cwd or work_tree or git_dir)
     try:
+        if max_memory_bytes is not None:
+            _bound_memory(process, max_memory_bytes)
         async with asyncio.timeout(timeout_s):
             completed = await _finish(process, stdin, max_stdout_bytes)
     except TimeoutError as e:
@@ -139,6 +145,14 @@ async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | 
         if cwd is not None and not os.access(cwd, os.X_OK):
             raise FolderMissing(f"The folder {cwd} cannot be entered") from e
         raise GitMissing("The program git cannot be started", hint="install git 2.39 or later") from e
+
+
+def _bound_memory(process: Process, max_bytes: int) -> None:
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):  # it has ended
+            _, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
+            if hard == resource.RLIM_INFINITY or hard > max_bytes:  # else it is bound tighter
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
 async def _finish(process: Process, stdin: bytes, max_stdout_bytes: int) -> Completed:

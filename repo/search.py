@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import GitFailed, PatternRefused
-from .git import git
+from .git import GIB, git
 from .weight import MAX_LISTING_BYTES
 from .wording import is_utf8
 
 SEARCH_TIMEOUT_S = 60.0  # a regular expression can be slow on purpose; two million lines take a second
+MAX_MEMORY_BYTES = GIB  # `a{1,200}{1,200}{1,20}` would take all there is
 BAD_USAGE = 128  # git's exit code; 1 is: nothing found
 
 
@@ -30,7 +31,12 @@ async def occurrences(git_dir: Path, commit: str, pattern: str, *, word: bool = 
     ask = ("grep", "-I", "-n", "-o", "-z", "--full-name", "--no-color", *how, "-e", pattern, commit, "--")
     try:
         found = await git(
-            *ask, git_dir=git_dir, timeout_s=SEARCH_TIMEOUT_S, max_stdout_bytes=MAX_LISTING_BYTES, ok=(0, 1)
+            *ask,
+            git_dir=git_dir,
+            timeout_s=SEARCH_TIMEOUT_S,
+            max_stdout_bytes=MAX_LISTING_BYTES,
+            max_memory_bytes=MAX_MEMORY_BYTES,
+            ok=(0, 1),
         )
     except GitFailed as e:
         raise PatternRefused(f"git cannot search for {pattern[:80]!r}: {e.stderr.strip() or e}") from e

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ..errors import BadInput
 
 _SHORT = re.compile(r"(?:[\w.-]+@)?([\w.-]+):(?!//)([^:\s]+)")
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
 _NAME = re.compile(r"[\w.-]+")
 SCHEMES = ("https", "http", "ssh")
 
@@ -41,7 +43,7 @@ def is_remote_name(text: str) -> bool:
 
 def read_address(text: str) -> Address:
     """`BadInput` for what is none, and for one with a password in it: that would stand in a command line."""
-    parts = urlsplit(text)
+    parts = _split(text)
     if parts.scheme in SCHEMES and parts.hostname:
         if parts.password or (parts.username and parts.scheme != "ssh"):
             hint = "take it out, and put it where [forges.NAME] finds it: token_env or token_file"
@@ -57,6 +59,22 @@ def read_address(text: str) -> Address:
         return Address(text, "ssh", found[1], _path(found[2]))
     hint = "write https://HOST/OWNER/NAME, git@HOST:OWNER/NAME, a path, or the name of a remote"
     raise BadInput(f"{text!r} is not a repository's address", hint=hint)
+
+
+def _split(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        if parts.scheme not in SCHEMES or not parts.hostname or (parts.port != 0 and _is_host(parts.hostname)):
+            return parts
+    except ValueError:  # a bracket that is not closed, a port that is none
+        pass
+    hint = "write https://HOST/OWNER/NAME; a port is a number from 1 to 65535"
+    raise BadInput("the remote's address has no host or port that can be", hint=hint)
+
+
+def _is_host(host: str) -> bool:
+    """As it stands: what git's library would decode (`%31`, `①`) is another host than the one that was looked at."""
+    return _HOST.fullmatch(host) is not None or (":" in host and "%" not in host and bool(IPv6Address(host)))
 
 
 def _path(path: str) -> str:

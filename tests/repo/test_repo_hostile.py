@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
+from repo import search
 from repo.bundle import bundle
 from repo.checkout import checkout
-from repo.errors import GitTimedOut, OutputTooLarge, RepoError
+from repo.errors import GitTimedOut, OutputTooLarge, PatternRefused, RepoError
 from repo.git import git
 from repo.local import describe
 from repo.mirror import mirror_of
@@ -178,6 +179,16 @@ async def test_a_cancelled_git_is_killed_with_all_that_it_started(tmp_path):
 async def test_too_much_output_ends_git(tmp_path):
     with pytest.raises(OutputTooLarge):
         await git("-c", "alias.flood=!yes", "flood", git_dir=None, cwd=tmp_path, max_stdout_bytes=1_000_000)
+
+
+async def test_an_expression_that_would_take_all_memory_is_refused(user, mirror_at, monkeypatch):
+    monkeypatch.setattr(search, "MAX_MEMORY_BYTES", 128 * 1024 * 1024)
+    commit = user.commit({"a.txt": "one a\n"})
+    mirror = await mirror_at(user, commit)
+
+    assert len(await search.occurrences(mirror.git_dir, commit, "a{1,2}")) == 1
+    with pytest.raises(PatternRefused, match="Memory exhausted"):
+        await search.occurrences(mirror.git_dir, commit, "a{1,200}{1,200}{1,20}")
 
 
 def is_running(pid):

@@ -165,6 +165,9 @@ LAUGHS = "a: &a {x: 1}\n" + "".join(
     [
         ("application/toml", "x = " + "[" * 100_000, "is not TOML"),
         ("application/toml", 'name = "x', "is not TOML"),
+        ("application/toml", ".".join(["a"] * 8000) + " = 1", "more than 100 parts"),
+        ("application/toml", "\n[[" + " . ".join(['"!"', "'a b'", "c"] * 40) + "]]", "more than 100 parts"),
+        ("application/toml", "x = {y = 1, " + ".".join(["a"] * 200) + " = 1}", "more than 100 parts"),
         ("application/yaml", LAUGHS, "YAML aliases"),
         ("application/yaml", "[" * 20_000, "100 brackets are open"),
         ("application/yaml", "a: b\n" * 20_000, "larger than 65536 bytes"),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from envelope.budget import Budget
 from orchestrator.batch.file import load_batch, parse_batch
@@ -12,6 +18,7 @@ from orchestrator.batch.spec import Shards
 from orchestrator.batch.stages import stage_request, stages_of
 from orchestrator.batch.starter import starter
 from orchestrator.errors import BadBatchFile, BadInput
+from orchestrator.globs import matching
 from orchestrator.submit import RepositoryInput
 
 GOOD = """\
@@ -113,6 +120,33 @@ FILES = ["a.py", "src/a.py", "src/b.txt", "src/deep/c.py", "src/[odd].py", "test
 )
 def test_globs_are_a_shells(glob, matched):
     assert [shard.key for shard in shards_of(FILES, Shards(glob=glob), max_shards=9, name="demo")] == matched
+
+
+PIECES = ("a", "b", "/", "*", "**", "/**/", "?", "[!a]", "[ab]")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8), st.text("ab/", max_size=10))
+def test_globs_match_what_trying_everything_would(pieces, path):
+    everything = {"/**/": "/(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "[!a]": "[^a/]"}
+    glob = "".join(pieces)
+    assume(not re.search(r"(?<=[^/])\*\*/|\*{3}", glob) and not glob.startswith("./"))
+    parts = re.findall(r"/\*\*/|\*\*/|\*\*|\[.*?\]|.", glob)
+    tried = "".join(everything.get(part, "(?:.*/)?" if part == "**/" else part) for part in parts)
+
+    assert matching(glob, [path]) == ([path] if re.fullmatch(tried, path) else [])
+
+
+@pytest.mark.parametrize("glob", ["**a**a**a**a**ab", "*a" * 20 + "b", "**/*a*a*a*a*a*ab"])
+def test_no_glob_takes_for_ever(glob):
+    # in a process of its own: an endless match could not be interrupted
+    code = "import sys; from orchestrator.globs import matching; print(matching(sys.argv[1], ['a' * 400]))"
+    ran = subprocess.run([sys.executable, "-c", code, glob], capture_output=True, text=True, timeout=10, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_any_number_of_folders_begins_at_a_folder():
+    with pytest.raises(BadInput, match="follows a name"):
+        matching("src**/a.py", ["src/a.py"])
 
 
 @pytest.mark.parametrize(

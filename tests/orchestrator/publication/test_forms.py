@@ -164,6 +164,7 @@ async def test_a_bundle_takes_no_other_files_place(github):
     [
         ("https://git.example.com/team/app.git", "https", "git.example.com", "team/app"),
         ("https://git.example.com:8443/team/sub/app/", "https", "git.example.com:8443", "team/sub/app"),
+        ("https://[2606:4700::1111]:8443/team/app", "https", "[2606:4700::1111]:8443", "team/app"),
         ("ssh://git@git.example.com:2222/team/app.git", "ssh", "git.example.com", "team/app"),
         ("git@git.example.com:team/app.git", "ssh", "git.example.com", "team/app"),
         ("/srv/git/app.git", "file", "", "/srv/git/app.git"),
@@ -182,6 +183,19 @@ def test_addresses_that_are_refused_without_saying_their_secret(text):
     with pytest.raises(BadInput) as told:
         read_address(text)
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("example.com:99999", "example.com:x", "example.com:0", "[", "[::1", "[::g]", "[fe80::1%25eth0]"),
+        *("%31%32%37.0.0.1", "127.0.0.%31", "①27.0.0.1", "exa mple.com", "a\\b"),
+    ],
+)
+def test_a_host_or_port_that_can_not_be_is_refused(host):
+    for scheme in ("https", "ssh"):
+        with pytest.raises(BadInput, match="no host or port"):
+            read_address(f"{scheme}://{host}/x/y")
 
 
 async def test_a_token_goes_to_its_own_host_alone(monkeypatch, tmp_path):
