@@ -15,6 +15,7 @@ from ..publication.changes import Change
 from ..publication.client import Publications, Published, refused, terms_of
 from ..publication.forges.http import Pace
 from ..publication.place import forge_at
+from ..publication.settings import ForgeSettings
 from ..publication.terms import DEFAULT_REMOTE, OUTSIDE, Form, Terms
 from ..publication.told import Told, told_of
 from .access import Caller, Publisher, Viewer
@@ -80,8 +81,8 @@ async def publish_task(task_id: str, wanted: NewPublication, caller: Publisher) 
 
     Who stops waiting stops nothing. What cannot go now is held: `POST /v1/publications/sync` goes on with it.
     """
-    await caller.record(task_id)
-    publications = _publications(caller)
+    record = await caller.record(task_id)
+    publications = _publications(caller, record.tenant)
     shown: list[Shown] = []
     for change in await publications.changes(task_id):
         branch = wanted.branch or change.branch
@@ -112,7 +113,7 @@ async def list_publications(caller: Viewer) -> list[Shown]:
 async def sync_publications(caller: Publisher) -> list[Shown]:
     """Go on with what is held or was interrupted, the oldest first; see what people have done with the rest."""
     publications = _publications(caller)
-    found = _reached(caller, publications)
+    found = _reached(caller)
     gone_on = await publications.go_on(found)
     looked_at = await publications.published.look(each for each in found if each.stage not in UNFINISHED)
     return [_shown(each) for each in (*gone_on, *looked_at)]
@@ -123,7 +124,7 @@ async def comment_on(task_id: str, comment: Comment, caller: Publisher) -> Said:
     """Say something on a task's open requests; the same text is said once on each."""
     await caller.record(task_id)
     publications = _publications(caller)
-    waiting = await publications.published.waiting(_reached(caller, publications, task_id))
+    waiting = await publications.published.waiting(_reached(caller, task_id))
     return Said(said=await publications.published.comment(waiting, comment.text))
 
 
@@ -132,16 +133,22 @@ async def close_requests(task_id: str, caller: Publisher) -> list[Shown]:
     """Close a task's open requests; the branches stay."""
     await caller.record(task_id)
     publications = _publications(caller)
-    waiting = await publications.published.waiting(_reached(caller, publications, task_id))
+    waiting = await publications.published.waiting(_reached(caller, task_id))
     return [_shown(each) for each in await publications.published.close(waiting)]
 
 
-def _publications(caller: Caller) -> Publications:
-    """With the forges that the caller's tenant may use, and no others. `WouldWrite` for who only looks."""
+def _publications(caller: Caller, tenant: str | None = None) -> Publications:
+    """With the forges that this tenant's work, else the caller, may use. `WouldWrite` for who only looks."""
     settings = caller.muster.settings
     require_writing(settings, PUBLISHES)
-    allowed = Reach(settings.forges, caller.seen_tenant).allowed
+    allowed = Reach(settings.forges, caller.seen_tenant).allowed if tenant is None else _allowed(caller, tenant)
     return Publications(caller.muster, Published.of(settings, allowed, Pace(max_wait_s=MAX_WAIT_S)).publisher)
+
+
+def _allowed(caller: Caller, tenant: str) -> dict[str, ForgeSettings]:
+    """The forges for this tenant's work: who sees all tenants lends it no other's."""
+    settings = caller.muster.settings
+    return Reach(settings.forges, tenant if tenant != settings.tenant else caller.seen_tenant).allowed
 
 
 def _own(caller: Caller, task_id: str = "") -> list[Publication]:
@@ -149,9 +156,10 @@ def _own(caller: Caller, task_id: str = "") -> list[Publication]:
     return [each for each in known if caller.token.sees(each.tenant)]
 
 
-def _reached(caller: Caller, publications: Publications, task_id: str = "") -> list[Publication]:
-    """Of the caller's own those at forges that it may use: what a command of this machine holds elsewhere stays so."""
-    return [each for each in _own(caller, task_id) if each.forge in publications.publisher.forges]
+def _reached(caller: Caller, task_id: str = "") -> list[Publication]:
+    """Of the caller's own those at forges that their tenants may use: what a command of this machine holds elsewhere
+    stays so."""
+    return [each for each in _own(caller, task_id) if each.forge in _allowed(caller, each.tenant)]
 
 
 def _shown(publication: Publication) -> Shown:

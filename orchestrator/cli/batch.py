@@ -165,7 +165,7 @@ async def _run(file: Path, asked: _Asked) -> int:
         require_lasting(settings)
     spec = load_batch(file, only_looks=settings.read_only)
     if settings.read_only:
-        require_here(spec, file, settings)
+        await require_here(spec, file, settings)
     plan = await planned(spec, file, settings, Sources(allow_dirty=asked.allow_dirty, tell=note))
     if spec.shards.failures_of is None:
         plan = await agreed_on(plan, settings, may_ask=asked.may_ask, yes=asked.yes)

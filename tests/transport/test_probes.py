@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import threading
 import time
 import urllib.error
@@ -17,6 +18,7 @@ from envelope.messages import TaskRequest, TaskResult
 from transport.consumer import Consumer, Delivery
 from transport.errors import Misconfigured, Unreachable
 from transport.memory import MemoryTransport
+from transport.metrics import server
 from transport.metrics.common import COMMON
 from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
@@ -35,6 +37,16 @@ def ask(port: int, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as refused:
         with refused:
             return refused.code, refused.read().decode()
+
+
+def ask_when_free(port: int) -> tuple[int, str]:
+    """The thread of a connection that has ended may take a moment to give its place back."""
+    end_s = time.monotonic() + HANGS_S
+    while True:
+        try:
+            return ask(port, "/healthz")
+        except OSError:
+            assert time.monotonic() < end_s
 
 
 def until(port: int, path: str, status: int) -> str:
@@ -190,3 +202,18 @@ async def test_the_age_of_a_pulse(within_s: float, later_s: float, beats: bool, 
     assert pulse.age_s == age_s
     if beating:
         beating.cancel()
+
+
+def test_who_sends_slowly_keeps_no_place_from_a_probe(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.1)  # of the whole request; each receive may take as before
+    with server.serve_pages({"/healthz": server.probe(lambda: "")}, 0, "127.0.0.1") as port:
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(server.CONNECTIONS_AT_ONCE)]
+        for each in slow:
+            each.settimeout(LIMIT_S)
+            each.sendall(b"GET /healthz")
+        ended = [each.recv(1) for each in slow]
+        for each in slow:
+            each.close()
+
+        assert set(ended) == {b""}
+        assert ask_when_free(port) == (200, "ok\n")

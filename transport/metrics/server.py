@@ -9,7 +9,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -90,6 +90,21 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
     timeout = REQUEST_TIMEOUT_S
+
+    def setup(self) -> None:
+        """The timeout is for each receive alone: who sends a byte now and then would keep its place."""
+        super().setup()
+        self._ending = threading.Timer(REQUEST_TIMEOUT_S, self._end)
+        self._ending.daemon = True
+        self._ending.start()
+
+    def finish(self) -> None:
+        self._ending.cancel()
+        super().finish()
+
+    def _end(self) -> None:
+        with suppress(OSError):  # the client is gone already, or has its answer
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         self._answer(with_body=True)

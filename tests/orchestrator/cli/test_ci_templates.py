@@ -383,3 +383,26 @@ def test_what_would_write_is_refused_before_anything_is_started(words, said, tmp
     error = capsys.readouterr().err
     assert (code, said in error, "\nhint: " in error) == (7, True, True), error
     assert not (tmp_path / "state").exists()
+
+
+def test_a_committed_folder_that_links_to_another_repository_is_none_to_look_at(tmp_path, monkeypatch, capsys):
+    """git takes it for a bare repository: its commits would be those of a neighbour on the machine."""
+    here, other = tmp_path / "here", tmp_path / "other"
+    for folder in (here, other):
+        subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    subprocess.run(["git", *identity, "-C", other, "commit", "-q", "--allow-empty", "-m", "secret"], check=True)
+    (here / "evil").mkdir()
+    (here / "evil" / "HEAD").write_text("ref: refs/heads/main\n")
+    (here / "evil" / "config").write_text("[core]\nrepositoryformatversion = 0\nbare = true\n")
+    for name in ("refs", "objects"):
+        (here / "evil" / name).symlink_to(other / ".git" / name)
+    looks = BATCH[: BATCH.index("[[steps]]")] + '[[steps]]\nagent = "build"\nprompt = "is {path} safe?"\n'
+    (here / "evil.toml").write_text(looks.replace('path = "."', 'path = "evil"'))
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("MUSTER_STATE_DIR", str(tmp_path / "state"))
+
+    code = run(["batch", "run", "evil.toml", "--read-only"], verbose=False)
+
+    error = capsys.readouterr().err
+    assert (code, "are not in a .git folder of" in error, "\nhint: " in error) == (7, True, True), error

@@ -63,6 +63,7 @@ async def server(redis_stage, make_desk, batch_text, tmp_path) -> AsyncIterator[
     tokens = TokenFile(tmp_path / "tokens.json")
     secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
     secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
+    secrets["everybody's"] = tokens.create("all", Role.ADMIN, "*")
     serving = uvicorn.Server(uvicorn.Config(create_app(muster, tokens), port=0, log_config=None, lifespan="off"))
     task = asyncio.create_task(serving.serve())
     while not serving.started:
@@ -101,6 +102,19 @@ async def test_who_may_not_publish_does_not_and_another_tenant_sees_nothing(serv
     await server.publish()
     for method, path in (("GET", "/v1/publications"), ("POST", "/v1/publications/sync")):
         assert await server.call(method, path, "stranger") == (200, [])
+
+
+async def test_who_sees_all_tenants_publishes_by_no_forge_that_is_not_for_the_tasks_own(
+    server, redis_stage, batch_text
+):
+    _, [own] = await server.publish("everybody's")
+    spec = parse_batch(batch_text + PUBLISH.replace("modernise", "others"))
+    request = batch_request(spec, [server.given], settings=server.muster.settings, tenant="elsewhere")
+    server.task_id = (await redis_stage.run(request)).task_id
+    _, [others] = await server.publish("everybody's")
+
+    assert (own["stage"], others["stage"], server.hub.created) == ("draft", "refused", 1)
+    assert "this tenant may use no forge at" in others["reason"]
 
 
 ELSEWHERE = [
