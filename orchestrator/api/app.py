@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -30,8 +31,9 @@ from .streams import Streams
 from .tokens import TokenFile
 from .tracing import Continued
 
-# Documents that are read, with the repositories that are fetched for them; a first fetch may take minutes.
-BATCHES_AT_ONCE = 4
+# Of one tenant: documents that are read, with the repositories that are fetched for them; a first fetch may take
+# minutes, and more where the host that a tenant names is slow.
+BATCHES_AT_ONCE = 2
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
@@ -40,7 +42,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
-    app.state.batch_places = asyncio.Semaphore(BATCHES_AT_ONCE)
+    app.state.batch_places = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(BATCHES_AT_ONCE))
     for routes in (
         tasks,
         fanouts,

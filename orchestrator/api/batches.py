@@ -131,7 +131,7 @@ async def _plan(request: Request, caller: Caller) -> Planned:
     """The batch with its repositories, as far as this caller may reach them."""
     muster = caller.muster
     reach = Reach(muster.settings.forges, caller.seen_tenant)
-    places: asyncio.Semaphore = request.app.state.batch_places
+    places: asyncio.Semaphore = request.app.state.batch_places[caller.tenant]
     content = await request.body()
     async with places:
         spec = await read_document(content, _language(request))

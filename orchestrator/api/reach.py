@@ -50,11 +50,13 @@ class Reach:
         By ssh it would come with the server's own keys.
         """
         address = read_address(repository.url or "")
-        forge = forge_at(address, self.forges)
-        if forge in self.allowed:
-            return remote_of(Place(address, forge), self.forges)
-        if forge or repository.forge:
-            name = forge or repository.forge
+        named, allowed = repository.forge, self.allowed
+        wanted = {name: each for name, each in allowed.items() if name == named or not named}
+        if forge := forge_at(address, wanted):
+            return remote_of(Place(address, forge), allowed)
+        known = forge_at(address, self.forges)
+        if named or known:
+            name = named if named in self.forges and named not in allowed else known or named
             hint = "whoever runs the server names tenants in its settings: [forges.NAME] tenants"
             raise BadInput(f"this tenant may not use the forge {name!r}", hint=hint)
         if address.scheme != "https":

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.redis
 
 FILES = {"src/a.py": "old\n", "src/b.py": "old\n", "tests/t.py": "assert\n"}
 TOML = {"Content-Type": "application/toml"}
+HANGS_S = 60.0  # only bounds a hang
 
 
 @pytest.fixture
@@ -229,3 +230,26 @@ async def test_git_goes_to_the_address_that_was_looked_at():
     server.close()
 
     assert met.get_nowait() == b"\x16"  # a TLS handshake begins
+
+
+async def test_one_tenants_slow_fetches_keep_no_place_from_another(api):
+    api.app.state.batch_places["default"] = asyncio.Semaphore(0)
+    asked = {"data": "name = 1", "headers": TOML}
+    async with asyncio.timeout(HANGS_S):
+        status, _ = await api.call("POST", "/v1/batches/preview", who="stranger", **asked)
+
+    assert status == 422
+
+
+async def test_of_two_forges_at_a_host_the_work_goes_by_the_one_it_names_and_may_use():
+    def forge(*tenants: str) -> ForgeSettings:
+        return ForgeSettings(kind="gitea", url="https://git.example.com/api/v1", token_env="PATH", tenants=tenants)
+
+    forges = {"theirs": forge("other"), "ours": forge("team"), "second": forge("team")}
+    url = "https://git.example.com/team/app.git"
+    first = await Reach(forges, "team")(Repository(url=url))
+    named = await Reach(forges, "team")(Repository(url=url, forge="second"))
+
+    assert (first.credential, named.credential) == ("ours", "second")
+    with pytest.raises(BadInput, match="this tenant may not use the forge 'theirs'"):
+        await Reach(forges, "team")(Repository(url=url, forge="theirs"))
