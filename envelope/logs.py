@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -45,17 +46,18 @@ def get_logger(name: str) -> Logger:
 
 
 def bind(**fields: str | int) -> None:
-    """Add fields (a trace id, a task id) to every later line of this asyncio task."""
-    import structlog
-
-    structlog.contextvars.bind_contextvars(**fields)
+    """Add fields (a trace id, a task id) to every later line of this asyncio task, and of those that it starts."""
+    _bound.set({**_bound.get(), **fields})
 
 
 class _Lazy:
-    """A logger that takes its shape with each line, as it is set up by then."""
+    """A logger that takes its shape with its first line after each `configure`. Every task has two lines: what is made
+    once need not be made for each."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._made: Logger | None = None
+        self._shape = 0
 
     def __getattr__(self, method: str) -> Any:
         import structlog
@@ -63,7 +65,19 @@ class _Lazy:
         for set_up in list(_to_do):  # done before it is crossed off: another thread may be here, too
             set_up()
             _to_do.clear()
-        return getattr(structlog.get_logger(part=self._name), method)
+        if self._made is None or self._shape != _shapes[0]:
+            self._made, self._shape = structlog.get_logger(part=self._name).bind(), _shapes[0]
+        return getattr(self._made, method)
+
+
+class _Stderr:
+    """As it is when a line is written: a test's capture, say, may have put another in its place and closed it."""
+
+    def msg(self, line: str) -> None:
+        sys.stderr.write(f"{line}\n")  # one write: a line of another thread comes before or after it
+        sys.stderr.flush()
+
+    log = debug = info = warn = warning = error = err = critical = fatal = exception = failure = msg
 
 
 def _set_up(level: int, as_json: bool) -> None:
@@ -87,16 +101,16 @@ def _set_up(level: int, as_json: bool) -> None:
     for_programs = [processors.format_exc_info, _redact, processors.JSONRenderer(default=str)]
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _plain(lambda fields: {**_bound.get(), **fields}),
             processors.add_log_level,
             one_of_many,
             processors.TimeStamper(fmt="iso", utc=True),
             *(for_programs if as_json else for_people),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # stderr as it is when a line is written: a test's capture, say, may have put another in its place and closed it
-        logger_factory=lambda *_args: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_args: _Stderr(),
     )
+    _shapes[0] += 1
 
 
 def _set_up_for_others() -> None:
@@ -116,4 +130,7 @@ def _redact(_logger: Any, _method: str, event: Fields) -> Fields:
 
 
 register_environment(os.environ)
+# One variable for all fields: a task sets it once, and each that is set costs a queue of no-op tasks 4 us a task.
+_bound: ContextVar[Mapping[str, str | int]] = ContextVar("muster_log_fields", default={})  # noqa: B039 - never changed
+_shapes = [0]  # how often logging was set up
 _to_do: list[Callable[[], None]] = [_set_up_for_others]  # before the next line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from envelope.budget import MICROUSD_PER_USD
@@ -44,9 +44,15 @@ def submission(requests: Sequence[TaskRequest]) -> Generator[Submission]:
         yield Submission([_traced(*each, place) for each in zip(requests, spans, strict=True)], spans)
 
 
-@contextmanager
-def attempt_span(claim: Claim, request: TaskRequest) -> Generator[None]:
+def attempt_span(claim: Claim, request: TaskRequest) -> AbstractContextManager[None]:
     """All that is done meanwhile belongs to this attempt of the task."""
+    if not is_traced() and not request.traceparent and here().span.context is None:
+        return nullcontext()  # the most frequent case by far, and once for every task
+    return _placed_attempt(claim, request)
+
+
+@contextmanager
+def _placed_attempt(claim: Claim, request: TaskRequest) -> Generator[None]:
     parent = context_of(request.traceparent, request.tracestate)
     with placed(Place(Passed(parent), request.trace_id)):
         if is_traced():
@@ -84,6 +90,8 @@ def _attempt_spans(claim: Claim, request: TaskRequest, parent: TraceContext | No
 
 def tell_span(event: ConsumerEvent) -> None:
     """How the attempt that is open here ended."""
+    if not is_traced():
+        return
     span, result = here().span, event.result
     if result is None:
         span.set({names.OUTCOME: event.what})
