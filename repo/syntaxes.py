@@ -6,49 +6,9 @@ For those with braces. Python, whose blocks have none, is read in `entities.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-
-def _python() -> object:
-    import tree_sitter_python
-
-    return tree_sitter_python.language()
-
-
-def _javascript() -> object:
-    import tree_sitter_javascript
-
-    return tree_sitter_javascript.language()
-
-
-def _typescript() -> object:
-    import tree_sitter_typescript
-
-    return tree_sitter_typescript.language_typescript()
-
-
-def _tsx() -> object:
-    import tree_sitter_typescript
-
-    return tree_sitter_typescript.language_tsx()
-
-
-def _go() -> object:
-    import tree_sitter_go
-
-    return tree_sitter_go.language()
-
-
-def _java() -> object:
-    import tree_sitter_java
-
-    return tree_sitter_java.language()
-
-
-def _rust() -> object:
-    import tree_sitter_rust
-
-    return tree_sitter_rust.language()
+from . import grammars
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +36,7 @@ def _by_name(*types: str) -> dict[str, tuple[str, ...]]:
 
 
 _JS = Syntax(
-    _javascript,
+    grammars.javascript,
     ("js", "jsx", "mjs", "cjs"),
     _by_name("function_declaration", "generator_function_declaration", "class_declaration", "method_definition")
     | {"field_definition": ("property",)},
@@ -87,7 +47,7 @@ _JS = Syntax(
     bodies=frozenset({"class_declaration"}),
 )
 _TS = Syntax(
-    _typescript,
+    grammars.typescript,
     ("ts", "mts", "cts"),
     dict(_JS.named)
     | _by_name("abstract_class_declaration", "interface_declaration", "type_alias_declaration", "enum_declaration")
@@ -101,14 +61,12 @@ _TS = Syntax(
     bodies=frozenset({"class_declaration", "abstract_class_declaration", "interface_declaration"}),
 )
 SYNTAXES: Mapping[str, Syntax] = {
-    "Python": Syntax(_python, ("py", "pyi"), {}, comments=(b"#",)),
+    "Python": Syntax(grammars.python, ("py", "pyi"), {}, comments=(b"#",)),
     "JavaScript": _JS,
     "TypeScript": _TS,
-    "TSX": Syntax(
-        _tsx, ("tsx",), _TS.named, _TS.values, _TS.imports, _TS.top, _TS.above, _TS.around, _TS.bodies, _TS.comments
-    ),
+    "TSX": replace(_TS, load=grammars.tsx, suffixes=("tsx",)),
     "Go": Syntax(
-        _go,
+        grammars.go,
         ("go",),
         _by_name("function_declaration", "type_spec", "type_alias", "const_spec", "var_spec")
         | {"method_declaration": ("receiver", "name")},
@@ -118,7 +76,7 @@ SYNTAXES: Mapping[str, Syntax] = {
         bodies=frozenset({"import_declaration"}),
     ),
     "Java": Syntax(
-        _java,
+        grammars.java,
         ("java",),
         _by_name("class_declaration", "interface_declaration", "enum_declaration", "record_declaration")
         | _by_name("annotation_type_declaration")
@@ -130,7 +88,7 @@ SYNTAXES: Mapping[str, Syntax] = {
         bodies=frozenset({"class_declaration", "interface_declaration", "record_declaration"}),
     ),
     "Rust": Syntax(
-        _rust,
+        grammars.rust,
         ("rs",),
         _by_name("function_item", "function_signature_item", "struct_item", "enum_item", "union_item", "trait_item")
         | _by_name("mod_item", "type_item", "const_item", "static_item", "macro_definition", "associated_type")

@@ -73,15 +73,9 @@ def run(
 
     Killing this command stops nothing. Running it again joins the batch, or shows what came of it.
     """
-    asked = _Asked(
-        settings_for(read_only=read_only),
-        Conclusion(wanted_reports(report), publishes=not no_publish),
-        detach=detach,
-        as_json=as_json,
-        may_ask=not no_input,
-        allow_dirty=allow_dirty,
-        yes=yes,
-    )
+    conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
+    flags = {"detach": detach, "as_json": as_json, "may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    asked = _Asked(settings_for(read_only=read_only), conclusion, **flags)
     raise typer.Exit(asyncio.run(_run(file, asked)))
 
 
@@ -113,15 +107,9 @@ def retry(
     read_only: ReadOnly = False,
 ) -> None:
     """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
-    asked = _Asked(
-        settings_for(read_only=read_only),
-        Conclusion(wanted_reports(report), publishes=not no_publish),
-        detach=detach,
-        as_json=as_json,
-        may_ask=not no_input,
-        allow_dirty=allow_dirty,
-        yes=yes,
-    )
+    conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
+    flags = {"detach": detach, "as_json": as_json, "may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
+    asked = _Asked(settings_for(read_only=read_only), conclusion, **flags)
     raise typer.Exit(asyncio.run(_retry(task, asked)))
 
 

@@ -12,59 +12,7 @@ from functools import cache
 
 from tree_sitter import Language
 
-
-def _python() -> object:
-    import tree_sitter_python
-
-    return tree_sitter_python.language()
-
-
-def _javascript() -> object:
-    import tree_sitter_javascript
-
-    return tree_sitter_javascript.language()
-
-
-def _typescript() -> object:
-    import tree_sitter_typescript
-
-    return tree_sitter_typescript.language_typescript()
-
-
-def _tsx() -> object:
-    import tree_sitter_typescript
-
-    return tree_sitter_typescript.language_tsx()
-
-
-def _go() -> object:
-    import tree_sitter_go
-
-    return tree_sitter_go.language()
-
-
-def _rust() -> object:
-    import tree_sitter_rust
-
-    return tree_sitter_rust.language()
-
-
-def _java() -> object:
-    import tree_sitter_java
-
-    return tree_sitter_java.language()
-
-
-def _c() -> object:
-    import tree_sitter_c
-
-    return tree_sitter_c.language()
-
-
-def _cpp() -> object:
-    import tree_sitter_cpp
-
-    return tree_sitter_cpp.language()
+from repo import grammars
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +53,19 @@ _PROTOTYPES = frozenset({"declaration"})
 
 GRAMMARS: Mapping[str, Grammar] = {
     "Python": Grammar(
-        _python, ("py", "pyi"), {**_named("class_definition", "function_definition"), "assignment": "left"}
+        grammars.python, ("py", "pyi"), {**_named("class_definition", "function_definition"), "assignment": "left"}
     ),
-    "JavaScript": Grammar(_javascript, ("js", "jsx", "mjs", "cjs"), _JS),
-    "TypeScript": Grammar(_typescript, ("ts", "mts", "cts"), _TS, frozenset({"function_signature"})),
-    "TSX": Grammar(_tsx, ("tsx",), _TS, frozenset({"function_signature"})),
+    "JavaScript": Grammar(grammars.javascript, ("js", "jsx", "mjs", "cjs"), _JS),
+    "TypeScript": Grammar(grammars.typescript, ("ts", "mts", "cts"), _TS, frozenset({"function_signature"})),
+    "TSX": Grammar(grammars.tsx, ("tsx",), _TS, frozenset({"function_signature"})),
     "Go": Grammar(
-        _go,
+        grammars.go,
         ("go",),
         _named("function_declaration", "method_declaration", "type_spec", "type_alias", "const_spec", "var_spec")
         | _named("field_declaration", "method_elem"),
     ),
     "Rust": Grammar(
-        _rust,
+        grammars.rust,
         ("rs",),
         _named("function_item", "function_signature_item", "struct_item", "enum_item", "union_item", "trait_item")
         | _named("mod_item", "type_item", "const_item", "static_item", "macro_definition", "field_declaration")
@@ -126,15 +74,15 @@ GRAMMARS: Mapping[str, Grammar] = {
         frozenset({"impl_item"}),
     ),
     "Java": Grammar(
-        _java,
+        grammars.java,
         ("java",),
         _named("class_declaration", "interface_declaration", "enum_declaration", "record_declaration")
         | _named("annotation_type_declaration", "method_declaration", "constructor_declaration", "enum_constant")
         | _named("variable_declarator"),
     ),
-    "C": Grammar(_c, ("c",), _C, _PROTOTYPES),
+    "C": Grammar(grammars.c, ("c",), _C, _PROTOTYPES),
     # headers of C are read by it as well
-    "C++": Grammar(_cpp, ("h", "cc", "cpp", "cxx", "hh", "hpp", "hxx"), _CPP, _PROTOTYPES),
+    "C++": Grammar(grammars.cpp, ("h", "cc", "cpp", "cxx", "hh", "hpp", "hxx"), _CPP, _PROTOTYPES),
 }
 SUFFIXES = {suffix: name for name, grammar in GRAMMARS.items() for suffix in grammar.suffixes}
 
