@@ -63,7 +63,8 @@ async def test_a_full_workspace_is_told_to_who_writes_and_to_who_applies(arena: 
 
 
 async def test_killing_everything_leaves_the_server(arena: Any):
-    for line in ("kill -9 1", "kill -9 -1", "kill -STOP 1", "kill -9 -1 & kill -CONT -1; kill -TERM -- -1"):
+    # `wait`: what a command leaves in the background lives on, and such a one would end the next command
+    for line in ("kill -9 1", "kill -9 -1", "kill -STOP 1", "kill -9 -1 & wait", "kill -CONT -1; kill -TERM -1"):
         await arena.run(f"setsid sleep 1000 & {line}; exit 0")
         assert (await arena.run("echo on")).output == b"on\n", line
     assert await arena.python(ZOMBIES) == ""
