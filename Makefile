@@ -58,7 +58,7 @@ dev: .venv/.dev
 engine:
 	@scripts/docker-engine.sh
 
-tools:
+tools: dev
 	@scripts/test-tools.sh
 
 image: venv
@@ -80,4 +80,4 @@ clean: ## stop what the demo started and remove what was made; keeps .venv and t
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf .venv
+	@rm -rf .venv .node
