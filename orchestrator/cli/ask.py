@@ -13,14 +13,14 @@ from rich.text import Text
 from ..asks import OpenAsk, ask_to_answer, find_ask, reply_to
 from ..client import Muster
 from ..settings import load_settings
+from ..units import duration
+from ..words import short
 from .asking import show_ask, subject
 from .completing import ask_ids
 from .console import data, note, people, plain
 from .fleet import open_fleet, open_records
 from .options import JsonLines
 from .person import person
-from .units import duration
-from .words import short
 
 app = typer.Typer()
 

@@ -18,10 +18,10 @@ from transport.audit import AuditEntry
 from ..audit import exported, read_export, told, verified
 from ..sealing import read_ends
 from ..settings import load_settings
+from ..words import clock, counted, short
 from .console import data, note, people, plain, warn
 from .fleet import open_records
 from .options import JsonLines
-from .words import clock, counted, short
 
 app = typer.Typer()
 

@@ -16,12 +16,12 @@ from ..client import Muster
 from ..errors import BadInput
 from ..publication.terms import Form
 from ..settings import load_settings
+from ..units import dollars
 from .console import data, note
 from .find import find_task
 from .fleet import open_records
 from .options import AllowDirty, Json
 from .summary import Line, print_lines
-from .units import dollars
 
 BatchFile = Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")]
 MAX_SHARDS = 10  # of a repository, for people; --json has them all

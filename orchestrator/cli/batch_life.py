@@ -17,6 +17,7 @@ from ..batch.plan import Sources, planned
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import Settings, load_settings
+from ..units import dollars
 from .batch_file import BatchFile, with_undone
 from .console import data, note
 from .find import find_task
@@ -25,7 +26,6 @@ from .options import Json, TaskId
 from .person import person
 from .places import latest_of
 from .summary import Line, print_lines
-from .units import dollars
 
 MAX_LISTED = 10  # of each kind, for people; --json has them all
 

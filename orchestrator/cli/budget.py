@@ -16,13 +16,13 @@ from ..client import Muster
 from ..errors import BadInput
 from ..session.told import funds_as_json, ledger_as_json
 from ..settings import load_settings
+from ..units import dollars
+from ..words import counted, short
 from .console import data, note
 from .find import find_task
 from .fleet import open_records
 from .options import microusd, task_words
 from .person import person
-from .units import dollars
-from .words import counted, short
 
 app = typer.Typer()
 

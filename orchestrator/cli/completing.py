@@ -82,12 +82,12 @@ async def _of_fleet(read: Callable[[Muster], Awaitable[Offered]]) -> Offered:
 
 
 async def _tasks(muster: Muster) -> Offered:
-    from .words import short
+    from ..words import short
 
     return [(short(task.task_id), f"{task.state}: {task.intent}") for task in await muster.tasks(limit=LATEST)]
 
 
 async def _asks(muster: Muster) -> Offered:
-    from .words import short
+    from ..words import short
 
     return [(short(one.ask.ask_id), one.ask.question) for one in await muster.asks()]

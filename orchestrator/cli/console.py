@@ -9,6 +9,8 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ..words import plain
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -57,12 +59,3 @@ def answer(text: str) -> None:
 def interactive() -> bool:
     """Can a person be asked?"""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def plain(text: str) -> str:
-    """What a terminal shows as it stands: a title or a message of a model must not move the cursor or colour a line.
-
-    >>> plain("a\\x1b[2Jb\\n")
-    'a?[2Jb'
-    """
-    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).rstrip()

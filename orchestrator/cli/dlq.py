@@ -20,6 +20,8 @@ from transport.errors import NotFound
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import load_settings
+from ..units import duration
+from ..words import counted, short
 from .console import data, interactive, note, people, plain, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -28,8 +30,6 @@ from .options import JsonLines, TaskId
 from .person import person
 from .request import readable_request, request_lines
 from .summary import Line, print_lines
-from .units import duration
-from .words import counted, short
 
 app = typer.Typer()
 

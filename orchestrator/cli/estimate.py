@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from envelope.agents import WorkerCard
 
 from ..estimate import Estimate, estimate
+from ..units import dollars
 from .console import early, interactive
 from .interrupt import read_line
-from .units import dollars
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from transport.base import Entry, TaskRecord
 
 from ..client import Muster
 from ..task_life import Attempt, Ending, Life, task_life
+from ..units import duration
+from ..words import clock, counted, reason_text, short
 from .summary import Line
 from .tree import GLYPHS
-from .units import duration
-from .words import clock, counted, reason_text, short
 
 # The latest ones: a task that parks at every turn has hundreds.
 MAX_ATTEMPTS = 20

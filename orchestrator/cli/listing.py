@@ -11,10 +11,10 @@ from rich.text import Text
 
 from transport.base import TaskRecord
 
+from ..units import duration
+from ..words import short
 from .console import data, people, plain
 from .tree import GLYPHS
-from .units import duration
-from .words import short
 
 
 def print_tasks(tasks: Iterable[TaskRecord], *, now_ms: int, as_json: bool) -> None:

@@ -19,8 +19,8 @@ from ..approvals import approved_in
 from ..errors import BadInput
 from ..looking import require_writing
 from ..settings import Settings, load_settings
+from ..units import parse_duration_s
 from .completing import task_ids
-from .units import parse_duration_s
 
 
 def _seconds(text: str) -> int:

@@ -16,12 +16,12 @@ from envelope.agents import WorkerCard
 from transport.base import Allotment, PoolStats
 
 from ..settings import load_settings
+from ..units import duration
+from ..words import counted
 from .console import data, note, people
 from .fleet import open_records
 from .options import JsonLines
 from .person import person
-from .units import duration
-from .words import counted
 
 app = typer.Typer()
 

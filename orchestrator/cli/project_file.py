@@ -21,9 +21,9 @@ from repo.project import contents, project_settings
 
 from ..errors import BadInput, near_miss
 from ..settings import Settings
+from ..units import parse_duration_s
 from .console import note
 from .gate_rules import parsed_rules
-from .units import parse_duration_s
 
 NAME = "muster.toml"
 MAX_FILE_BYTES = 64 * 1024  # a hundred times what `muster init` writes

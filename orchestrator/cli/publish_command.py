@@ -19,6 +19,7 @@ from ..publication.errors import ForgeDown, ForgeLimits
 from ..publication.terms import Form
 from ..publication.told import Told, told_of
 from ..settings import Settings, load_settings
+from ..words import counted
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records, quiet_logs
@@ -26,7 +27,6 @@ from .options import JsonLines, TaskId, task_words, writing_settings
 from .places import recall, repositories_of
 from .publish_told import require_published
 from .summary import print_lines
-from .words import counted
 
 if TYPE_CHECKING:
     from ..publication.changes import Change

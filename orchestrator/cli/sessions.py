@@ -19,13 +19,13 @@ from ..client import Muster
 from ..errors import TaskFailed
 from ..sessions import SessionRow
 from ..settings import load_settings
+from ..units import duration
+from ..words import short
 from .console import answer, data, note, people, plain
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .options import JsonLines, TaskId
 from .tree import GLYPHS
-from .units import duration
-from .words import short
 
 app = typer.Typer()
 

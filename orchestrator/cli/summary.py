@@ -16,8 +16,8 @@ from envelope.messages import PatchRef, TaskResult
 from ..batch.report import BatchReport, RepositoryReport
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
+from ..units import dollars, duration, tokens
 from .console import people, plain
-from .units import dollars, duration, tokens
 
 # A screenful; the rest is in the patch, which the last lines tell how to see.
 MAX_FILES = 12

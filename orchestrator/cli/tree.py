@@ -13,10 +13,10 @@ from envelope.lifecycle import State
 
 from ..session.fold import Session
 from ..session.task import TaskView
+from ..units import dollars, duration, tokens
+from ..words import reason_text
 from .console import plain
 from .plan_lines import how_far
-from .units import dollars, duration, tokens
-from .words import reason_text
 
 GLYPHS: dict[State, tuple[str, str]] = {
     State.PENDING: ("·", "dim"),

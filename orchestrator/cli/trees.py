@@ -16,14 +16,14 @@ from ..costs import Cost
 from ..session.task import Spent
 from ..session.told import cost_as_json, tree_as_json
 from ..settings import load_settings
+from ..units import dollars, tokens
+from ..words import short
 from .console import data, people, plain
 from .find import find_task
 from .fleet import open_records
 from .options import Budget, Deadline, Detach, Json, TaskId, Yes, microusd
 from .resuming import Resuming, resumed
 from .tree import tree
-from .units import dollars, tokens
-from .words import short
 
 app = typer.Typer()
 

@@ -18,9 +18,9 @@ from repo.project import ProjectSettings, project_settings
 from ..errors import BadInput
 from ..settings import load_settings
 from ..trust import Trusted, TrustStore
+from ..words import clock
 from .console import data, note, people, plain
 from .options import JsonLines, writing_settings
-from .words import clock
 
 
 def trust(

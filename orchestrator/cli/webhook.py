@@ -19,11 +19,11 @@ from transport.notices import Notice
 
 from ..errors import BadInput, near_miss
 from ..settings import load_settings
+from ..words import counted
 from .console import data, note, people, plain, warn
 from .fleet import open_records
 from .options import JsonLines
 from .person import person
-from .words import counted
 
 app = typer.Typer()
 

@@ -32,9 +32,9 @@ from orchestrator.cli.failure import failure_of
 from orchestrator.cli.lines import details, milestones
 from orchestrator.cli.outcome import exit_code_of
 from orchestrator.cli.summary import summary_of_run
-from orchestrator.cli.units import dollars, duration, parse_duration_s, tokens
 from orchestrator.errors import BadInput
 from orchestrator.session.fold import Session, apply_all
+from orchestrator.units import dollars, duration, parse_duration_s, tokens
 from repo.errors import BranchRefused
 from transport.base import Entry
 from transport.errors import Misconfigured, NotFound, Unreachable

@@ -1,4 +1,4 @@
-"""What the queue says in its own words, as people read it. Pure."""
+"""What the queue and models say, as people read it. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from datetime import datetime, tzinfo
 
 from envelope.lifecycle import State
-
-from .console import plain
 
 # Of `life.lua` and `write.lua`: both counts are always there.
 _WAITS = re.compile(r"waits for (\d+) children, (\d+) asks")
@@ -62,3 +60,12 @@ def clock(at_ms: int, *, zone: tzinfo | None = None, day: bool = False) -> str:
     """
     moment = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
     return moment.strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")
+
+
+def plain(text: str) -> str:
+    """What a terminal shows as it stands: a title or a message of a model must not move the cursor or colour a line.
+
+    >>> plain("a\\x1b[2Jb\\n")
+    'a?[2Jb'
+    """
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).rstrip()
