@@ -17,6 +17,7 @@ from ..submit import RepositoryInput
 from ..trial import Proof
 from .asked import asked_for
 from .chain import Chains
+from .concluded import RepositoryOutcome
 from .fund import Fund
 from .merge import MergeOutcome, material_of
 from .merge_proof import Trials, prove_merge
@@ -32,15 +33,9 @@ class RepositoryRun:
     mirror: Mirror
     shards: list[Shard]
 
-
-@dataclass(frozen=True, slots=True)
-class RepositoryOutcome:
-    """The first error is the gravest."""
-
-    report: RepositoryReport
-    bundle: Attachment | None = None
-    errors: tuple[ErrorInfo, ...] = ()
-    kept: tuple[Attachment, ...] = ()  # patches that did not land
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(shard.key for shard in self.shards)
 
 
 async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fund: Fund) -> RepositoryOutcome:
@@ -66,11 +61,12 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
+    """What went wrong on this machine may go well on the next."""
     given = run.given
     report = RepositoryReport(
         name=given.name, base=given.base, commit=given.base, reason=error.message, hint=error.hint
     )
-    return RepositoryOutcome(report, errors=(error,))
+    return RepositoryOutcome(report=report, keys=run.keys, errors=(error,), final=False)
 
 
 async def _conclude(
@@ -99,7 +95,7 @@ async def _conclude(
     errors = _shard_errors(report)
     if spec.gate is not None and not report.verified and (patch is not None or (proof.failure and not errors)):
         errors = [_gate_error(report, proof), *errors]
-    return RepositoryOutcome(report, bundle, tuple(errors), merged.kept)
+    return RepositoryOutcome(report=report, keys=run.keys, bundle=bundle, errors=tuple(errors), kept=merged.kept)
 
 
 def _report(
