@@ -25,6 +25,7 @@ from .merge_resolve import Resolver
 from .report import RepositoryReport
 from .shards import Shard
 from .spec import BatchSpec
+from .turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class RepositoryRun:
     given: RepositoryInput
     mirror: Mirror
     shards: list[Shard]
+    turn: Turn  # to merge
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -47,7 +49,8 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fu
         trials = Trials(
             run.mirror, driver.transport.blobs, run.given.base, spec.merge, gate, chains.before, chains.failure
         )
-        return await _conclude(driver, spec, run, trials, endings, fund)
+        async with run.turn.held():
+            return await _conclude(driver, spec, run, trials, endings, fund)
     except RepoError as e:
         return _stuck(run, ErrorInfo.of(ErrorCode.REPOSITORY, f"{run.given.name}: {e}", e.hint))
 
@@ -57,7 +60,8 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
     scope = asked_for(spec.shards, run.shards, tests=spec.gate.tests)
-    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
+    rules = spec.gate
+    return Gate(driver, rules.commands, workspace, rules.min_tests, run.given.name, rules, scope, run.turn.away)
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
@@ -81,7 +85,7 @@ async def _conclude(
     metrics = driver.context.metrics
     with metrics.timed("merge_seconds", trace_id=driver.request.trace_id):
         material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
-        resolver = Resolver(driver, spec, given, material, fund)
+        resolver = Resolver(driver, spec, given, material, fund, run.turn)
         proved = await prove_merge(trials, resolver.merge)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)

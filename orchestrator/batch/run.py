@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from envelope.messages import Attachment, Output, TaskResult
@@ -21,10 +22,13 @@ from .request import BatchParams
 from .shards import refuse_empty
 from .spec import BatchSpec
 from .survey import survey
+from .turns import Turn, Turns
 
 # Patches that did not land, as attachments of the result: a line of 170 bytes for each in a message of 1 MiB, of which
 # the report has half. All of a batch of the usual size; the tasks of the others have theirs.
 MAX_KEPT = 1_000
+# Repositories that are merged at once: git, one command after the other, keeps a core busy for each.
+AT_ONCE = max(2, os.cpu_count() or 1)
 
 
 async def drive_batch(driver: Driver) -> TaskResult:
@@ -57,9 +61,10 @@ async def _survey(driver: Driver, params: BatchParams, concluded: Concluded) -> 
     """Of the repositories that are not concluded."""
     spec = params.spec
     runs: list[RepositoryRun] = []
+    turns = Turns(AT_ONCE)
     keys = {key for outcome in concluded.known.values() for key in outcome.keys}
     left = spec.limits.max_shards - sum(len(outcome.keys) for outcome in concluded.known.values())
-    for given in params.repositories:
+    for number, given in enumerate(params.repositories):
         if given.name in concluded.known:
             continue
         mirror = await driver.mirror(given.bundle, given.base)
@@ -68,7 +73,7 @@ async def _survey(driver: Driver, params: BatchParams, concluded: Concluded) -> 
             spec, name=given.name, git_dir=mirror.git_dir, base=given.base, max_shards=left, found=found
         )
         left -= len(shards)
-        runs.append(RepositoryRun(given, mirror, shards))
+        runs.append(RepositoryRun(given, mirror, shards, Turn(turns, number)))
     refuse_empty(spec.shards, keys.union(*(run.keys for run in runs)))
     return [run for run in runs if run.shards]  # a query may find nothing in some of many
 
