@@ -35,10 +35,8 @@ class RepositoryOutcome(Wire):
     def events(self) -> Iterator[Event]:
         """What whoever watches is told of it; of an attempt before this one nobody listens to that any more."""
         report = self.report
-        if report.before is not None:
-            yield report.before
         yield from (shard.evidence for shard in report.shards if shard.evidence is not None)
-        yield from report.evidence.runs
+        yield from report.evidence.runs or filter(None, (report.before,))
         yield from steps_of(report.shards, report.collisions)
 
 
