@@ -25,7 +25,7 @@ _HOSTILE = re.compile(
 
 
 # A structured answer is whole or left out: half of a value is none.
-MAX_VALUES, MAX_DEPTH = 2_000, 30
+MAX_VALUES = 2_000
 
 
 class Page(BaseModel):
@@ -65,22 +65,20 @@ def page(text: str, offset: int) -> Page:
 
 
 def bounded(value: Any) -> Any:
-    """A value of JSON with its texts as `shown`; None for one that is too large or too deep to be passed on."""
-    pieces = [len(piece) for _, piece in zip(range(MAX_VALUES + 1), _pieces(value, MAX_DEPTH), strict=False)]
+    """A value of JSON with its texts as `shown`; None for one that is too large to be passed on."""
+    pieces = [len(piece) for _, piece in zip(range(MAX_VALUES + 1), _pieces(value), strict=False)]
     return _shown_within(value) if len(pieces) <= MAX_VALUES and sum(pieces) <= PAGE_CHARS else None
 
 
-def _pieces(value: Any, depth: int) -> Iterator[str]:
-    """Each key and value as a text; what is too deep is as long as no page."""
-    if depth == 0:
-        yield " " * (PAGE_CHARS + 1)
-    elif isinstance(value, dict):
+def _pieces(value: Any) -> Iterator[str]:
+    """Each key and value as a text. No message is deeper than 32 levels."""
+    if isinstance(value, dict):
         for key, each in cast(dict[str, Any], value).items():
             yield key
-            yield from _pieces(each, depth - 1)
+            yield from _pieces(each)
     elif isinstance(value, list | tuple):
         for each in cast(list[Any], value):
-            yield from _pieces(each, depth - 1)
+            yield from _pieces(each)
     else:
         yield str(value)
 

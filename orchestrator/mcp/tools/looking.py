@@ -15,6 +15,7 @@ from envelope.messages import ErrorInfo, TaskResult
 from transport.base import TaskRecord
 
 from ...errors import UnderWay
+from ...pages import Wanted, page_of
 from ...submit import DRIVERS
 from ...words import reason_text
 from ..text import DATA, Page, bounded, line, page, shown
@@ -156,9 +157,8 @@ async def list_agents(call: Call, said: Nothing) -> Agents:
 async def list_tasks(call: Call, said: WhichTasks) -> Tasks:
     """The latest goals, batches and fan-outs that you may see, newest first, page by page."""
     states = (State(said.state),) if said.state else ()
-    found = await call.caller.muster.roots(
-        tenant=call.caller.seen_tenant, states=states, after=said.cursor, limit=said.limit
-    )
+    wanted = Wanted(call.caller.seen_tenant, states, lambda record: not record.batch_id)  # no shards
+    found = await page_of(call.caller.muster.transport, wanted, after=said.cursor, limit=said.limit)
     return Tasks(tasks=[_line(record) for record in found.records], cursor=found.cursor)
 
 

@@ -40,7 +40,7 @@ Base = Annotated[
     Field(max_length=200, description="The commit to start from. Needed with an address; of a folder: its HEAD."),
 ]
 Setup = Annotated[
-    list[Command],
+    tuple[Command, ...],
     Field(
         max_length=50, description="Commands that install the project's dependencies, such as pip install -e .[test]"
     ),
@@ -62,15 +62,11 @@ class Goal(Said):
             description="Who does it, such as build, or plan, which studies first and asks; see list_agents.",
         ),
     ] = ""
-    setup: Setup
+    setup: Setup = ()
     gate: Annotated[
-        list[Command],
-        Field(
-            default_factory=list,
-            max_length=50,
-            description="The project's own test commands: the platform proves the change by them.",
-        ),
-    ]
+        tuple[Command, ...],
+        Field(max_length=50, description="The project's own test commands: the platform proves the change by them."),
+    ] = ()
     budget_usd: Money = None
     deadline_minutes: Minutes = None
     model: Annotated[str, Field(max_length=200)] = ""
@@ -84,7 +80,7 @@ class FanOut(Said):
     repository: Repository = ""
     base: Base = ""
     allow_dirty: Dirty = False
-    setup: Setup
+    setup: Setup = ()
     gather: Annotated[
         Literal["all", "first", "best"], Field(description="Wait for all answers, for the first, or for the best.")
     ] = "all"

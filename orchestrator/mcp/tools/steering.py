@@ -30,7 +30,7 @@ class Reply(Said):
     ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$")]
     choice: Literal["once", "always", "reject", ""] = ""
     message: Annotated[str, Field(max_length=10_000, description="With reject: why. The agent hears it.")] = ""
-    says: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(default_factory=list, max_length=20)]
+    says: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=20)] = ()
 
 
 class Stopped(BaseModel):
