@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 
 from ..client import Muster
 from . import (
@@ -23,6 +25,7 @@ from . import (
     traces,
 )
 from .bodies import BodyCap
+from .console.app import create_console
 from .documents import places
 from .mcp import add_mcp
 from .problems import PROBLEMS, add_problems
@@ -55,8 +58,15 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
         fleet,
     ):
         app.include_router(routes.router)
+    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams))
+    app.add_api_route("/", _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     add_problems(app)
     add_mcp(app)
     return app
+
+
+async def _to_console() -> RedirectResponse:
+    """For people who typed the address alone."""
+    return RedirectResponse("/console/", HTTPStatus.SEE_OTHER)
