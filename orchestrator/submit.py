@@ -108,7 +108,7 @@ class GoalStep(Wire):
 
 
 class HiddenTests(Wire):
-    """`base`: a commit on a goal's own, with tests that its agents do not see; it is in `bundle`."""
+    """`base`: a commit on a goal's own, with tests that its agent does not see; it is in `bundle`."""
 
     bundle: BlobRef
     base: str

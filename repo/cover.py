@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .bundle import bundle
@@ -20,6 +21,12 @@ from .temporary import temporary_folder
 # People keep a project or its tests in such a folder; what is larger belongs in a repository.
 MAX_FILES, MAX_BYTES = 10_000, 64 * 1024 * 1024
 DATE = "0 +0000"  # the same files are the same commit, whenever it is made
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    message: str
+    files: Mapping[str, NewFile]
 
 
 def files_in(folder: Path) -> dict[str, NewFile]:
@@ -44,12 +51,13 @@ def files_in(folder: Path) -> dict[str, NewFile]:
     return found
 
 
-async def bundle_files(
-    files: Mapping[str, NewFile], target: Path, *, message: str, on: str = "", place: Place | None = None
-) -> str:
-    """Write `files`, laid over the commit `on` of `place`, to the bundle `target`; the new commit comes back.
+async def bundle_layers(
+    layers: Sequence[Layer], target: Path, *, on: str = "", place: Place | None = None
+) -> tuple[str, ...]:
+    """Write files to the bundle `target`, each layer a commit over the one before, the first over the commit `on` of
+    `place`; their ids, in order.
 
-    Nothing is written to `place`, and nothing in the commit tells of the day or the machine.
+    Nothing is written to `place`, and nothing in the commits tells of the day or the machine.
     """
     with temporary_folder("files") as folder:
         git_dir = folder / "git"
@@ -58,10 +66,13 @@ async def bundle_files(
             (git_dir / "objects/info/alternates").write_text(f"{place.objects.absolute()}\n")
             if (shallow := place.common_dir / "shallow").is_file():
                 shutil.copy(shallow, git_dir / "shallow")
-        with scratch(*([place.objects] if place else []), write_to=git_dir / "objects") as own:
-            commit = await commit_files(own, files, on=on, message=message, date=DATE)
-        await bundle(Place(git_dir, git_dir, git_dir, True), commit, target)
-    return commit
+        commits: list[str] = []
+        for layer in layers:
+            with scratch(*([place.objects] if place else []), write_to=git_dir / "objects") as own:
+                parent = commits[-1] if commits else on
+                commits.append(await commit_files(own, layer.files, on=parent, message=layer.message, date=DATE))
+        await bundle(Place(git_dir, git_dir, git_dir, True), commits[-1], target)
+    return tuple(commits)
 
 
 async def carried_over(mirror: Mirror, base: str, onto: str, diff: bytes) -> Patch:

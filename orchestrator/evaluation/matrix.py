@@ -63,11 +63,11 @@ def _combined(matrix: Matrix) -> Iterator[Variant]:
     >>> [one.name for one in _combined(Matrix(model=("openai/a", "openai/b"), temperature=(0.0, 0.5)))]
     ['openai-a_0.0', 'openai-a_0.5', 'openai-b_0.0', 'openai-b_0.5']
     """
-    axes = [matrix.model, matrix.agent, matrix.prompt, matrix.temperature]
-    for values in itertools.product(*axes):
+    axes = (matrix.model, matrix.agent, matrix.prompt, matrix.temperature)
+    for model, agent, prompt, temperature in itertools.product(*axes):
+        values = (model, agent, prompt, temperature)
         telling = [value for axis, value in zip(axes, values, strict=True) if len(axis) > 1]
-        name = "_".join(_tidy(value) for value in telling) or _tidy(values[0] or values[1])
-        model, agent, prompt, temperature = values
+        name = "_".join(_tidy(value) for value in telling) or _tidy(model or agent)
         yield Variant(name=name[:80], model=model, agent=agent, prompt=prompt, temperature=temperature)
 
 

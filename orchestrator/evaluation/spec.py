@@ -93,7 +93,7 @@ class Limits(Part):
     budget_usd: Usd | None = None
     sample_budget_usd: Usd | None = None
     deadline_s: Seconds | None = None
-    sample_deadline_s: Seconds = 1800
+    sample_deadline_s: Seconds | None = None
     concurrency: Annotated[int, Field(ge=1, le=1000)] = 4
 
     def budget_microusd(self, default: int) -> int:

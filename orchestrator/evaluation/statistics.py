@@ -47,8 +47,8 @@ def wilson(accepted: int, tries: int) -> tuple[float, float]:
 def bootstrap(values: Sequence[float]) -> tuple[float, float]:
     """The percentile interval of the mean (Efron 1979), by drawing the values anew.
 
-    Given the differences of pairs it is the interval of the mean difference; given means of cases it treats the tries of
-    one case as what they are, not independent.
+    Given the differences of pairs it is the interval of the mean difference; given means of cases it takes the tries
+    of one case for what they are, not independent.
 
     >>> bootstrap([0.5, 0.5, 0.5])
     (0.5, 0.5)
@@ -56,7 +56,7 @@ def bootstrap(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return -1.0, 1.0
     count = len(values)
-    draw = random.Random(SEED)
+    draw = random.Random(SEED)  # noqa: S311 - it hides nothing
     resamples = max(1_000, min(RESAMPLES, MAX_DRAWS // count))
     means = sorted(math.fsum(draw.choices(values, k=count)) / count for _ in range(resamples))
     return means[int(0.025 * resamples)], means[min(resamples - 1, int(0.975 * resamples))]
