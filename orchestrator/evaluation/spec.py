@@ -18,6 +18,7 @@ PROMPT = "{prompt}"  # stands for the case's in a template
 MAX_SAMPLES = 5_000  # of a whole suite: each is a line of the report, and a goal of its own
 
 Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]  # an empty one is the default's
 Share = Annotated[float, Field(ge=0, le=1)]
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
 
@@ -81,9 +82,9 @@ class Variant(Part):
 class Matrix(Part):
     """Each combination is a variant."""
 
-    model: Texts = ("",)
+    model: Names = ("",)
     agent: Texts = ("build",)
-    prompt: Texts = ("",)
+    prompt: Names = ("",)
     temperature: Annotated[tuple[Temperature | None, ...], Field(min_length=1)] = (None,)
 
 
