@@ -31,7 +31,7 @@ from transport.outbox import Outbox
 from .metrics import OrchestratorMetrics
 from .mirrors import MirrorsAtWork
 from .repositories import fetch_mirror
-from .submit import repeated
+from .submit import DRIVERS, repeated
 
 # About 150 bytes each: far from the size limit of a message.
 EVENTS_PER_MESSAGE = 500
@@ -264,7 +264,7 @@ class Driver:
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
     async def _report_ended(self, result: TaskResult, place: _Placed) -> int:
-        cost_microusd = 0 if place.foreign else await self._cost_of(result)
+        cost_microusd = 0 if place.foreign else await self._cost_of(result, place.work.request.recipient)
         ended = ChildEnded(
             child_task_id=result.task_id,
             state=result.status,
@@ -276,9 +276,13 @@ class Driver:
         self._live.pop(result.task_id, None)  # last: what it has cost is known from here on
         return cost_microusd
 
-    async def _cost_of(self, result: TaskResult) -> int:
-        """Children in this driver's own trace tell their cost there; those in a shard's trace are seen by nobody."""
-        if result.trace_id == self.request.trace_id or not result.metrics.turns:
+    async def _cost_of(self, result: TaskResult, recipient: str) -> int:
+        """Children in this driver's own trace tell their cost there; those in a shard's trace are seen by nobody.
+
+        A goal of its own has asked no model itself, but its agents have.
+        """
+        asked_a_model = bool(result.metrics.turns) or recipient == DRIVERS
+        if result.trace_id == self.request.trace_id or not asked_a_model:
             return result.metrics.cost_microusd
         records = await self.transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SHARD)
         others = [await self.transport.result(record.task_id) for record in records if record.task_id != result.task_id]

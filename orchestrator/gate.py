@@ -40,9 +40,11 @@ class Gate:
     away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     def before(self) -> Work:
-        """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again."""
+        """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
+        excuses nothing."""
         key = content_key("gate", "before", *self._about(self.workspace))
-        return self._work("before", self.workspace, key, _passed)
+        reusable = completed if self.rules.known_failures == "reject" else _passed
+        return self._work("before", self.workspace, key, reusable)
 
     def after(self, changes: BlobRef, about: str = "") -> Work:
         """On the base with the diff `changes`. Each driver proves its own: a verdict may have been bad luck."""
