@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,20 +64,21 @@ class Console:
             return Page(response.status, await response.text(), response.headers)
 
 
-@pytest_asyncio.fixture
-async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
+@asynccontextmanager
+async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
+    """A server of the stage's fleet; tests/browser has the same one."""
     card = WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,))
-    await redis_stage.transport.announce(card, ttl_s=600)
-    tokens = TokenFile(tmp_path / "tokens.json")
+    await stage.transport.announce(card, ttl_s=600)
+    tokens = TokenFile(folder / "tokens.json")
     secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
     secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    app = create_app(redis_stage.muster, tokens)
+    app = create_app(stage.muster, tokens)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.wait({serving}, timeout=0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    made = Console(f"http://127.0.0.1:{port}", redis_stage, tokens, app, secrets)
+    made = Console(f"http://127.0.0.1:{port}", stage, tokens, app, secrets)
     async with AsyncExitStack() as stack:
         for who in (*secrets, "nobody"):
             jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name
@@ -88,3 +89,9 @@ async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
     server.should_exit = True
     server.force_exit = True
     await serving
+
+
+@pytest_asyncio.fixture
+async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
+    async with served_console(redis_stage, tmp_path) as made:
+        yield made
