@@ -61,6 +61,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "referencing": ("workers/tools/schema.py",),
     "regex": ("workers/tools/schema.py",),
     "mcp": ("workers/mcp/",),
+    "acp": ("orchestrator/acp/", "workers/acp/"),
     "mcp_types": ("workers/mcp/",),
     "anyio": ("workers/mcp/",),
     "httpx2": ("workers/mcp/http.py",),
