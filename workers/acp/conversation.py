@@ -103,12 +103,19 @@ class Conversation:
             raise await self._bad_start(f"does not begin a session: {_words(e)}") from e
 
     async def _choose(self, connection: Any, lines: Lines, opened: schema.NewSessionResponse, mode: str) -> None:
+        """Programs offer their modes as such, or as one of the options of a session."""
         if not mode:
             return
         known = [each.id for each in opened.modes.available_modes] if opened.modes else []
-        if mode not in known:
-            raise BadInput(f"the agent's program has no mode {mode!r}", hint=f"it has: {', '.join(known) or 'none'}")
-        await self._said(connection.set_session_mode(mode_id=mode, session_id=opened.session_id), lines)
+        options = {value: option.id for option in opened.config_options or () for value in _modes_in(option)}
+        if mode in known:
+            asked = connection.set_session_mode(mode_id=mode, session_id=opened.session_id)
+        elif mode in options:
+            asked = connection.set_config_option(config_id=options[mode], session_id=opened.session_id, value=mode)
+        else:
+            there_are = ", ".join([*known, *options]) or "none"
+            raise BadInput(f"the agent's program has no mode {mode!r}", hint=f"it has: {there_are}")
+        await self._said(asked, lines)
 
     async def _prompt(self, connection: Any, lines: Lines, prompts: Sequence[str]) -> Outcome:
         self.told.begin()
@@ -188,6 +195,12 @@ def _is_usable(message: Json) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def _modes_in(option: schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean) -> list[str]:
+    if not isinstance(option, schema.SessionConfigOptionSelect) or option.category != "mode":
+        return []
+    return [each.value for each in option.options if isinstance(each, schema.SessionConfigSelectOption)]
 
 
 def _words(error: Exception) -> str:
