@@ -59,7 +59,7 @@ class Calls:
         if people is None:
             raise AssertionError("only where people can be asked does a call ask")
         until_ms = min(asked.until_ms, await people.now_ms() + LONGEST_ASK_MS)
-        asks = tuple(ask.model_copy(update={"until_ms": until_ms}) for ask in asked.asks)
+        asks = tuple(ask.model_copy(update={"until_ms": until_ms, "held": True}) for ask in asked.asks)
         asked = replace(asked, asks=asks, until_ms=until_ms)
         for ask in asks:
             self._loop.emit(ask)

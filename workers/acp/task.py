@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from envelope.messages import ErrorInfo, Output, TaskRequest
 
 from ..after_write.care import FileCare
 from ..after_write.settings import AfterWrite
-from ..agent.history import open_session, reopen_session
+from ..agent.history import open_session, reopen_session, with_prompts
 from ..agent.means import Loop
 from ..agent.session import Outcome, Session
 from ..agent_task.first_prompt import first_prompt
@@ -114,7 +115,7 @@ class EngineTasks:
             )
             outcome = await conversation.run(
                 await _prompts(attempt, session),
-                loop.hear,
+                lambda: _heard(meter, told, loop),
                 folder=folder,
                 mode=attempt.agent.session_mode,
                 guard=attempt.guard,
@@ -165,9 +166,24 @@ def _earlier(session: Session, system: ChatMessage) -> str:
     return f"{EARLIER}\n\n{text[-MAX_EARLIER_CHARS:]}" if text else ""
 
 
+async def _heard(meter: Meter, told: Told, loop: Loop) -> Sequence[str]:
+    """What people have said meanwhile; it is in the session before it leaves their mail."""
+    await meter.save(meter.session)
+    prompts = await loop.hear()
+    for prompt in prompts:
+        loop.emit(MessageAdded(role="user", text=prompt))
+    if prompts:
+        meter.session = with_prompts(_with_words(meter.session, told.text), prompts)
+    return prompts
+
+
 def _ended(session: Session, outcome: Outcome) -> Session:
-    said = (ChatMessage(role="assistant", content=outcome.text, agent=session.agent),) if outcome.text else ()
-    return session.model_copy(update={"messages": (*session.messages, *said), "outcome": outcome})
+    return _with_words(session, outcome.text).model_copy(update={"outcome": outcome})
+
+
+def _with_words(session: Session, text: str) -> Session:
+    said = (ChatMessage(role="assistant", content=text, agent=session.agent),) if text else ()
+    return session.model_copy(update={"messages": (*session.messages, *said)})
 
 
 def _outcome(session: Session, token: str) -> TaskOutcome:

@@ -196,6 +196,7 @@ def card(agent: Agent) -> AgentCard:
         max_turns=agent.max_turns,
         tools=agent.tools,
         color=agent.color,
+        engine=agent.engine,
     )
 
 

@@ -40,8 +40,8 @@ def ask(method, **params):
     sys.exit(0)
 
 
-def http(path, body):
-    data = json.dumps(body).encode()
+def http(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"].removesuffix("/v1") + path, data)
     try:
         with urllib.request.urlopen(request) as answer:
@@ -89,8 +89,8 @@ def permission(kind, title, command=""):
     return ask("session/request_permission", toolCall=call, options=options)["outcome"].get("optionId")
 
 
-def read(path):
-    found = ask("fs/read_text_file", path=path)
+def read(path, line=None, limit=None):
+    found = ask("fs/read_text_file", path=path, line=line, limit=limit)
     return found if isinstance(found, str) else found["content"]
 
 
@@ -118,6 +118,13 @@ def kill(*command):
 def plan(*entries):
     tell("plan", entries=[{"content": entry, "priority": "high", "status": "pending"} for entry in entries])
     tell("agent_thought_chunk", content=words("thinking"))
+
+
+def pause():
+    """Until somebody says in the sandbox that it may go on."""
+    plan("wait")
+    while not os.path.exists("/tmp/go"):
+        time.sleep(0.02)
 
 
 def env(name):
@@ -157,7 +164,8 @@ def noise():
 
 
 STEPS = {each.__name__: each for each in (openai, anthropic, edits, permission, read, write, run, kill, plan, env, die,
-                                          hang, garbage, flood, noise)}  # fmt: skip
+                                          hang, garbage, flood, noise, pause)}  # fmt: skip
+STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 
 
