@@ -10,6 +10,7 @@ from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
 from orchestrator.life_lines import MAX_ATTEMPTS, Told, life_lines
+from orchestrator.submit import DRIVERS
 from orchestrator.task_life import Life, Phase
 from transport.base import TaskRecord
 
@@ -90,3 +91,10 @@ def test_what_is_missing_of_a_life_is_said():
     lines = told(life=Life(PHASES[1:], whole=False))
 
     assert lines[1] == ("", "earlier events are no longer kept: the first attempts and waits are missing here")
+
+
+def test_what_a_driver_has_saved_is_no_session_to_go_on_with():
+    saved = replace(RECORD, checkpoint=f"sha256:{'0' * 64}")
+
+    assert "session" in dict(told(saved))
+    assert "session" not in dict(told(replace(saved, pool=DRIVERS)))
