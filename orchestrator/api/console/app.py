@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import fleet, sign_in
+from . import asks, batches, fleet, sign_in, start
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -29,15 +30,23 @@ from .visitor import SignInNeeded
 
 _log = get_logger("console")
 
-ROUTERS: Sequence[APIRouter] = (sign_in.router, fleet.router)
+ROUTERS: Sequence[APIRouter] = (
+    sign_in.router,
+    fleet.router,
+    start.router,
+    asks.router,
+    batches.router,
+)
 
 
-def create_console(muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams) -> FastAPI:
-    """For one fleet. `rates` and `streams` are shared with the API: a token has one allowance."""
+def create_console(
+    muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams, places: Mapping[str, asyncio.Semaphore]
+) -> FastAPI:
+    """For one fleet. `rates`, `streams` and `places` to fetch in are shared with the API: a token has one allowance."""
     app = FastAPI(title="Muster console", openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
-    app.state.signer, app.state.rooms = signer_of(tokens), Rooms()
+    app.state.signer, app.state.rooms, app.state.fetch_places = signer_of(tokens), Rooms(), places
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
