@@ -18,6 +18,8 @@ from envelope.logs import get_logger
 from repo.errors import RepoError
 
 from ...client import Muster
+from ...errors import BadSettings
+from ...settings import Settings
 from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
@@ -49,6 +51,7 @@ def create_console(
     app.state.signer, app.state.rooms, app.state.fetch_places = signer_of(tokens), Rooms(), places
     for router in ROUTERS:
         app.include_router(router)
+    app.state.door = _door(app, muster.settings)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(SignInNeeded, _to_sign_in)
     app.add_exception_handler(MusterError, _problem)
@@ -57,6 +60,19 @@ def create_console(
     app.add_exception_handler(HTTPException, _no_page)
     app.add_exception_handler(Exception, _unforeseen)
     return app
+
+
+def _door(app: FastAPI, settings: Settings) -> object:
+    """The way in by an identity provider, where one is named. Its libraries are imported for nobody else."""
+    if settings.console.oidc is None:
+        return None
+    try:
+        from . import oidc
+    except ModuleNotFoundError as e:
+        hint = "pip install 'muster[oidc]', or take [console.oidc] out of the settings"
+        raise BadSettings(f"console.oidc needs {e.name}, which is not installed", hint=hint) from e
+    app.include_router(oidc.router)
+    return oidc.Door.of(settings)
 
 
 async def _to_sign_in(request: Request, _: Exception) -> Response:
