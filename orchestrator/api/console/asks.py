@@ -19,9 +19,9 @@ from ...asks import PLAN_EXIT, OpenAsk
 from ...client import Muster
 from ...errors import Answered
 from ...inbox import Inbox, inbox_of
-from ..access import Caller
-from ..asks import NewAnswer, ask_to_answer, find_answered, find_ask, give_answer
+from ..asks import NewAnswer, give_answer
 from ..budgets import TenantCap, cap_tenant, require_own
+from ..caller import Caller
 from ..tokens import ALL_TENANTS, Right
 from .forms import form_of, in_words_of_pages, money_of, text_of, texts_of, unusable
 from .live import live
@@ -54,9 +54,9 @@ async def follow_asks(request: Request, caller: Viewer) -> Response:
 async def show_ask(request: Request, ask_id: str, caller: Viewer) -> Response:
     """Open, with the form that answers it; or what was answered."""
     try:
-        one = await find_ask(ask_id, caller)
+        one = await caller.ask(ask_id)
     except NotFound as e:
-        if (known := await find_answered(ask_id, caller)) is None:
+        if (known := await caller.answered(ask_id)) is None:
             raise NotFound(f"no ask has the id {ask_id}", hint="it may be over: see those that are open") from e
         one, answer = known
         told = _told(one, answer.by, answer.at_ms, read_reply(answer.text))
@@ -70,7 +70,7 @@ async def answer(request: Request, ask_id: str, caller: Approver) -> Response:
     """303 to what was answered; 409 with the answer that stands, when somebody was first."""
     form = await form_of(request)
     try:
-        one = await ask_to_answer(ask_id, caller)
+        one = await caller.ask_to_answer(ask_id)
     except NotFound as e:
         raise NotFound(f"the ask {ask_id} is not open any more", hint="it was answered, or its task has ended") from e
     said = NewAnswer(choice=text_of(form, "choice"), message=text_of(form, "message"), says=_says(form, one))

@@ -25,7 +25,7 @@ from ...client import Muster
 from ...errors import BadInput, UnderWay
 from ...pages import Wanted, page_of
 from ...submit import BATCH
-from ..access import Caller
+from ..caller import Caller
 from ..problems import Problem
 from ..publications import Comment, close_requests, comment_on, show_publications
 from ..tokens import Right

@@ -14,7 +14,7 @@ from repo.local import locate
 
 from ...batch.spec import Repository
 from ...batch.starts import fetched
-from ..access import Caller
+from ..caller import Caller
 from ..reach import Reach
 from .forms import lines_of, text_of, unusable
 

@@ -22,7 +22,7 @@ from ...estimate import Estimate, estimate
 from ...looking import is_read_only
 from ...planner.modes import PlanMode
 from ...units import parse_duration_s
-from ..access import Caller
+from ..caller import Caller
 from ..tasks import NewGoal, give_goal
 from .forms import form_of, in_words_of_pages, lines_of, money_of, text_of, unusable
 from .given import attachments_of, workspace_of

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ...client import Muster
-from ..access import Caller
+from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
 from ..tokens import Right

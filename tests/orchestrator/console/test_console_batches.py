@@ -124,6 +124,8 @@ def test_six_hundred_shards_are_a_light_page_of_which_little_changes():
         state=State.RUNNING,
         attempt=1,
         tenant="default",
+        accepted_at_ms=0,
+        expires_at_ms=0,
     )
     before = parts_of(record, board_of(session))
     tell(601, MergeStep(key="src/package/module_1.py", outcome="applied"))
