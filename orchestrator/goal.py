@@ -122,7 +122,7 @@ async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
     """The agent and the gate on the base at once. Whichever makes the other pointless ends both."""
     if params.plan is not PlanMode.NONE:
         return await _ask_planned(driver, params, gate)
-    works = [agent_work(driver, params), *([gate.before()] if gate else [])]
+    works = [agent_work(driver, params, session=params.session), *([gate.before()] if gate else [])]
     answer: TaskResult | None = None
     before: Run | None = None
     async with aclosing(driver.run(works)) as endings:

@@ -60,6 +60,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "jsonschema": ("workers/tools/schema.py",),
     "referencing": ("workers/tools/schema.py",),
     "regex": ("workers/tools/schema.py",),
+    "acp": ("orchestrator/acp/", "workers/acp/"),
     "mcp": ("workers/mcp/",),
     "mcp_types": ("workers/mcp/",),
     "anyio": ("workers/mcp/",),
