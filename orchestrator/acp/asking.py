@@ -26,7 +26,7 @@ from .texts import fenced, shown
 
 ONCE, ALWAYS, STOP, GO_ON, YES, NO, WORDS = "once", "always", "stop", "go-on", "yes", "no", "words"
 LABEL = "label:"  # before the place of a question's option
-NOT_SO = "The person said no to this. Find another way, or go on without it."
+NOT_SO = "no. Find another way, or go on without it."
 TOOLS = {"bash_unparsed": "bash"}  # permissions that are about a tool of another name
 LANGUAGES = {"edit": "diff", "bash": "sh", "bash_unparsed": "sh"}
 

@@ -10,9 +10,9 @@ from typing import Any
 from acp import start_tool_call, update_tool_call
 from acp.schema import PermissionOption, ToolCallLocation, ToolCallUpdate
 
-from envelope.errors import MusterError
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
+from repo.errors import RepoError
 from repo.further import Further, further
 from repo.local import apply_diff
 from transport.errors import NotFound
@@ -88,10 +88,10 @@ async def offer(door: Door, change: Change, kept: Kept) -> Kept:
         return kept
     try:
         applied = await apply(change, kept)
-    except MusterError as e:
-        said = [*content, text_content(shown(f"{e.message}\nhint: {e.hint}" if e.hint else e.message))]
+    except RepoError as e:
+        said = [*content, text_content(shown(f"{e}\nhint: {e.hint}" if e.hint else str(e)))]
         await door.send([update_tool_call(call_id, status="failed", content=said)])
-        await door.say(f"\n\nThe change was not applied: {e.message}.")
+        await door.say(f"\n\nThe change was not applied: {e}.")
         return kept
     done = [*content, text_content("Applied.")]
     await door.send([update_tool_call(call_id, status="completed", content=done)])

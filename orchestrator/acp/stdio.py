@@ -103,19 +103,30 @@ async def stdio() -> AsyncGenerator[StdioTransport]:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
     try:
-        reading, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(own_input, "rb", buffering=0))
-        writing, flow = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(own_output, "wb", buffering=0)
-        )
+        reader, reading = await _read_from(own_input)
+        writer = await _write_to(own_output)
     except ValueError as e:
         raise BadInput("standard input and output must be pipes", hint="an editor starts this: docs/editors.md") from e
-    transport = StdioTransport(reader, asyncio.StreamWriter(writing, flow, reader, loop))
+    transport = StdioTransport(reader, writer)
     try:
         yield transport
     finally:
         reading.close()
         await transport.close()
+
+
+async def _read_from(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    reading, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    return reader, reading
+
+
+async def _write_to(descriptor: int) -> asyncio.StreamWriter:
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())  # only its flow control is used
+    pipe = os.fdopen(descriptor, "wb", buffering=0)
+    loop = asyncio.get_running_loop()
+    writing, _ = await loop.connect_write_pipe(lambda: protocol, pipe)
+    return asyncio.StreamWriter(writing, protocol, None, loop)

@@ -25,10 +25,11 @@ from acp.schema import (
 WAIT_S = 60  # for what takes a second or two, on a machine that is many times slower
 
 
-@dataclass
+@dataclass(repr=False)
 class Asked:
     """A choice that was put to the person."""
 
+    ask_id: str
     title: str
     kind: str
     options: dict[str, str]  # name → id
@@ -47,7 +48,7 @@ class Asked:
         self.answer.set_result(name)
 
 
-@dataclass
+@dataclass(repr=False)
 class Editor:
     """`updates`: all that was told, by session. `asked`: what the person has not looked at yet."""
 
@@ -69,7 +70,9 @@ class Editor:
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
         named = {option.name: option.option_id for option in options}
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        asked = Asked(tool_call.title or "", tool_call.kind or "", named, tool_call.content or [], answer)
+        asked = Asked(
+            tool_call.tool_call_id, tool_call.title or "", tool_call.kind or "", named, tool_call.content or [], answer
+        )
         await self.asked.put(asked)
         chosen = await answer
         if chosen is None:
