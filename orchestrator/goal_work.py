@@ -31,8 +31,9 @@ def agent_work(
     """`plan`: the result of the agent whose approved plan is carried out. `told`: what else the agent hears.
     `session`: the one that it goes on with."""
     request = driver.request
+    goal = params_of(GoalParams, request)
     resumed = plan.resume_token if plan else session
-    own = {"record": params_of(GoalParams, request).record, "keeps_work": bool(resumed)}
+    own = {"record": goal.record, "replay": goal.replay, "temperature": goal.temperature, "keeps_work": bool(resumed)}
     params: dict[str, Any] = told.model_copy(update=own).model_dump(mode="json", exclude_defaults=True)
     child = task_request(
         parent=request,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
+from ..errors import BadInput
 from .console import note
 from .fleet import open_fleet
 from .options import Allow, Budget, Deadline, ReadOnly, grants, microusd, settings_for
 from .person import person
+
+INSTALL = "install it with: pip install 'muster[acp]'"
 
 
 def acp(
@@ -32,7 +36,9 @@ def acp(
 
     Each prompt is a goal of its own, with these limits. How to set editors up: docs/editors.md.
     """
-    from ..acp.goals import Terms
+    if find_spec("acp") is None:
+        raise BadInput("the library of the Agent Client Protocol is not installed", hint=INSTALL)
+    from ..acp.goals import Terms  # all that follows takes longer to load than a command may
     from ..acp.serve import serve
 
     settings = settings_for(read_only=read_only)

@@ -9,13 +9,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import pytest_asyncio
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -57,7 +58,7 @@ class Desk:
         return kit.editing(self.environment, self.home, *words, forms=forms)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model() -> Iterator[str]:
     """The address of the shipped model server, which plays `model.yaml`."""
     command = [sys.executable, "-m", "workers.llm.scripted_server", "--script", HERE / "model.yaml", "--port", "0"]
@@ -68,7 +69,7 @@ def model() -> Iterator[str]:
     server.wait()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def desk(model: str) -> Iterator[Desk]:
     # not pytest's own folder: its path may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="acp-") as folder:
@@ -98,4 +99,8 @@ def repository(desk: Desk) -> Path:
     return desk.repository({"a.txt": "one\n", "b.txt": "b\n"})
 
 
-Editing = Callable[..., AsyncIterator]
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def editor(desk: Desk) -> AsyncIterator:
+    """One for all tests of a module that need no other: each begins sessions of its own in it."""
+    async with desk.editing() as editor:
+        yield editor

@@ -8,55 +8,50 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.docker, pytest.mark.redis]
+pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.asyncio(loop_scope="module")]
 
 
 def file_of(repository: Path) -> str:
     return (repository / "a.txt").read_text()
 
 
-async def test_a_conversation_asks_edits_and_applies_only_when_told(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = (await editor.agent.new_session(cwd=str(repository))).session_id
-        answered = asyncio.create_task(editor.say(session, "make it two"))
-        command = await editor.next_asked()
-        assert (command.kind, "eval echo asked" in command.text) == ("execute", True)
-        assert list(command.options) == ["Allow", "Reject, and let it go on", "Reject, and stop"]
-        command.choose("Allow")
-        change = await editor.next_asked()
-        assert change.diffs == {str(repository / "a.txt"): ("one\n", "two\n")}
-        assert file_of(repository) == "one\n"
-        change.choose("Apply it to my files")
-        response = await answered
+async def test_a_conversation_asks_edits_and_applies_only_when_told(editor, repository: Path):
+    session = (await editor.agent.new_session(cwd=str(repository))).session_id
+    answered = asyncio.create_task(editor.say(session, "make it two"))
+    command = await editor.next_asked()
+    assert (command.kind, "eval echo asked" in command.text) == ("execute", True)
+    assert list(command.options) == ["Allow", "Reject, and let it go on", "Reject, and stop"]
+    command.choose("Allow")
+    change = await editor.next_asked()
+    assert change.diffs == {str(repository / "a.txt"): ("one\n", "two\n")}
+    assert file_of(repository) == "one\n"
+    change.choose("Apply it to my files")
+    response = await answered
 
-        assert response.stop_reason == "end_turn"
-        assert response.usage.input_tokens > 0
-        assert file_of(repository) == "two\n"
-        said = editor.said(session)
-        assert "I look first." in said and "the command said: asked" in said and "done, not verified" in said
-        assert "It wants a two." in editor.said(session, "agent_thought_chunk")
-        read, edit, run = (
-            editor.call(session, title) for title in ("read a.txt", "edit a.txt", "bash eval echo asked")
-        )
-        assert (read["kind"], read["status"], read["locations"][0].path) == (
-            "read", "completed", str(repository / "a.txt"),
-        )  # fmt: skip
-        assert [(one.path, one.old_text, one.new_text) for one in edit["content"]] == [
-            (str(repository / "a.txt"), "one", "two")
-        ]
-        assert (run["kind"], run["status"]) == ("execute", "completed")
-        [plan] = editor.of_kind(session, "plan")
-        assert [(one.content, one.status, one.priority) for one in plan.entries] == [
-            ("Edit a.txt", "in_progress", "high")
-        ]
-        again = asyncio.create_task(editor.say(session, "and three"))
-        (further := await editor.next_asked()).choose("Not now (/apply does it later)")
-        await again
-        assert further.diffs == {str(repository / "a.txt"): ("two\n", "three\n")}
-        assert "Now three." in editor.said(session)
-        assert file_of(repository) == "two\n"
-        await editor.say(session, "/apply")
-        assert file_of(repository) == "three\n"
+    assert response.stop_reason == "end_turn"
+    assert response.usage.input_tokens > 0
+    assert file_of(repository) == "two\n"
+    said = editor.said(session)
+    assert "I look first." in said and "the command said: asked" in said and "done, not verified" in said
+    assert "It wants a two." in editor.said(session, "agent_thought_chunk")
+    read, edit, run = (editor.call(session, title) for title in ("read a.txt", "edit a.txt", "bash eval echo asked"))
+    assert (read["kind"], read["status"], read["locations"][0].path) == (
+        "read", "completed", str(repository / "a.txt"),
+    )  # fmt: skip
+    assert [(one.path, one.old_text, one.new_text) for one in edit["content"]] == [
+        (str(repository / "a.txt"), "one", "two")
+    ]
+    assert (run["kind"], run["status"]) == ("execute", "completed")
+    [plan] = editor.of_kind(session, "plan")
+    assert [(one.content, one.status, one.priority) for one in plan.entries] == [("Edit a.txt", "in_progress", "high")]
+    again = asyncio.create_task(editor.say(session, "and three"))
+    (further := await editor.next_asked()).choose("Not now (/apply does it later)")
+    await again
+    assert further.diffs == {str(repository / "a.txt"): ("two\n", "three\n")}
+    assert "Now three." in editor.said(session)
+    assert file_of(repository) == "two\n"
+    await editor.say(session, "/apply")
+    assert file_of(repository) == "three\n"
 
 
 async def begun(editor, repository: Path) -> str:
@@ -73,21 +68,18 @@ async def records_when(desk, *words: str) -> list[dict]:
     return await asyncio.to_thread(records, desk, *words)
 
 
-async def test_a_cancelled_prompt_stops_everything_and_the_session_goes_on(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "linger"))
-        await editor.until(
-            session, lambda _: [c for c in editor.calls(session).values() if c["status"] == "in_progress"]
-        )
-        await editor.agent.cancel(session_id=session)
-        response = await prompt
-        after = await editor.say(session, "hello")
+async def test_a_cancelled_prompt_stops_everything_and_the_session_goes_on(desk, editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "linger"))
+    await editor.until(session, lambda _: [c for c in editor.calls(session).values() if c["status"] == "in_progress"])
+    await editor.agent.cancel(session_id=session)
+    response = await prompt
+    after = await editor.say(session, "hello")
 
-        tasks = await records_when(desk, "task", "list")
-        assert response.stop_reason == "cancelled"
-        assert next(task["cancelled_by"] for task in tasks if task["intent"] == "linger").startswith("acp:")
-        assert after.stop_reason == "end_turn" and "Hello." in editor.said(session)
+    tasks = await records_when(desk, "task", "list")
+    assert response.stop_reason == "cancelled"
+    assert next(task["cancelled_by"] for task in tasks if task["intent"] == "linger").startswith("acp:")
+    assert after.stop_reason == "end_turn" and "Hello." in editor.said(session)
 
 
 async def test_an_editor_that_goes_leaves_its_task_and_finds_it_again(desk, repository: Path):
@@ -114,20 +106,19 @@ async def test_an_editor_that_goes_leaves_its_task_and_finds_it_again(desk, repo
         assert (await editor.say(session, "hello again")).stop_reason == "end_turn"
 
 
-async def test_an_answer_at_another_door_stands(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "run it"))
-        asked = await editor.next_asked()
-        elsewhere = await asyncio.to_thread(desk.muster, "ask", "answer", asked.ask_id, "once")
-        asked.choose("Reject, and stop")
-        response = await prompt
+async def test_an_answer_at_another_door_stands(desk, editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "run it"))
+    asked = await editor.next_asked()
+    elsewhere = await asyncio.to_thread(desk.muster, "ask", "answer", asked.ask_id, "once")
+    asked.choose("Reject, and stop")
+    response = await prompt
 
-        assert elsewhere.returncode == 0, elsewhere.stderr
-        assert response.stop_reason == "end_turn"
-        assert "It said: ran" in editor.said(session)
-        [text] = [one.content.text for one in editor.call(session, asked.title)["content"]][-1:]
-        assert text.startswith("once (by cli:")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert response.stop_reason == "end_turn"
+    assert "It said: ran" in editor.said(session)
+    [text] = [one.content.text for one in editor.call(session, asked.title)["content"]][-1:]
+    assert text.startswith("once (by cli:")
 
 
 @pytest.mark.parametrize(
@@ -137,54 +128,51 @@ async def test_an_answer_at_another_door_stands(desk, repository: Path):
         ("Reject, and stop", "refused: a person refused"),
     ],
 )
-async def test_a_refusal_goes_to_the_model_or_ends_the_turn(desk, repository: Path, option: str, told: str):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "run it"))
-        asked = await editor.next_asked()
-        asked.choose(option)
+async def test_a_refusal_goes_to_the_model_or_ends_the_turn(editor, repository: Path, option: str, told: str):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "run it"))
+    asked = await editor.next_asked()
+    asked.choose(option)
 
-        assert (await prompt).stop_reason == "end_turn"
-        assert told in editor.said(session)
-        assert editor.call(session, asked.title)["status"] == "failed"
-
-
-async def test_a_plan_is_approved_and_carried_out_in_the_same_session(desk, repository: Path):
-    async with desk.editing() as editor:
-        opened = await editor.agent.new_session(cwd=str(repository))
-        modes = [mode.id for mode in opened.modes.available_modes]
-        await editor.agent.set_session_mode(session_id=opened.session_id, mode_id="plan")
-        prompt = asyncio.create_task(editor.say(opened.session_id, "plan it"))
-        plan = await editor.next_asked()
-        plan.choose("Carry the plan out")
-        response = await prompt
-
-        assert (modes, opened.modes.current_mode_id) == (["build", "plan"], "build")
-        assert (plan.kind, "# Implementation steps" in plan.text) == ("switch_mode", True)
-        assert response.stop_reason == "end_turn"
-        assert "Carried out." in editor.said(opened.session_id)
-        [changed] = editor.of_kind(opened.session_id, "current_mode_update")
-        assert changed.current_mode_id == "build"
+    assert (await prompt).stop_reason == "end_turn"
+    assert told in editor.said(session)
+    assert editor.call(session, asked.title)["status"] == "failed"
 
 
-async def test_a_question_is_a_choice_and_other_words_are_the_next_prompt(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "ask me"))
-        question = await editor.next_asked()
-        question.choose("Red")
-        await prompt
-        chosen = editor.said(session)
-        other = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(other, "ask me another way"))
-        (await editor.next_asked()).choose("Something else, in the chat")
-        waits = await prompt
-        answered = await editor.say(other, "Green, I think")
+async def test_a_plan_is_approved_and_carried_out_in_the_same_session(editor, repository: Path):
+    opened = await editor.agent.new_session(cwd=str(repository))
+    modes = [mode.id for mode in opened.modes.available_modes]
+    await editor.agent.set_session_mode(session_id=opened.session_id, mode_id="plan")
+    prompt = asyncio.create_task(editor.say(opened.session_id, "plan it"))
+    plan = await editor.next_asked()
+    plan.choose("Carry the plan out")
+    response = await prompt
 
-        assert "Which colour?" in question.text and "Red: warm" in question.text
-        assert "Red" in chosen.partition("Answered:")[2]
-        assert (waits.stop_reason, answered.stop_reason) == ("end_turn", "end_turn")
-        assert "Green, I think" in editor.said(other).partition("Answered:")[2]
+    assert (modes, opened.modes.current_mode_id) == (["build", "plan"], "build")
+    assert (plan.kind, "# Implementation steps" in plan.text) == ("switch_mode", True)
+    assert response.stop_reason == "end_turn"
+    assert "Carried out." in editor.said(opened.session_id)
+    [changed] = editor.of_kind(opened.session_id, "current_mode_update")
+    assert changed.current_mode_id == "build"
+
+
+async def test_a_question_is_a_choice_and_other_words_are_the_next_prompt(editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "ask me"))
+    question = await editor.next_asked()
+    question.choose("Red")
+    await prompt
+    chosen = editor.said(session)
+    other = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(other, "ask me another way"))
+    (await editor.next_asked()).choose("Something else, in the chat")
+    waits = await prompt
+    answered = await editor.say(other, "Green, I think")
+
+    assert "Which colour?" in question.text and "Red: warm" in question.text
+    assert "Red" in chosen.partition("Answered:")[2]
+    assert (waits.stop_reason, answered.stop_reason) == ("end_turn", "end_turn")
+    assert "Green, I think" in editor.said(other).partition("Answered:")[2]
 
 
 async def test_an_editor_with_forms_gets_one(desk, repository: Path):
@@ -199,18 +187,17 @@ async def test_an_editor_with_forms_gets_one(desk, repository: Path):
         assert "Blue" in editor.said(session).partition("Answered:")[2]
 
 
-async def test_a_second_prompt_is_heard_by_the_agent_at_work(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "run it"))
-        asked = await editor.next_asked()
-        second = asyncio.create_task(editor.say(session, "hello meanwhile"))
-        asked.choose("Allow")
-        responses = await asyncio.gather(prompt, second)
+async def test_a_second_prompt_is_heard_by_the_agent_at_work(editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "run it"))
+    asked = await editor.next_asked()
+    second = asyncio.create_task(editor.say(session, "hello meanwhile"))
+    asked.choose("Allow")
+    responses = await asyncio.gather(prompt, second)
 
-        assert [one.stop_reason for one in responses] == ["end_turn", "end_turn"]
-        assert editor.said(session, "user_message_chunk") == ""
-        assert "Hello." in editor.said(session)
+    assert [one.stop_reason for one in responses] == ["end_turn", "end_turn"]
+    assert editor.said(session, "user_message_chunk") == ""
+    assert "Hello." in editor.said(session)
 
 
 TESTED = """
@@ -252,27 +239,25 @@ async def test_a_spent_budget_is_the_turns_end_and_said(desk, repository: Path):
         assert "budget:" in editor.said(session) and "say more to go on" in editor.said(session)
 
 
-async def test_hostile_signs_stay_text(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
-        await editor.say(session, "be hostile")
+async def test_hostile_signs_stay_text(editor, repository: Path):
+    session = await begun(editor, repository)
+    await editor.say(session, "be hostile")
 
-        assert "a?[2Jb?c<script>" in editor.said(session)
-        assert "\x1b" not in editor.said(session, "agent_thought_chunk")
+    assert "a?[2Jb?c<script>" in editor.said(session)
+    assert "\x1b" not in editor.said(session, "agent_thought_chunk")
 
 
-async def test_a_session_is_forked_resumed_and_closed(desk, repository: Path):
-    async with desk.editing() as editor:
-        session = await begun(editor, repository)
+async def test_a_session_is_forked_resumed_and_closed(editor, repository: Path):
+    session = await begun(editor, repository)
+    await editor.say(session, "hello")
+    forked = await editor.agent.fork_session(session_id=session, cwd=str(repository))
+    in_fork = await editor.say(forked.session_id, "hello from the fork")
+    await editor.agent.close_session(session_id=session)
+    with pytest.raises(Exception, match="no session") as closed:
         await editor.say(session, "hello")
-        forked = await editor.agent.fork_session(session_id=session, cwd=str(repository))
-        in_fork = await editor.say(forked.session_id, "hello from the fork")
-        await editor.agent.close_session(session_id=session)
-        with pytest.raises(Exception, match="no session") as closed:
-            await editor.say(session, "hello")
-        await editor.agent.resume_session(session_id=session, cwd=str(repository))
-        resumed = await editor.say(session, "hello again")
+    await editor.agent.resume_session(session_id=session, cwd=str(repository))
+    resumed = await editor.say(session, "hello again")
 
-        assert forked.session_id != session
-        assert (in_fork.stop_reason, resumed.stop_reason) == ("end_turn", "end_turn")
-        assert closed.value.code == -32002
+    assert forked.session_id != session
+    assert (in_fork.stop_reason, resumed.stop_reason) == ("end_turn", "end_turn")
+    assert closed.value.code == -32002
