@@ -59,7 +59,7 @@ def _how(result: TaskResult) -> str:
     if structured.get("verified") is True:
         return "done and verified"
     reason = str(structured.get("reason") or "")
-    return f"done, not verified{f' ({reason})' if reason else ''}"
+    return f"done, not verified{f': {reason}' if reason else ''}"
 
 
 def usage_of(view: Session) -> Usage:
