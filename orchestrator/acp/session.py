@@ -19,7 +19,8 @@ from transport.errors import NotFound
 
 from ..asks import OpenAsk
 from ..client import Muster
-from ..errors import BadInput, UnknownName, near_miss
+from ..errors import Answered, BadInput, UnknownName, near_miss
+from ..looking import require_writing
 from ..prompting import listener, session_of
 from ..session.fold import Session, apply
 from ..submit import intent_of
@@ -171,7 +172,11 @@ class EditorSession:
 
     async def _answered(self, prompt: Prompt) -> PromptResponse:
         if (asked := self._asked) is not None:
-            await self.muster.reply(asked, in_words(asked.ask, prompt.text), by=self.door.by)
+            reply = in_words(asked.ask, prompt.text)
+            try:
+                await self.muster.reply(asked, reply, by=self.door.by)
+            except Answered as e:
+                await self.door.mention(f"{e.message}; your message was not sent.\n")
             self._asked = None
             return await self._followed()
         match command_in(prompt.text, self.cards, Path(self.kept.root)):
@@ -185,6 +190,7 @@ class EditorSession:
                 return await self._follow_new(await self._submitted(prompt), prompt.text)
 
     async def _submitted(self, prompt: Prompt) -> Handle:
+        await self.settle()  # a prompt that nobody followed to its end has begun one, too
         notes, self.notes = self.notes, []
         request = await goal_of(self.muster, self.kept, self.desk, prompt, self.terms, notes.append)
         for note in notes:
@@ -236,6 +242,7 @@ class EditorSession:
         return response
 
     async def _apply(self) -> PromptResponse:
+        require_writing(self.muster.settings, "your files would be changed")
         change = require(await change_of(self.muster, self.kept))
         self.kept = self.book.save(await apply_change(change, self.kept))
         await self.door.say(f"Applied to {self.kept.root}.")

@@ -25,6 +25,7 @@ STOPS: Mapping[ErrorCode, StopReason] = {
     ErrorCode.GATE_FAILED: "end_turn",
     ErrorCode.OUT_OF_SCOPE: "end_turn",
     ErrorCode.NO_ANSWER: "end_turn",
+    ErrorCode.PLAN_INCOMPLETE: "end_turn",
     ErrorCode.COLLISION: "end_turn",
 }
 LIMITS = (ErrorCode.BUDGET, ErrorCode.DEADLINE, ErrorCode.TURN_LIMIT)

@@ -49,6 +49,8 @@ class Turn:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            # what was taken off the screen is put again by whoever follows from here
+            self._put = {ask_id: task for ask_id, task in self._put.items() if not task.cancelled()}
 
     async def _tell(self) -> TaskResult:
         self._look()  # what was open before is put again

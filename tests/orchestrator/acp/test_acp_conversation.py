@@ -52,6 +52,10 @@ async def test_a_conversation_asks_edits_and_applies_only_when_told(editor, repo
     assert file_of(repository) == "two\n"
     await editor.say(session, "/apply")
     assert file_of(repository) == "three\n"
+    await editor.agent.set_session_mode(session_id=session, mode_id="plan")
+    looked = await editor.say(session, "look at it")
+    assert looked.stop_reason == "end_turn"
+    assert "1:three" in editor.said(session)
 
 
 async def begun(editor, repository: Path) -> str:
