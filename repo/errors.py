@@ -15,7 +15,8 @@ RepoError
 ├── TreePartial         a patch that needs more of its work tree than there is
 ├── PatternRefused      what is to be searched for is no expression
 ├── PatchRefused        a patch that does not apply, or is not what it says
-└── BranchRefused       a branch that must not be moved
+├── BranchRefused       a branch that must not be moved
+└── FolderRefused       a folder that cannot be read as one small value
 
 A collision of two patches is no error: `repo.merge` returns it.
 """
@@ -98,4 +99,8 @@ class PatchRefused(RepoError):
 
 
 class BranchRefused(RepoError):
+    pass
+
+
+class FolderRefused(RepoError):
     pass
