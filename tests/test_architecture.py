@@ -37,7 +37,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/mcp/http.py",
         "orchestrator/webhooks/sending.py",
         "orchestrator/publication/forges/http.py",
+        "orchestrator/api/console/provider.py",
     ),
+    "authlib": ("orchestrator/api/console/identity.py",),
+    "joserfc": ("orchestrator/api/console/identity.py",),
     "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),
     "tree_sitter": (
@@ -62,6 +65,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "regex": ("workers/tools/schema.py",),
     "mcp": ("workers/mcp/", "orchestrator/mcp/"),
     "mcp_types": ("workers/mcp/", "orchestrator/mcp/"),
+    "acp": ("orchestrator/acp/", "workers/acp/"),
     "anyio": ("workers/mcp/",),
     "httpx2": ("workers/mcp/http.py",),
     "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Command] = {
     "init": Command(".init:init", "Write a muster.toml for a repository, guessed from its files."),
     "batch": Command(".batch:app", "Change many files or repositories at once."),
     "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
+    "eval": Command(".eval:evaluate", "Compare models, agents and prompts on cases with gates."),
     "plan": Command(".plan:app", "Check a plan, and see how far one is."),
     "task": Command(".task:app", "See, stop and use tasks.", alone={"list": ".task_list:app"}),
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
