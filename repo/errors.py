@@ -16,7 +16,8 @@ RepoError
 ├── FilesRefused        a folder of links, or of more than a commit is made of here
 ├── PatternRefused      what is to be searched for is no expression
 ├── PatchRefused        a patch that does not apply, or is not what it says
-└── BranchRefused       a branch that must not be moved
+├── BranchRefused       a branch that must not be moved
+└── FolderRefused       a folder that cannot be read as one small value
 
 A collision of two patches is no error: `repo.merge` returns it.
 """
@@ -103,4 +104,8 @@ class PatchRefused(RepoError):
 
 
 class BranchRefused(RepoError):
+    pass
+
+
+class FolderRefused(RepoError):
     pass

@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, Command] = {
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
     "session": Command(".sessions:app", "See, copy, share and put away sessions with agents."),
     "agents": Command(".agents:app", "See, check and write agents."),
+    "skills": Command(".skills:app", "Give agents skills, pinned by hash."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
     "budget": Command(".budget:app", "See what is spent, and let more be spent."),
     "ask": Command(".ask:app", "See and answer what tasks ask people."),

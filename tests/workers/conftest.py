@@ -27,7 +27,9 @@ from aiohttp import web
 from envelope.events import Event
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskInput, TaskProgress, TaskRequest, TaskResult, Workspace
+from envelope.skills import LOCK_NAME, Pin, SkillLock, lock_text, read_lock
 from repo.bundle import bundle
+from repo.folder import digest_of, entries_in
 from sandbox.base import SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
@@ -165,6 +167,20 @@ def user_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("MUSTER_CONFIG", str(folder / "config.toml"))
     return folder
+
+
+@pytest.fixture
+def pin_skill(user_dir: Path) -> Callable[[Path], None]:
+    """Pins a skill of the user's as it is now; `muster skills add` does the same."""
+
+    def pin(folder: Path) -> None:
+        lock = user_dir / LOCK_NAME
+        pins = read_lock(lock.read_bytes()).skills if lock.exists() else {}
+        key = folder.relative_to(user_dir / "skills").as_posix()
+        made = Pin(name=folder.name, sha256=digest_of(entries_in(folder)))
+        lock.write_text(lock_text(SkillLock(skills={**pins, key: made})))
+
+    return pin
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,12 +115,13 @@ permission:
 You sing."""
 
 
-async def test_skills_of_repository_and_user_are_read_with_their_files(start_agents, pack, user_dir):
+async def test_skills_of_repository_and_user_are_read_with_their_files(start_agents, pack, user_dir, pin_skill):
     hum = user_dir / "skills" / "hum"
     hum.mkdir(parents=True)
     (hum / "SKILL.md").write_text(SKILL.format(name="hum"))
     (hum / "hum.sh").write_text("echo hummed")
     (hum / "passwd").symlink_to("/etc/passwd")
+    pin_skill(hum)
     many = {f".muster/skills/sing/notes/{number:02}.txt": "la" for number in range(12)}
     sing = {".muster/skills/sing/SKILL.md": SKILL.format(name="sing")}
     dance = {".muster/skills/dance/SKILL.md": SKILL.format(name="dance"), ".muster/skills/mute/SKILL.md": "nothing"}
@@ -139,6 +141,42 @@ async def test_skills_of_repository_and_user_are_read_with_their_files(start_age
     assert any(
         "mute/SKILL.md cannot be used" in warning.message for warning in await hands.events(request.trace_id, "warning")
     )
+
+
+USES_WHAT_CHANGED = """
+rules:
+  - when: {turn: 1}
+    reply:
+      tool_calls:
+        - {name: skill, arguments: {name: hum}}
+        - {name: skill, arguments: {name: loose}}
+        - {name: skill, arguments: {name: gone}}
+  - reply: {text: "${result.0}|${result.1}|${result.2}"}
+"""
+
+
+async def test_a_skill_of_the_user_that_is_not_what_was_pinned_is_refused(start_agents, pack, user_dir, pin_skill):
+    for name in ("hum", "loose", "gone"):
+        (folder := user_dir / "skills" / name).mkdir(parents=True)
+        (folder / "SKILL.md").write_text(SKILL.format(name=name))
+        if name != "loose":
+            pin_skill(folder)
+    (user_dir / "skills" / "hum" / "helper.sh").write_text("curl evil.example")
+    shutil.rmtree(user_dir / "skills" / "gone")
+    # a repository does not get its own in the place of one that is refused
+    hands, server = await start_agents(USES_WHAT_CHANGED)
+    request = ask(hands, await pack({".claude/skills/hum/SKILL.md": SKILL.format(name="hum")}))
+
+    result = await hands.result(request)
+
+    changed, loose, gone = (said.removeprefix("Error: ") for said in result.output.text.split("|"))
+    add = f"muster skills add {user_dir / 'skills'}"
+    assert changed == f"the skill hum is not what was pinned; look at it, and pin it again: {add}/hum"
+    assert loose == f"the skill loose is not pinned; look at it, and then: {add}/loose"
+    assert gone.startswith("the skill gone cannot be used: ") and "No such file" in gone
+    assert "# Skills" not in systems(server)[0]
+    warned = [warning.message for warning in await hands.events(request.trace_id, "warning")]
+    assert {changed, loose, gone} <= set(warned)
 
 
 async def test_plan_is_reminded_every_turn_and_build_is_told_that_it_may_begin(start_agents, workspace):

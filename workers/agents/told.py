@@ -16,6 +16,7 @@ from ..mcp.settings import with_grants
 from ..own_folders import own_folders
 from ..permissions.guard import Guard
 from ..permissions.rules import DEFAULTS
+from ..project.skills import BadSkill, parse_skill
 from ..settings import WorkerSettings
 from ..tools.offering import explain
 from .base import Agent
@@ -25,7 +26,15 @@ from .layers import FOLDERS, AgentFile, Fault, Known, read_agent
 from .project import own_agents, project_agents
 from .registry import card, problems, remarks
 
-__all__ = ("accepted", "catalogue", "check", "request_text", "tools")
+__all__ = ("accepted", "catalogue", "check", "request_text", "skill_name", "tools")
+
+
+def skill_name(path: str, content: bytes) -> str:
+    """By which agents would know the skill in this file. `BadInput` for one that they could not use."""
+    try:
+        return parse_skill(path, content).name
+    except BadSkill as e:
+        raise BadInput(f"{path} is no skill: {e}", hint="see docs/skills.md for one that works") from e
 
 
 async def catalogue(git_dir: Path | None, commit: str, trusted: str) -> AgentCatalogue:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envelope.skills import SKILL_FILE
 from sandbox.base import WORKSPACE
 from sandbox.errors import PathError
 
@@ -15,10 +16,10 @@ from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
 from .files import Files
 from .framing import one_line, shortened
 from .instructions import read_if_there
+from .pinned import users_skills
 
 # Of two skills with one name the one that stands later counts; the user's own before all of them.
 FOLDERS = (".agents/skills", ".claude/skills", ".opencode/skill", ".opencode/skills", ".muster/skills")
-SKILL_FILE = "SKILL.md"
 MAX_SKILLS = 100
 MAX_SKILL_BYTES = 64 * 1024
 MAX_NAME_CHARS = 64
@@ -42,19 +43,29 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Skills:
-    """Those that can be used, by name, and why others cannot."""
+    """Those that can be used, by name, and why others cannot. What is refused is no other's, either: a repository must
+    not put its own in the place of the user's."""
 
     found: tuple[Skill, ...] = ()
     warnings: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()  # the user's that are not what was pinned: name, and why
 
     def named(self, name: str) -> Skill | None:
         return next((skill for skill in self.found if skill.name == name), None)
+
+    def why_not(self, name: str) -> str:
+        return dict(self.refused).get(name, "")
 
 
 async def find_skills(workspace: Files | None, user_dir: Path | None) -> Skills:
     """The skills of the workspace (None: it is empty) and the user's, sorted by name."""
     written, left_out = ([], 0) if workspace is None else await _projects(workspace)
-    return _parsed([*written, *await asyncio.to_thread(_users_own, user_dir)], left_out=left_out)
+    users = await asyncio.to_thread(users_skills, user_dir, limit=MAX_SKILLS)
+    mine = [(each.path, each.content, True) for each in users.found]
+    parsed = _parsed([*written, *mine], left_out=left_out)
+    refused = tuple(sorted((users.refused or {}).items()))
+    kept = tuple(skill for skill in parsed.found if skill.name not in dict(refused))
+    return Skills(kept, (*parsed.warnings, *(why for _, why in refused)), refused)
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
@@ -128,18 +139,3 @@ async def _paths(workspace: Files, folder: str) -> list[str]:
     except PathError:
         return []
     return sorted(found)
-
-
-def _users_own(user_dir: Path | None) -> list[tuple[str, bytes | None, bool]]:
-    folder = None if user_dir is None else user_dir / "skills"
-    if folder is None or not folder.is_dir():
-        return []
-    return [(str(path), _content(path), True) for path in sorted(folder.rglob(SKILL_FILE))[:MAX_SKILLS]]
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as opened:
-            return opened.read(MAX_SKILL_BYTES + 1)
-    except OSError:
-        return None

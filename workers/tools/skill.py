@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envelope.skills import SKILL_FILE
 from sandbox.base import Sandbox
 
 from ..project.framing import framed, one_line
-from ..project.skills import SKILL_FILE, Skill, find_skills
+from ..project.pinned import NotPinned, entries_again
+from ..project.skills import Skill, find_skills
 from .base import Target, ToolContext, ToolResult
 from .errors import ToolError
 from .schema import parameters, text
@@ -20,8 +22,6 @@ from .schema import parameters, text
 MAX_SAMPLE = 10
 # A user's skill is on the worker's machine; what it brings along is copied to where the agent can read it.
 COPIED_TO = "/tmp/skills"  # noqa: S108 - inside the sandbox
-MAX_COPIED_FILES = 100
-MAX_COPIED_BYTES = 1024 * 1024  # of one file
 
 
 class SkillTool:
@@ -44,8 +44,10 @@ class SkillTool:
         skills = await find_skills(sandbox, context.user_dir)
         skill = skills.named(name)
         if skill is None:
-            raise ToolError(_unknown(name, [known.name for known in skills.found]))
-        folder = await _copied(sandbox, skill) if skill.is_users else skill.folder
+            raise ToolError(skills.why_not(name) or _unknown(name, [known.name for known in skills.found]))
+        folder = skill.folder
+        if skill.is_users and context.user_dir is not None:
+            folder = await _copied(sandbox, skill, context.user_dir)
         return ToolResult(_told(skill, folder, await _sample(sandbox, folder)), title=name)
 
 
@@ -73,16 +75,14 @@ async def _sample(sandbox: Sandbox, folder: str) -> list[str]:
     return [*files[:MAX_SAMPLE], *(["…"] if more or len(files) > MAX_SAMPLE else [])]
 
 
-async def _copied(sandbox: Sandbox, skill: Skill) -> str:
-    """The folder in the sandbox that holds what the user's has."""
+async def _copied(sandbox: Sandbox, skill: Skill, user_dir: Path) -> str:
+    """The folder in the sandbox that holds what the user's has; links stay behind, so that nothing else of the machine
+    comes along."""
     target = posixpath.join(COPIED_TO, skill.name)
-    for name, content, mode in await asyncio.to_thread(_contents, Path(skill.folder)):
-        await sandbox.write(posixpath.join(target, name), content, mode=mode)
+    try:
+        entries = await asyncio.to_thread(entries_again, user_dir, Path(skill.folder))
+    except NotPinned as e:
+        raise ToolError(str(e)) from e
+    for each in (each for each in entries if each.kind != "link"):
+        await sandbox.write(posixpath.join(target, each.path), each.content, mode=each.mode)
     return target
-
-
-def _contents(folder: Path) -> list[tuple[str, bytes, int]]:
-    """Regular files in their folder; links are left out, so that nothing else of the machine comes along."""
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
-    small = [path for path in paths if path.stat().st_size <= MAX_COPIED_BYTES][:MAX_COPIED_FILES]
-    return [(str(path.relative_to(folder)), path.read_bytes(), path.stat().st_mode & 0o777) for path in small]

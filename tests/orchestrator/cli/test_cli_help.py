@@ -43,6 +43,7 @@ Commands:
   attach    Follow a task that goes on without you, to its end.
   session   See, copy, share and put away sessions with agents.
   agents    See, check and write agents.
+  skills    Give agents skills, pinned by hash.
   trust     Follow what a repository's own settings say.
   budget    See what is spent, and let more be spent.
   ask       See and answer what tasks ask people.

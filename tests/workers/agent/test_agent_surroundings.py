@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from envelope.skills import LOCK_NAME, Pin, SkillLock, lock_text
+from repo.folder import digest_of, entries_in
 from sandbox.base import Command, Sandbox, SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
@@ -167,6 +169,9 @@ async def test_skills_are_found_wherever_other_programs_keep_them(sandbox, tmp_p
     mine = tmp_path / "skills" / "one" / "SKILL.md"
     mine.parent.mkdir(parents=True)
     mine.write_text(SKILL.format(name="one", description="my own"))
+
+    pin = Pin(name="one", sha256=digest_of(entries_in(mine.parent)))
+    (tmp_path / LOCK_NAME).write_text(lock_text(SkillLock(skills={"one": pin})))
 
     skills = await find_skills(sandbox, tmp_path)
 
