@@ -1,7 +1,8 @@
 """What the driver of a goal or a batch stands on: its events, the tasks that it submits, its time.
 
 A driver is itself a task. It keeps nothing that it could not find again: when its process is killed, another one runs
-it from the start, and the content keys of what it submits lead it to the same tasks.
+it from the start, and the content keys of what it submits lead it to the same tasks. What it saves only spares that one
+the way back.
 """
 
 from __future__ import annotations
@@ -132,18 +133,27 @@ class Driver:
         """Append to the trace's stream; readers see the events in the order of the calls."""
         async with self._emitting:
             for start in range(0, len(events), EVENTS_PER_MESSAGE):
-                lease = self.delivery.claim.lease
-                progress = TaskProgress(
-                    trace_id=lease.trace_id,
-                    task_id=lease.task_id,
-                    attempt=lease.attempt,
-                    seq=self._seq,
-                    at_ms=self.now_ms,
-                    status=State.RUNNING,
-                    events=events[start : start + EVENTS_PER_MESSAGE],
-                )
-                self._seq += 1
-                await self.transport.emit(lease, progress, gets_on=gets_on)
+                await self._emit(events[start : start + EVENTS_PER_MESSAGE], gets_on=gets_on)
+
+    async def save(self, blob: str) -> None:
+        """What a later attempt goes on from; with it this one has come to something."""
+        await self.transport.checkpoint(self.delivery.claim.lease, blob)
+        async with self._emitting:
+            await self._emit((), gets_on=True)
+
+    async def _emit(self, events: tuple[Event, ...], *, gets_on: bool) -> None:
+        lease = self.delivery.claim.lease
+        progress = TaskProgress(
+            trace_id=lease.trace_id,
+            task_id=lease.task_id,
+            attempt=lease.attempt,
+            seq=self._seq,
+            at_ms=self.now_ms,
+            status=State.RUNNING,
+            events=events,
+        )
+        self._seq += 1
+        await self.transport.emit(lease, progress, gets_on=gets_on)
 
     async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
         """Do all works at once; each ends exactly once, in the order in which they end."""

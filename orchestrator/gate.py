@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,8 @@ AGAIN = "again"  # why a run was made that is not the first of its phase
 class Gate:
     """The commands of one driver's gate, on one repository. `key` names the repository where there are several.
 
-    `scope`: the grants that a person wrote down. Who may edit tests by name is not asked why they fail as they were.
+    `away`: entered while a run of it is waited for. `scope`: the grants that a person wrote down. Who may edit tests by
+    name is not asked why they fail as they were.
     """
 
     driver: Driver
@@ -36,6 +37,7 @@ class Gate:
     key: str = ""
     rules: GateRules = field(default_factory=GateRules)
     scope: Scope = ()
+    away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     def before(self) -> Work:
         """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
@@ -64,7 +66,7 @@ class Gate:
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with aclosing(settled(self.driver, [work])) as endings:
+        async with self.away(), aclosing(settled(self.driver, [work])) as endings:
             [result] = [ended.result async for ended in endings]
         return await self.read(phase, result, about)
 
