@@ -37,7 +37,7 @@ SPY = f"""
               grep -rls {CANARY} /workspace /tmp /home /root /run /mnt /var /opt --exclude-dir=venv
               (git log --all --format=%B; git rev-list --all --objects) 2>&1 | grep -i 'hidden\\|{CANARY}'
               ls tests; echo looked
-              echo 'found = True' > found.py
+              echo 'found = str' > found.py
   - {{when: {{prompt_contains: Spy, turn: 2}}, reply: {{text: "It says: ${{result.0}}"}}}}
 """
 
@@ -148,7 +148,7 @@ def test_a_suite_is_nothing_for_who_may_only_look(example):
 def test_an_agent_in_its_sandbox_finds_no_trace_of_hidden_tests(example):
     tests = example.home / "hidden/spy/tests"
     tests.mkdir(parents=True)
-    (tests / "test_spy.py").write_text(f"from found import found\n\n\ndef test_{CANARY}():\n    assert found\n")
+    (tests / "test_spy.py").write_text(f"from found import found\n\n\ndef test_{CANARY}():\n    assert found is str\n")
     (example.home / "spy.toml").write_text(
         'name = "spy"\nrepository = { folder = "project" }\ngate = { commands = ["python -m pytest -q"] }\n'
         '[[variants]]\nname = "spy"\nmodel = "openai/careful"\n'
