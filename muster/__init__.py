@@ -21,6 +21,7 @@ from orchestrator.budgets import Funds
 from orchestrator.client import Muster
 from orchestrator.costs import Cost
 from orchestrator.errors import Answered
+from orchestrator.evaluation.file import parse_suite
 from orchestrator.gathering import Gathered, Policy, Want
 from orchestrator.planner.modes import PlanMode
 from orchestrator.session.fold import Session, apply, apply_all
@@ -36,5 +37,5 @@ __all__ = [
     "ExitCode", "Funds", "Gathered", "Handle", "Ledger", "Muster", "MusterError", "Plan", "PlanMode", "PlanStep",
     "Planned", "Policy", "Session", "SessionPage", "SessionRow", "Settings", "Sources", "Spent", "State",
     "TaskProgress", "TaskRecord", "TaskRequest", "TaskResult", "TaskView", "Want", "Workspace", "apply", "apply_all",
-    "batch_request", "goal_request", "parse_batch", "task_request",
+    "batch_request", "goal_request", "parse_batch", "parse_suite", "task_request",
 ]  # fmt: skip

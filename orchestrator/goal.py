@@ -76,7 +76,7 @@ async def _concluded(
     return ended_with(
         driver,
         *([ErrorInfo.of(ErrorCode.GATE_FAILED, judgement.reason, judgement.hint)] if failed else []),
-        output=answer.output.model_copy(update={"structured": _structured(answer, proof, committed)}),
+        output=answer.output.model_copy(update={"structured": _structured(driver, answer, proof, committed)}),
         attachments=(*answer.attachments, *await _bundled(driver, committed)),
         provenance=answer.provenance,
         patch=answer.patch,
@@ -213,9 +213,14 @@ async def _prove(gate: Gate | None, before: Run | None, judged: Judged | None, r
     return await prove(gate, before, changes=judged.diff, tree=judged.tree, restored=restored)
 
 
-def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:
-    """For programs: `verified`, why not, the gate's two verdicts, and the agent's own structured answer."""
+def _structured(driver: Driver, answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:
+    """For programs: `verified`, why not, the gate's two verdicts, and the agent's own structured answer.
+
+    `hidden`: the commit with hidden tests that the gate was run on, where there are some.
+    """
+    hidden = params_of(GoalParams, driver.request).hidden
     return {
+        **({"hidden": hidden.base} if hidden else {}),
         "verified": proof.judgement.verified,
         "reason": proof.judgement.reason,
         "gate": {

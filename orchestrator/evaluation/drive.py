@@ -92,7 +92,10 @@ class _Run:
                 work = work.again(ended.result.task_id)
         finally:
             places.release()
-        report = await sample_report(self.driver.transport, sample, ended.result, reused=ended.reused)
+        given = self.params.cases[sample.case.name].hidden
+        hidden = given.base if given else ""
+        transport = self.driver.transport
+        report = await sample_report(transport, sample, ended.result, hidden=hidden, reused=ended.reused)
         cut_short = report.outcome == "deadline" and work.request.deadline_ms == left_ms
         self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
 

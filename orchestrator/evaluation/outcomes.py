@@ -18,6 +18,7 @@ Outcome = Literal["accepted", "rejected", "budget", "deadline", "failed", "not_r
 JUDGED: tuple[Outcome, ...] = ("accepted", "rejected", "budget", "deadline")
 MAX_TASKS_PER_SAMPLE = 1_000
 DETAIL_CHARS = 300
+UNSEEN = "an orchestrator that knows no hidden tests has judged it without them; have all be of this version"
 
 # The variant's own doing, whoever the table of codes says can act on it: it ran into what it was held by.
 BY_CODE: dict[ErrorCode, Outcome] = {
@@ -75,7 +76,10 @@ def is_final(result: TaskResult) -> bool:
     return outcome_of(result) in JUDGED
 
 
-async def sample_report(transport: Transport, sample: Sample, result: TaskResult, *, reused: bool) -> SampleReport:
+async def sample_report(
+    transport: Transport, sample: Sample, result: TaskResult, *, hidden: str, reused: bool
+) -> SampleReport:
+    """`hidden`: the commit with the case's hidden tests; empty where it has none."""
     spent = await _spent(transport, result)
     error = result.errors[0] if result.errors else None
     structured = _structured(result)
@@ -83,11 +87,14 @@ async def sample_report(transport: Transport, sample: Sample, result: TaskResult
     patch = result.patch
     cassette = next((one.blob for one in result.attachments if one.name == CASSETTE), "")
     detail = error.message if error else str(structured.get("reason") or "")
+    outcome = outcome_of(result)
+    if outcome == "accepted" and structured.get("hidden", "") != hidden:
+        outcome, detail = "failed", UNSEEN
     return SampleReport(
         case=sample.case.name,
         variant=sample.variant.name,
         number=sample.number,
-        outcome=outcome_of(result),
+        outcome=outcome,
         task_id=result.task_id,
         trace_id=result.trace_id,
         reused=reused,

@@ -33,7 +33,8 @@ CODE, TESTS = "the code of a case", "hidden tests"
 
 
 class EvalPreview(Wire):
-    """What a suite would do. `max_cost_microusd` is for all samples together; 0 where no model is asked."""
+    """What a suite would do. `max_cost_microusd` is for all samples together; 0 where no model is asked.
+    `sample_microusd`: what each may spend; None where cases differ."""
 
     name: str
     cases: tuple[str, ...]
@@ -63,7 +64,8 @@ class PlannedSuite:
     def preview(self, settings: Settings, *, recorded: bool = False) -> EvalPreview:
         count = len(self.samples)
         cap = self.spec.limits.budget_microusd(settings.budget_microusd)
-        each = None if recorded else sample_cap_of(self.spec, self.spec.cases[0], cap, count)
+        caps = {sample_cap_of(self.spec, case, cap, count) for case in self.spec.cases}
+        each = None if recorded or len(caps) > 1 else caps.pop()
         return EvalPreview(
             name=self.spec.name,
             cases=tuple(case.name for case in self.spec.cases),

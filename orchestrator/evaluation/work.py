@@ -15,11 +15,14 @@ from .outcomes import is_final
 from .request import EvalParams
 from .spec import Case, SuiteSpec
 
+# No model is asked. A worker of yesterday, which knows no recordings and would ask one, is held by this.
+REPLAY_MICROUSD = 1
+
 
 def sample_cap(params: EvalParams, sample: Sample, whole_microusd: int | None, count: int) -> int | None:
     """What one sample may spend: as its case says, or the suite, or an equal part of the whole."""
     if params.cassettes is not None:
-        return None  # no model is asked
+        return REPLAY_MICROUSD
     return sample_cap_of(params.spec, sample.case, whole_microusd, count)
 
 

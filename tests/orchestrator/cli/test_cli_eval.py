@@ -17,17 +17,42 @@ from scripted import scripted_model
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "evaluation"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "evaluation"
 TIMEOUT_S = 280  # where others keep the machine busy
 PRICE = {"input": 1_000_000, "output": 5_000_000}
 REPORTS = ("--report", "json=out/r.json", "--report", "markdown=out/r.md", "--report", "junit=out/r.xml")
 
 
+# An agent that looks for its hidden tests wherever it can; the word stands in them alone.
+CANARY = "canary_5d1e"
+SPY = f"""
+  - when: {{prompt_contains: Spy, turn: 1}}
+    reply:
+      tool_calls:
+        - name: bash
+          arguments:
+            description: Look everywhere
+            command: |
+              grep -rls {CANARY} /workspace /tmp /home /root /run /mnt /var /opt --exclude-dir=venv
+              (git log --all --format=%B; git rev-list --all --objects) 2>&1 | grep -i 'hidden\\|{CANARY}'
+              ls tests; echo looked
+              echo 'found = str' > found.py
+  - {{when: {{prompt_contains: Spy, turn: 2}}, reply: {{text: "It says: ${{result.0}}"}}}}
+"""
+
+
 @pytest.fixture(scope="module")
-def fleet_environment() -> Iterator[dict[str, str]]:
+def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     prices = json.dumps({"openai/careful": PRICE, "openai/hasty": PRICE})
-    with scripted_model(EXAMPLE / "model.yaml") as environment:
+    script = tmp_path_factory.mktemp("model") / "model.yaml"
+    script.write_text((EXAMPLE / "model.yaml").read_text().replace("rules:\n", f"rules:\n{SPY}", 1))
+    with scripted_model(script) as environment:
         yield environment | {"MUSTER_PRICES": prices}
+
+
+def compared(text: str) -> list[str]:
+    return [line for line in text.splitlines() if " is worse than " in line or line.startswith("variant  ")]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +78,7 @@ def test_the_example_is_killed_goes_on_and_finds_the_worse_model(example):
     assert done.returncode == 0, done.stderr
     assert "it is already under way" in done.stderr
     assert "6 accepted, 6 rejected" in done.stderr
-    assert "openai-hasty is worse than openai-careful: pass@1 -100 points" in done.stdout
+    assert compared(done.stdout) == compared((ROOT / "docs/evaluation.md").read_text()) != []  # as the page shows it
     report = json.loads((example.home / "out/r.json").read_text())
     assert [(one["name"], one["pass_at"]) for one in report["variants"]] == [
         ("openai-careful", {"1": 1.0}),
@@ -118,3 +143,22 @@ def test_a_suite_is_nothing_for_who_may_only_look(example):
 
     assert done.exit_code == 7
     assert "a suite's samples change code" in done.stderr
+
+
+def test_an_agent_in_its_sandbox_finds_no_trace_of_hidden_tests(example):
+    tests = example.home / "hidden/spy/tests"
+    tests.mkdir(parents=True)
+    (tests / "test_spy.py").write_text(f"from found import found\n\n\ndef test_{CANARY}():\n    assert found is str\n")
+    (example.home / "spy.toml").write_text(
+        'name = "spy"\nrepository = { folder = "project" }\ngate = { commands = ["python -m pytest -q"] }\n'
+        '[[variants]]\nname = "spy"\nmodel = "openai/careful"\n'
+        '[[cases]]\nname = "spy"\nprompt = "Spy"\nhidden = "hidden/spy"\n'
+    )
+    done = example.muster("eval", "spy.toml", "--yes", "--report", "json=spy.json")
+
+    assert done.exit_code == 0, done.stderr
+    [sample] = json.loads((example.home / "spy.json").read_text())["samples"]
+    assert sample["outcome"] == "accepted"  # so the gate has run them
+    said = example.muster("task", "show", sample["task_id"]).stdout
+    assert "It says:" in said and "looked" in said and "test_modules.py" in said
+    assert CANARY not in said and "test_spy" not in said and "hidden tests" not in said

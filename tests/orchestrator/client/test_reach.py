@@ -18,6 +18,7 @@ from orchestrator.batch.client import Batches
 from orchestrator.cli.commands import COMMANDS
 from orchestrator.cli.main import run
 from orchestrator.client import Muster
+from orchestrator.evaluation.client import Evals
 from orchestrator.publication.client import Publications, Published
 
 PAGE = (Path(__file__).parents[3] / "docs" / "orchestrator" / "reach.md").read_text()
@@ -30,6 +31,7 @@ def methods_of(kind: type, prefix: str = "") -> set[str]:
 METHODS = {
     *methods_of(Muster),
     *methods_of(Batches, "batches."),
+    *methods_of(Evals, "evals."),
     *methods_of(Publications, "publications."),
     *methods_of(Published, "published."),
 }

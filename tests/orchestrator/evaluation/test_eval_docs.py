@@ -1,0 +1,54 @@
+"""docs/evaluation.md says what there is, and its examples are understood."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+from envelope.agents import AgentCard, WorkerCard
+from envelope.lifecycle import State
+from orchestrator.evaluation.file import parse_suite
+from orchestrator.evaluation.matrix import variants_of
+from orchestrator.evaluation.outcomes import JUDGED, Outcome
+
+PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
+BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
+SUITE = """
+name = "words"
+repository = { folder = "project" }
+gate = { commands = ["run-tests"] }
+cases = [{ name = "one", prompt = "Do one" }]
+"""
+
+
+def test_the_suite_of_the_page_is_one():
+    [text] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    names = [variant.name for variant in variants_of(parse_suite(text))]
+    assert len(names) == 5 and "gpt-5_plain" in names
+
+
+def test_every_outcome_is_explained_and_whether_it_counts():
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (yes|no)", PAGE, re.MULTILINE)
+    assert [name for name, _ in rows] == list(get_args(Outcome))
+    assert tuple(name for name, counts in rows if counts == "yes") == JUDGED
+
+
+async def test_the_python_of_the_page_runs_as_it_stands(served_stage, monkeypatch, tmp_path):
+    stage, settings = served_stage, served_stage.muster.settings
+    for name in ("redis_url", "fleet", "state_dir"):
+        monkeypatch.setenv(f"MUSTER_{name.upper()}", str(getattr(settings, name)))
+    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/t.py").write_text("assert\n")
+    monkeypatch.chdir(tmp_path)
+    stage.builders.edit = lambda task, files: files.update({"a.py": "new\n"})
+    [snippet] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {"SUITE": SUITE}
+
+    async with stage.orchestrator(), stage.workers():
+        await eval(compile(snippet, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+
+    assert [result.status for result in names["results"]] == [State.COMPLETED]
+    assert names["report"].counts == {"accepted": 1}
