@@ -14,6 +14,7 @@ from transport.base import Entry, TaskRecord
 
 from .client import Muster
 from .session.said import GLYPH
+from .submit import DRIVERS
 from .task_life import Attempt, Ending, Life, task_life
 from .units import duration
 from .words import clock, counted, reason_text, short
@@ -178,7 +179,7 @@ def _cancelled(told: Told) -> Iterator[Line]:
 def _session(told: Told) -> Iterator[Line]:
     record, result = told.record, told.life.result
     token = result.resume_token if result else ""
-    if record.checkpoint or token:
+    if record.pool != DRIVERS and (record.checkpoint or token):  # a driver's checkpoint is no session
         session = record.session_id or token or record.task_id
         yield "session", f"{session}; go on with it: muster task prompt {record.task_id} TEXT"
 
