@@ -1,4 +1,4 @@
-"""A task's page in a browser: what is said comes as it streams, a reload in the middle loses nothing, all can use it."""
+"""A task in a browser: what is said comes as it streams, a reload in the middle loses nothing, all can use it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from envelope.messages import FileStat, PatchRef
 DIFF = b"""diff --git a/src/report.py b/src/report.py
 --- a/src/report.py
 +++ b/src/report.py
-@@ -3,7 +3,8 @@ import datetime
+@@ -3,5 +3,5 @@ import datetime
  def stamp():
 -    now = datetime.datetime.utcnow()
 +    zone = datetime.timezone.utc
 +    now = datetime.datetime.now(zone)
      return now.isoformat()
- 
+-# old
  def day():
 """
 
