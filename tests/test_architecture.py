@@ -62,6 +62,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "regex": ("workers/tools/schema.py",),
     "mcp": ("workers/mcp/", "orchestrator/mcp/"),
     "mcp_types": ("workers/mcp/", "orchestrator/mcp/"),
+    "acp": ("orchestrator/acp/", "workers/acp/"),
     "anyio": ("workers/mcp/",),
     "httpx2": ("workers/mcp/http.py",),
     "yaml": ("workers/front_matter.py", "workers/llm/", "orchestrator/batch/"),
