@@ -211,14 +211,10 @@ async def measured(tasks: int, streams: int) -> None:
                 async with sessions[-1].get(f"{server.url}/console/static/{name}") as answer:
                     weights.append(len(await answer.read()))
             print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; a trace of {tasks + 1} tasks")
-            print(
-                f"first paint   p95 {p95(paints_ms):.0f} ms, p50 {statistics.median(paints_ms):.0f}; cold {first_ms:.0f}"
-            )
+            print(f"first paint   {told(paints_ms)}; cold {first_ms:.0f} ms")
             print(f"page weight   {sum(weights) / 1000:.0f} KB ({json.dumps(weights)})")
             seen_ms = await to_the_document(sessions[-1], server.url, trace)
-            print(
-                f"to the DOM    p95 {p95(seen_ms):.0f} ms, p50 {statistics.median(seen_ms):.0f} ({len(seen_ms)} events)"
-            )
+            print(f"to the DOM    {told(seen_ms)}")
             print(f"{streams} streams   {await watched(sessions, server, trace, streams)}")
         finally:
             server.process.terminate()
