@@ -163,8 +163,8 @@ async def watched(sessions: Sequence[aiohttp.ClientSession], server: Server, tra
         session = sessions[number // PER_TOKEN]
         async with session.get(address, timeout=aiohttp.ClientTimeout(total=None)) as answer:
             answer.raise_for_status()
-            async for line in answer.content:
-                got[number] += line.startswith(b"data:")
+            async for chunk in answer.content.iter_any():  # a first message is as long as the tree
+                got[number] += chunk.count(b"\n\n")
 
     watching = [asyncio.create_task(watch(number)) for number in range(streams)]
     while not all(got):
