@@ -11,10 +11,11 @@ from typing import Any
 
 from envelope.agents import WorkerCard
 from envelope.lifecycle import TERMINAL, State
-from transport.base import PoolStats, TaskRecord
+from transport.base import DeadLetter, PoolStats, TaskRecord
 from transport.errors import NotFound
 
 from .client import Muster
+from .dead_letters import letters_of
 from .session.fold import Session, apply
 from .session.task import Spent, TaskView
 
@@ -177,7 +178,7 @@ class Overviews:
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}
         pools, workers, now_ms, dead = await asyncio.gather(
-            muster.pools(), muster.workers(), muster.transport.now_ms(), muster.dead_letters(limit=MAX_DEAD)
+            muster.pools(), muster.workers(), muster.transport.now_ms(), self._letters()
         )
         views = await asyncio.gather(*map(self._view, followed))
         going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
@@ -190,6 +191,9 @@ class Overviews:
             self._waited.popleft()
         _, before = self._waited[0]
         return {pool: count - before.get(pool, 0) for pool, count in waits.items()}
+
+    async def _letters(self) -> Sequence[DeadLetter]:
+        return await letters_of(self._muster.transport, self._tenant, limit=MAX_DEAD)
 
     async def _view(self, root: TaskRecord) -> Session:
         fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)

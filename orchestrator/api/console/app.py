@@ -24,7 +24,7 @@ from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import asks, batches, deeds, fleet, sign_in, start, traces
+from . import asks, batches, deeds, fleet, letters, sign_in, start, tasks, traces
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -36,7 +36,9 @@ ROUTERS: Sequence[APIRouter] = (
     sign_in.router,
     fleet.router,
     traces.router,
+    tasks.router,
     deeds.router,
+    letters.router,
     start.router,
     asks.router,
     batches.router,

@@ -18,7 +18,7 @@ from .visitor import Viewer
 router = APIRouter()
 
 LOOK_EVERY_S = 1.0
-PARTS = ("headline", "pools", "models", "asks", "going")
+PARTS = ("headline", "asks", "going", "pools", "models", "workers")
 
 
 @router.get("/")

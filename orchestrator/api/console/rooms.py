@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 Looks = Callable[[], AsyncGenerator[Mapping[str, str]]]
 # Somebody who reloads the page finds what was read for them still there.
 LINGER_S = 10.0
+# Of parts that have gone so many are told to who comes back; with more of them everybody begins anew.
+MAX_GONE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ class Room:
         moved = [name for name, part in now.items() if name not in before or before[name] != part]
         if not moved:
             return
+        if len(now) - len(parts) > MAX_GONE:
+            now, moved = dict(parts), [name for name in moved if name in parts]
+            self.changed = {name: version for name, version in self.changed.items() if name in parts}
+            self.born = os.urandom(4).hex()
         self.version += 1
         self.changed.update(dict.fromkeys(moved, self.version))
         self.parts = now

@@ -115,3 +115,19 @@ def head(session: Session, now_ms: int) -> str:
 def matches(task: TaskView, words: str) -> bool:
     """As the browser looks through the rows itself."""
     return finds(words, f"{task.agent} {task.title} {task.state} {task.error} {task.model}", task.task_id)
+
+
+def task_head(session: Session, task: TaskView, now_ms: int) -> str:
+    """One task's own figures."""
+    turns, tokens, cost, took = figures(task, now_ms)
+    return fragment(
+        "task/head.html",
+        task=task,
+        glyph=GLYPH[task.state],
+        doing=doing_with(session, task)[:1000],
+        cells=[cell for cell in (turns, tokens, cost) if cell],
+        took=took,
+        since_ms=None if task.ended else task.started_at_ms,
+        line=drawn(task.line, task.ended_at_ms, began_ms(session)),
+        span_ms=max(1, (task.ended_at_ms or now_ms) - began_ms(session)),
+    )

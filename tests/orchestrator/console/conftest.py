@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -25,6 +26,9 @@ from orchestrator.api.tokens import Role, TokenFile
 from transport.base import Lease
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
+
+# What a model or a repository may write: markup, orders to terminals, letters that turn others round.
+HOSTILE = "<script>alert(1)</script> \x1b[2J\x1b]0;x\x07 \u202eevil\u2066 \"'><img src=x onerror=alert(1)>"
 
 
 @dataclass
@@ -64,9 +68,9 @@ class Work:
         )
         await self.transport.emit(self.lease, progress)
 
-    async def end(self, status: State = State.COMPLETED, **fields: Any) -> None:
+    async def end(self, status: State = State.COMPLETED, *, dead: str = "", **fields: Any) -> None:
         said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
-        await self.transport.finish(self.lease, TaskResult(**said, status=status, **fields))
+        await self.transport.finish(self.lease, TaskResult(**said, status=status, **fields), dead=dead)
 
 
 @dataclass
@@ -79,6 +83,7 @@ class Console:
     tokens: TokenFile
     app: FastAPI
     secrets: dict[str, str]
+    hostile: str = HOSTILE
     people: dict[str, aiohttp.ClientSession] = field(default_factory=dict[str, aiohttp.ClientSession])
 
     async def get(self, path: str, *, who: str = "viewer", **options: Any) -> Page:
@@ -96,6 +101,18 @@ class Console:
         claims = await self.stage.transport.claim("build", "w", slots=1, wait_s=10)
         assert [claim.lease.task_id for claim in claims] == [handle.task_id]
         return Work(self.stage.transport, claims[0].lease)
+
+    async def news(self, path: str, *, who: str = "viewer", after: str = "") -> AsyncIterator[tuple[str, Any]]:
+        """The parts of each message of a page's stream, each with the id of the message."""
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
+        async with self.people[who].get(f"{self.url}/console{path}", headers=headers) as response:
+            assert response.status == 200, await response.text()
+            name = ""
+            async for line in response.content:
+                word, _, rest = line.decode().rstrip("\n").partition(": ")
+                name = rest if word == "id" else name
+                if word == "data" and rest != "{}":
+                    yield name, json.loads(rest)
 
     async def sign_in(self, who: str) -> Page:
         return await self._call("POST", "/console/sign-in", who, data={"token": self.secrets[who]})

@@ -14,21 +14,6 @@ from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo
 
-HOSTILE = "<script>alert(1)</script> \x1b[2J\x1b]0;x\x07 \u202eevil\u2066 \"'><img src=x onerror=alert(1)>"
-
-
-async def news_of(console, path: str, *, who: str = "viewer", after: str = ""):
-    """The parts of each message of a page's stream, and the id of the last one, until it has sent one or ends."""
-    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
-    async with console.people[who].get(f"{console.url}/console{path}", headers=headers) as response:
-        assert response.status == 200, await response.text()
-        name = ""
-        async for line in response.content:
-            word, _, rest = line.decode().rstrip("\n").partition(": ")
-            name = rest if word == "id" else name
-            if word == "data":
-                yield name, json.loads(rest)
-
 
 async def test_a_trace_shows_its_tasks_what_they_are_at_and_what_they_cost(console):
     work = await console.work("tidy up")
@@ -84,7 +69,7 @@ async def test_what_changes_comes_by_the_stream_and_is_followed_once_for_all(con
     monkeypatch.setattr(
         console.stage.transport, "follow", lambda *a, **k: (follows.append(k.get("wait", True)), follow(*a, **k))[1]
     )
-    streams = [news_of(console, f"{work.trace}/live") for _ in range(5)]
+    streams = [console.news(f"{work.trace}/live") for _ in range(5)]
     async with asyncio.timeout(20):
         begun = [await anext(stream) for stream in streams]
         assert all({"trace-head", "tree-0", "tree-order"} <= set(parts) for _, parts in begun)
@@ -95,25 +80,27 @@ async def test_what_changes_comes_by_the_stream_and_is_followed_once_for_all(con
         await asyncio.gather(*(stream.aclose() for stream in streams))
 
         await work.tell(TitleSet(title="newer"))
-        async for _, parts in news_of(console, f"{work.trace}/live", after=name):
+        async for _, parts in console.news(f"{work.trace}/live", after=name):
             assert "newer" in parts["tree-0"]
             break
         assert follows.count(True) == 1, "one follower for all who watch"
         await work.end()
-        seen = [parts async for _, parts in news_of(console, f"{work.trace}/live")]
+        seen = [parts async for _, parts in console.news(f"{work.trace}/live")]
     assert "completed" in seen[0]["trace-head"] or "completed" in seen[1]["trace-head"]
 
 
 async def test_what_models_and_repositories_wrote_is_text(console):
-    work = await console.work(HOSTILE)
+    evil = console.hostile
+    work = await console.work(evil)
     await work.tell(
-        TitleSet(title=HOSTILE), ToolCallChanged(call_id="1", tool="bash", state=CallState.RUNNING, title=HOSTILE)
+        TitleSet(title=evil),
+        ToolCallChanged(call_id="1", tool="bash", state=CallState.RUNNING, title=evil),
     )
 
     pages = [(await console.get(f"/console{path}")).text for path in ("/", "/traces", work.trace)]
-    await work.end(State.ERROR, errors=(ErrorInfo.of(ErrorCode.RECIPE_FAILED, HOSTILE, hint=HOSTILE),))
+    await work.end(State.ERROR, errors=(ErrorInfo.of(ErrorCode.RECIPE_FAILED, evil, hint=evil),))
     pages.append((await console.get(f"/console{work.trace}")).text)
-    pages.append(json.dumps([parts async for _, parts in news_of(console, f"{work.trace}/live")], ensure_ascii=False))
+    pages.append(json.dumps([parts async for _, parts in console.news(f"{work.trace}/live")], ensure_ascii=False))
 
     for page in pages:
         assert "&lt;script&gt;" in page

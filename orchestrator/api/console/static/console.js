@@ -52,6 +52,24 @@ function tick() {
   }
 }
 
+// What a task says: new blocks are put behind the others; who reads the end goes on reading it.
+function tell(blocks, id, html) {
+  if (!id.startsWith("block-")) return false;
+  if (html !== null && !document.getElementById(id)) {
+    const number = (each) => Number(each.id.slice(6)), element = document.createElement("div");
+    element.id = id;
+    const after = [...blocks.children].findLast((each) => number(each) < number(element));
+    if (after) after.after(element); else blocks.prepend(element);
+    while (blocks.children.length > 300) blocks.firstElementChild.remove(); // as many as the server keeps
+  }
+  const open = document.querySelector(`#${id} > details[open]`) !== null;
+  const at_end = innerHeight + scrollY >= document.body.scrollHeight - 80;
+  put(id, html);
+  if (open) document.querySelector(`#${id} > details`)?.setAttribute("open", "");
+  if (at_end) scrollTo(0, document.body.scrollHeight);
+  return true;
+}
+
 // The tree of a trace: all rows are known, those that can be seen are in the document.
 class Tree {
   constructor(list) {
@@ -198,6 +216,8 @@ document.addEventListener("DOMContentLoaded", () => {
     muster.then.push(() => tree.then());
     setInterval(() => { if (!document.querySelector(".is-over")) tree.stretch(); }, 1000);
   }
+  const blocks = document.getElementById("blocks");
+  if (blocks) muster.puts.push((id, html) => tell(blocks, id, html));
   setInterval(tick, 1000);
   if (live) follow(live);
 });

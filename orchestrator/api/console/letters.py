@@ -1,0 +1,37 @@
+"""Dead letters: who looks at them, and what becomes of them. For operators, as in the API."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from ...dead_letters import letters_of
+from .rendering import page
+from .visitor import Operator
+
+router = APIRouter()
+
+MOST = 200
+
+
+@router.get("/dead-letters")
+async def list_letters(request: Request, caller: Operator) -> Response:
+    letters = await letters_of(caller.muster.transport, caller.seen_tenant, limit=MOST)
+    return page(request, "dead_letters.html", letters=letters)
+
+
+@router.post("/dead-letters/{task_id}/requeue")
+async def requeue_letter(task_id: str, caller: Operator) -> Response:
+    """On to the task that does the work again."""
+    await caller.record(task_id)
+    handle = await caller.muster.requeue(task_id, by=caller.name)
+    return RedirectResponse(f"/console/tasks/{handle.task_id}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/dead-letters/{task_id}/purge")
+async def purge_letter(task_id: str, caller: Operator) -> Response:
+    await caller.record(task_id)
+    await caller.muster.purge([task_id], by=caller.name)
+    return RedirectResponse("/console/dead-letters", HTTPStatus.SEE_OTHER)

@@ -1,0 +1,185 @@
+"""A task: what it says and does as it goes on, its change, its attempts, and any moment of it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from envelope.events import ToolCallChanged
+from envelope.messages import TaskResult
+from transport.base import Entry, TaskRecord
+from transport.errors import NotFound
+
+from ...client import Muster
+from ...life_lines import life_lines, life_of
+from ...session.fold import Session, apply
+from ...session.kept import COALESCED_S
+from ...session.transcript import Block, Transcript
+from ...side_by_side import side_by_side
+from .live import live
+from .rendering import HEADERS, fragment, page
+from .rooms import Looks
+from .traces import rights
+from .tree import task_head
+from .visitor import Viewer
+
+router = APIRouter()
+
+MAX_DIFF_BYTES = 4 * 1024 * 1024  # what is longer is downloaded
+Step = Annotated[int | None, Query(ge=0)]
+
+
+@router.get("/tasks/{task_id}")
+async def show_task(request: Request, task_id: str, caller: Viewer, step: Step = None) -> Response:
+    """`step`: as it was after so many of its entries."""
+    record = await caller.record(task_id)
+    told = await life_of(caller.muster, task_id, record.trace_id)
+    own = [index for index, entry in enumerate(told.entries) if entry.message.task_id == task_id]
+    at = None if step is None else min(step, len(own))
+    upto = len(told.entries) if at is None else own[at - 1] + 1 if at else 0
+    session, transcript = _as_it_was(record, told.entries[:upto])
+    result = told.life.result if at is None else None
+    ledger = await caller.muster.transport.ledger(record.trace_id)
+    return page(
+        request,
+        "task.html",
+        record=record,
+        task=session.tasks[task_id],
+        head=task_head(session, session.tasks[task_id], told.now_ms),
+        blocks=[(f"block-{number}", _block(task_id, block)) for number, block in transcript.blocks.items()],
+        dropped=transcript.count - len(transcript.blocks),
+        life=list(life_lines(told, zone=UTC)),
+        result=result,
+        ledger=ledger,
+        at=at,
+        steps=len(own),
+        now_ms=told.now_ms,
+        may=rights(caller),
+    )
+
+
+@router.get("/tasks/{task_id}/live")
+async def follow_task(request: Request, task_id: str, caller: Viewer) -> Response:
+    record = await caller.record(task_id)
+    return live(request, caller, f"task:{task_id}", _going_on(caller.muster, record))
+
+
+@router.get("/tasks/{task_id}/diff")
+async def show_diff(request: Request, task_id: str, caller: Viewer) -> Response:
+    record = await caller.record(task_id)
+    diff = await caller.muster.diff(task_id)
+    files, more = side_by_side(diff[:MAX_DIFF_BYTES])
+    return page(
+        request,
+        "diff.html",
+        record=record,
+        files=files,
+        more=more,
+        size_bytes=len(diff),
+        cut=len(diff) > MAX_DIFF_BYTES,
+    )
+
+
+@router.get("/tasks/{task_id}/change.diff")
+async def download_diff(task_id: str, caller: Viewer) -> Response:
+    await caller.record(task_id)
+    return _download(await caller.muster.diff(task_id))
+
+
+@router.get("/tasks/{task_id}/attachments/{name}")
+async def download_attachment(task_id: str, name: str, caller: Viewer) -> Response:
+    await caller.record(task_id)
+    result = await caller.muster.result(task_id)
+    if result is None:
+        raise NotFound(f"the task {task_id} has not ended yet")
+    return _download(await caller.muster.attachment(result, name))
+
+
+@router.get("/tasks/{task_id}/output")
+async def download_output(task_id: str, call: str, caller: Viewer) -> Response:
+    """The whole of what a tool call gave, where even the model saw it cut."""
+    record = await caller.record(task_id)
+    async for entry in caller.muster.follow(record.trace_id, wait=False):
+        if blob := _blob_of(entry, task_id, call):
+            return _download(await caller.muster.transport.blobs.get(blob))
+    raise NotFound(f"no whole output of the call {call} is kept")
+
+
+def _blob_of(entry: Entry, task_id: str, call_id: str) -> str:
+    message = entry.message
+    if isinstance(message, TaskResult) or message.task_id != task_id:
+        return ""
+    calls = (event for event in message.events if isinstance(event, ToolCallChanged) and event.call_id == call_id)
+    return next((call.output_blob for call in calls if call.output_blob), "")
+
+
+def _download(content: bytes) -> Response:
+    """Never shown by the browser: an agent made it."""
+    headers = {**HEADERS, "Content-Disposition": "attachment"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _as_it_was(record: TaskRecord, entries: Sequence[Entry]) -> tuple[Session, Transcript]:
+    session, transcript = _begun(record), Transcript(record.task_id)
+    for entry in entries:
+        apply(session, entry)
+        transcript.take(entry.message)
+    return session, transcript
+
+
+def _begun(record: TaskRecord) -> Session:
+    """Of the task's own view: others of its trace are in it as far as its entries name them."""
+    return Session.of(record.task_id, record.trace_id, agent=record.agent, title=record.intent)
+
+
+def _going_on(muster: Muster, record: TaskRecord) -> Looks:
+    """Each look has all that is kept of the task: the room sends what has changed."""
+
+    async def looks() -> AsyncGenerator[Mapping[str, str]]:
+        session, transcript = _begun(record), Transcript(record.task_id)
+        parts: dict[str, str] = {}
+        changed: set[int] = set()
+        moved = asyncio.Event()
+
+        async def read() -> None:
+            async for entry in muster.follow(record.trace_id):
+                apply(session, entry)
+                changed.update(transcript.take(entry.message))
+                moved.set()
+                if isinstance(entry.message, TaskResult) and entry.message.task_id == record.task_id:
+                    return
+
+        reading = asyncio.create_task(read())
+        reading.add_done_callback(lambda _: moved.set())
+        try:
+            while not reading.done() or changed or moved.is_set():
+                await moved.wait()
+                moved.clear()
+                for number in sorted(changed & transcript.blocks.keys()):
+                    parts[f"block-{number}"] = _block(record.task_id, transcript.blocks[number])
+                changed.clear()
+                for gone in [name for name in parts if name.startswith("block-") and not _is_kept(name, transcript)]:
+                    del parts[gone]
+                now_ms = await muster.transport.now_ms()
+                parts["task-head"] = task_head(session, session.tasks[record.task_id], now_ms)
+                yield parts
+                if not reading.done():
+                    await asyncio.wait({reading}, timeout=COALESCED_S)
+            reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    return looks
+
+
+def _is_kept(name: str, transcript: Transcript) -> bool:
+    return int(name.removeprefix("block-")) in transcript.blocks
+
+
+def _block(task_id: str, block: Block) -> str:
+    return fragment("task/block.html", task_id=task_id, block=block)
