@@ -1,0 +1,95 @@
+"""Programs that die, hang, flood, talk nonsense, or are not there: each ends its task with a sentence, and leaves nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from workers.acp import conversation, told
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+
+@pytest.fixture
+def ends(start_agents, led, containers_of_task):
+    """`await ends(agent, prompt)`: the one error of the task, whose sandbox is gone."""
+
+    async def ended(agent: str, prompt: str, **fields):
+        hands, _ = await start_agents("rules: []", agents={"foreign": agent})
+        request = led(hands, prompt, **fields)
+        result = await hands.result(request)
+        await hands.stop()
+        assert containers_of_task(request.task_id) == []
+        [error] = result.errors
+        return error
+
+    return ended
+
+
+async def test_one_that_dies_is_told_with_its_last_words(ends, agent_file, steps):
+    error = await ends(agent_file(), steps(("run", "true"), ("die", 3)))
+
+    assert (error.code, error.retryable) == (ErrorCode.ENGINE, True)
+    assert "broke off" in error.message
+    assert "the program is broken" in error.hint
+    assert "\x1b" not in error.hint
+
+
+async def test_one_that_is_silent_and_waits_for_nothing_is_ended(ends, agent_file, steps, monkeypatch):
+    monkeypatch.setattr(conversation, "SILENCE_S", 1.0)
+
+    error = await ends(agent_file(), steps(("hang",)))
+
+    assert (error.code, "has said nothing for 1 s" in error.message) == (ErrorCode.ENGINE, True)
+
+
+@pytest.mark.parametrize(("step", "words"), [("garbage", "not the Agent Client Protocol"), ("flood", "more than any")])
+async def test_one_that_talks_nonsense_or_without_end_is_ended(ends, agent_file, steps, monkeypatch, step, words):
+    monkeypatch.setattr(told, "MAX_TEXT_CHARS", 1_000_000)
+
+    error = await ends(agent_file(), steps((step,)))
+
+    assert (error.code, error.retryable) == (ErrorCode.ENGINE, True)
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("[no-such-program, acp]", "no-such-program: not found"),
+        ("[python3, -c, 'import sys; sys.stdin.readline(); print(1)']", "has complained of nothing"),
+        (
+            """[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"result\\":{\\"protocolVersion\\":9}}"; cat']""",
+            "",
+        ),
+        ("""[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"result\\":{\\"odd\\":9}}"; cat']""", ""),
+        (
+            """[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"error\\":{\\"code\\":-32000,\\"message\\":\\"no\\"}}"; cat']""",
+            "no account enters a sandbox",
+        ),
+    ],
+    ids=["absent", "ends", "newer", "odd", "account"],
+)
+async def test_one_that_cannot_be_led_is_the_callers_to_mend(ends, agent_file, command, words):
+    error = await ends(agent_file().replace("[python3, tool/agent_program.py]", command), "go")
+
+    assert (error.code, error.retryable) == (ErrorCode.BAD_INPUT, False)
+    assert words in error.hint
+
+
+async def test_a_mode_that_it_does_not_have_is_named_with_those_that_it_has(ends, agent_file):
+    error = await ends(agent_file("session_mode: ponder\n"), "go")
+
+    assert (error.code, error.hint) == (ErrorCode.BAD_INPUT, "it has: code, look")
+
+
+async def test_the_deadline_ends_it_and_its_sandbox(start_agents, led, agent_file, steps, containers_of_task):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("run", "sleep 1000")), deadline_ms=6_000)
+
+    result = await hands.result(request)
+
+    await hands.stop()
+    assert result.status is State.EXPIRED
+    assert containers_of_task(request.task_id) == []
