@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -57,14 +58,10 @@ def test_a_picture_is_left_out_and_said_to_be():
     assert message.content == "look\n[a file that the relay does not carry]"
 
 
+KEYS = ["role", "content", "messages", "type", "text", "tools", "function", "name"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["role", "content", "messages", "type", "text", "tools", "function", "name"]), inner
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
     max_leaves=10,
 )
 
@@ -109,7 +106,16 @@ async def heard(*said: bytes) -> tuple[list[Any], str]:
 
 
 async def test_messages_come_in_any_pieces_and_other_lines_are_passed_over():
-    whole = b'banner\n{"id": 1, "result": {}}\n\n{"method": "m", "params": {}}\n{"method": "m", "params": 1}\n[]\n{"id": "s", "method": "q"}\n'
+    lines = (
+        b"banner",
+        b'{"id": 1, "result": {}}',
+        b"",
+        b'{"method": "m", "params": {}}',
+        b'{"method": "m", "params": 1}',
+        b"[]",
+        b'{"id": "s", "method": "q"}',
+    )
+    whole = b"".join(line + b"\n" for line in lines)
 
     messages, fault = await heard(*(whole[at : at + 7] for at in range(0, len(whole), 7)))
 
@@ -129,8 +135,6 @@ async def test_no_more_is_read_than_is_answered(monkeypatch: pytest.MonkeyPatch)
     asks = [json.dumps({"id": number, "method": "q"}).encode() + b"\n" for number in range(3)]
     talking = Lines(Speaker(*asks), lambda message: True)
     first, second = await talking.receive(), await talking.receive()
-    import asyncio
-
     third = asyncio.create_task(talking.receive())
     await asyncio.sleep(0)
     assert first is not None

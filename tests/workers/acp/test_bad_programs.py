@@ -1,6 +1,9 @@
-"""Programs that die, hang, flood, talk nonsense, or are not there: each ends its task with a sentence, and leaves nothing."""
+"""Programs that die, hang, flood, talk nonsense, or are not there: each ends its task with a sentence."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 
@@ -54,20 +57,20 @@ async def test_one_that_talks_nonsense_or_without_end_is_ended(ends, agent_file,
     assert words in error.message
 
 
+def answers(**answer: Any) -> str:
+    """A program that says this to whatever it is asked first."""
+    said = json.dumps({"jsonrpc": "2.0", "id": 0, **answer})
+    return json.dumps(["sh", "-c", f"read asked; echo '{said}'; cat"])
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ("[no-such-program, acp]", "no-such-program: not found"),
         ("[python3, -c, 'import sys; sys.stdin.readline(); print(1)']", "has complained of nothing"),
-        (
-            """[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"result\\":{\\"protocolVersion\\":9}}"; cat']""",
-            "",
-        ),
-        ("""[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"result\\":{\\"odd\\":9}}"; cat']""", ""),
-        (
-            """[sh, -c, 'read x; echo "{\\"jsonrpc\\":\\"2.0\\",\\"id\\":0,\\"error\\":{\\"code\\":-32000,\\"message\\":\\"no\\"}}"; cat']""",
-            "no account enters a sandbox",
-        ),
+        (answers(result={"protocolVersion": 9}), "version 9"),
+        (answers(result={"odd": 9}), "not in the protocol's form"),
+        (answers(error={"code": -32000, "message": "no"}), "no account enters a sandbox"),
     ],
     ids=["absent", "ends", "newer", "odd", "account"],
 )
@@ -75,7 +78,7 @@ async def test_one_that_cannot_be_led_is_the_callers_to_mend(ends, agent_file, c
     error = await ends(agent_file().replace("[python3, tool/agent_program.py]", command), "go")
 
     assert (error.code, error.retryable) == (ErrorCode.BAD_INPUT, False)
-    assert words in error.hint
+    assert words in f"{error.message} {error.hint}"
 
 
 async def test_a_mode_that_it_does_not_have_is_named_with_those_that_it_has(ends, agent_file):

@@ -10,6 +10,7 @@ from workers.agents.layers import AgentFile, Known, with_files
 from workers.agents.registry import builtin, card, parse_agent
 from workers.errors import BadAgent
 
+KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
 FILE = "---\ndescription: d\nengine: acp\ncommand: [opencode, acp]\n{more}---\nBe brief.\n"
 
 
@@ -33,7 +34,7 @@ def test_a_file_names_a_program_its_variables_and_its_mode(agent_file):
         ("engine: acp\ncommand: [x]\nmode: recipe\n", "a recipe calls no model"),
         ("engine: acp\ncommand: [x]\nenv: {'A B': c}\n", "no name of a variable"),
         (
-            "engine: acp\ncommand: [x]\nenv: {KEY: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789}\n",
+            f"engine: acp\ncommand: [x]\nenv: {{KEY: {KEY}}}\n",
             "looks like a secret",
         ),
     ],
