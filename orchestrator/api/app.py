@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 
 from ..client import Muster
 from . import (
@@ -25,15 +25,14 @@ from . import (
     traces,
 )
 from .bodies import BodyCap
+from .console.app import create_console
+from .documents import places
+from .mcp import add_mcp
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
 from .tokens import TokenFile
 from .tracing import Continued
-
-# Of one tenant: documents that are read, with the repositories that are fetched for them; a first fetch may take
-# minutes, and more where the host that a tenant names is slow.
-BATCHES_AT_ONCE = 2
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
@@ -42,7 +41,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
-    app.state.batch_places = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(BATCHES_AT_ONCE))
+    app.state.batch_places = places()
     for routes in (
         tasks,
         fanouts,
@@ -59,7 +58,15 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
         fleet,
     ):
         app.include_router(routes.router)
+    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams))
+    app.add_api_route("/", _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     add_problems(app)
+    add_mcp(app)
     return app
+
+
+async def _to_console() -> RedirectResponse:
+    """For people who typed the address alone."""
+    return RedirectResponse("/console/", HTTPStatus.SEE_OTHER)

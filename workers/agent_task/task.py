@@ -30,6 +30,8 @@ from ..errors import BadInput
 from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
+from ..recording.dubbed import Dubbed
+from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
 from ..references.names import check_refs
@@ -57,8 +59,7 @@ class AgentTasks:
 
         `BadInput` and `NoModel` before the first call.
         """
-        records = agent_params(attempt.request).record
-        return await self.run_on(Recorder(self.kit.transport.blobs, attempt) if records else NoTape(), attempt)
+        return await self.run_on(await self._tape(attempt), attempt)
 
     async def run_on(self, tape: Tape, attempt: Attempt) -> TaskOutcome | Pause:
         """As `run`, with what `tape` makes of the world."""
@@ -92,6 +93,12 @@ class AgentTasks:
             return Pause(wait)
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
         return _outcome(session, token, await attachments(self.kit.transport.blobs, session))
+
+    async def _tape(self, attempt: Attempt) -> Tape:
+        params, blobs = agent_params(attempt.request), self.kit.transport.blobs
+        if params.replay is not None:
+            return Dubbed(await cassette_at(blobs, params.replay))
+        return Recorder(blobs, attempt) if params.record else NoTape()
 
     async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:
         """This task's own checkpoint, else the session that the request continues, else a new one."""

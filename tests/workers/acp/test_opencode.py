@@ -22,7 +22,7 @@ DOCKERFILE = f"FROM {BASE}\nCOPY opencode /usr/local/bin/opencode\n"
 pytestmark = [
     pytest.mark.redis,
     pytest.mark.docker,
-    pytest.mark.skipif(not BINARY.exists(), reason="OpenCode is not installed (npm, see CONTRIBUTING)"),
+    pytest.mark.skipif(not BINARY.exists(), reason="OpenCode is not there: scripts/test-tools.sh"),
 ]
 
 # As the documentation has it: whoever copies that file gets this.

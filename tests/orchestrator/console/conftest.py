@@ -1,0 +1,138 @@
+"""The console over real HTTP, on a fleet whose workers are played by hand; somebody signed in for each role."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest_asyncio
+import uvicorn
+from fastapi import FastAPI
+
+from envelope.agents import AgentCard, WorkerCard
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress, TaskResult
+from orchestrator.api.app import create_app
+from orchestrator.api.tokens import Role, TokenFile
+from transport.base import Lease
+
+BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
+
+
+@dataclass
+class Page:
+    status: int
+    text: str
+    headers: Any
+
+    @property
+    def csrf(self) -> str:
+        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.text)
+        assert found, self.text
+        return found[1]
+
+
+@dataclass
+class Work:
+    """A task that is under way, in the hands of the test."""
+
+    transport: Any
+    lease: Lease
+    seq: itertools.count[int] = field(default_factory=itertools.count)
+
+    @property
+    def trace(self) -> str:
+        return f"/traces/{self.lease.trace_id}"
+
+    @property
+    def task(self) -> str:
+        return f"/tasks/{self.lease.task_id}"
+
+    async def tell(self, *events: Any, **fields: Any) -> None:
+        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
+        now_ms = await self.transport.now_ms()
+        progress = TaskProgress(
+            **{**said, "seq": next(self.seq), "at_ms": now_ms, "status": State.RUNNING, "events": events, **fields}
+        )
+        await self.transport.emit(self.lease, progress)
+
+    async def end(self, status: State = State.COMPLETED, **fields: Any) -> None:
+        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
+        await self.transport.finish(self.lease, TaskResult(**said, status=status, **fields))
+
+
+@dataclass
+class Console:
+    """`people`: a browser's cookies for each role of the tenant `default`, for `stranger` of another one, and for
+    `nobody`."""
+
+    url: str
+    stage: Any
+    tokens: TokenFile
+    app: FastAPI
+    secrets: dict[str, str]
+    people: dict[str, aiohttp.ClientSession] = field(default_factory=dict[str, aiohttp.ClientSession])
+
+    async def get(self, path: str, *, who: str = "viewer", **options: Any) -> Page:
+        return await self._call("GET", path, who, **options)
+
+    async def post(self, path: str, fields: dict[str, str], *, who: str = "admin", csrf: str | None = None) -> Page:
+        """A form as the page of the same person sends it."""
+        csrf = (await self.get("/console/", who=who)).csrf if csrf is None else csrf
+        return await self._call("POST", path, who, data={**fields, "csrf": csrf})
+
+    async def work(self, prompt: str, **fields: Any) -> Work:
+        """A task of an agent, submitted and begun."""
+        task = {"agent": "build", "prompt": prompt, "deadline_ms": 60_000, **fields}
+        handle = await self.stage.muster.submit(**task)
+        claims = await self.stage.transport.claim("build", "w", slots=1, wait_s=10)
+        assert [claim.lease.task_id for claim in claims] == [handle.task_id]
+        return Work(self.stage.transport, claims[0].lease)
+
+    async def sign_in(self, who: str) -> Page:
+        return await self._call("POST", "/console/sign-in", who, data={"token": self.secrets[who]})
+
+    async def _call(self, method: str, path: str, who: str, **options: Any) -> Page:
+        options.setdefault("allow_redirects", False)
+        async with self.people[who].request(method, self.url + path, **options) as response:
+            return Page(response.status, await response.text(), response.headers)
+
+
+@asynccontextmanager
+async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
+    """A server of the stage's fleet; tests/browser has the same one."""
+    card = WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,))
+    await stage.transport.announce(card, ttl_s=600)
+    tokens = TokenFile(folder / "tokens.json")
+    secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
+    secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
+    app = create_app(stage.muster, tokens)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.wait({serving}, timeout=0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    made = Console(f"http://127.0.0.1:{port}", stage, tokens, app, secrets)
+    async with AsyncExitStack() as stack:
+        for who in (*secrets, "nobody"):
+            jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name
+            made.people[who] = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=jar))
+        for who in secrets:
+            assert (await made.sign_in(who)).status == 303
+        yield made
+    server.should_exit = True
+    server.force_exit = True
+    await serving
+
+
+@pytest_asyncio.fixture
+async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
+    async with served_console(redis_stage, tmp_path) as made:
+        yield made
