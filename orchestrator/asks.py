@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -37,7 +37,8 @@ class OpenAsk:
 async def open_asks(transport: Transport, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
     """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked."""
     traces = [trace_id] if trace_id else await _live_traces(transport, tenant)
-    found = await asyncio.gather(*(_of_trace(transport, each) for each in traces))
+    ours = await _led_by_our_loop(transport)
+    found = await asyncio.gather(*(_of_trace(transport, each, ours) for each in traces))
     return [one for asks in found for one in asks]
 
 
@@ -46,15 +47,15 @@ async def _live_traces(transport: Transport, tenant: str | None) -> list[str]:
     return [root.trace_id for root in roots.records if root.state not in TERMINAL]
 
 
-async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
+async def _of_trace(transport: Transport, trace_id: str, ours: Collection[str]) -> list[OpenAsk]:
     """The records say what is waited for; only then the stream is read for what it is.
 
-    A program of others cannot be parked, and what it asks stands in the stream alone: that is read where one may run.
+    A program of others cannot be parked, and what it asks stands in the stream alone: that is read where one may run,
+    for whom no card says that our own loop leads it. Cards do not tell of a trusted repository's agents.
     """
     tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
-    running = [task for task in tasks if task.state is State.RUNNING]
-    led = await _may_be_led(transport, running) if running else []
+    led = [task for task in tasks if task.state is State.RUNNING and task.agent not in ours]
     if not waiting and not led:
         return []
     texts = await _texts(transport, trace_id)
@@ -62,10 +63,10 @@ async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
     return [*(one for task in waiting for one in _of_task(task, texts)), *held]
 
 
-async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """All but those whose agents are known to be led by our own loop: cards do not tell of a trusted repository's."""
-    ours = {card.name for worker in await transport.workers() for card in worker.agents if card.engine == "loop"}
-    return [task for task in running if task.agent not in ours]
+async def _led_by_our_loop(transport: Transport) -> Collection[str]:
+    """The agents of which no worker says that a program leads them."""
+    cards = [card for worker in await transport.workers() for card in worker.agents]
+    return {card.name for card in cards} - {card.name for card in cards if card.engine != "loop"}
 
 
 async def _held(transport: Transport, task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> list[AskOpened]:

@@ -56,7 +56,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def test_opencode_edits_in_our_sandbox_with_our_model_on_our_budget(start_agents, led):
     hands, server = await start_agents(WRITES, agents={"foreign": AGENT})
 
-    result = await hands.result(led(hands, "write a module"))
+    result = await hands.result(led(hands, "write a module", deadline_ms=300_000))
 
     assert result.errors == ()
     assert result.status is State.COMPLETED
