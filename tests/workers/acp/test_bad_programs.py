@@ -9,7 +9,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from workers.acp import conversation, told
+from workers.acp import conversation, terminals, told
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -96,3 +96,15 @@ async def test_the_deadline_ends_it_and_its_sandbox(start_agents, led, agent_fil
     await hands.stop()
     assert result.status is State.EXPIRED
     assert containers_of_task(request.task_id) == []
+
+
+async def test_a_command_that_floods_its_terminal_is_ended_and_its_end_is_kept(
+    start_agents, led, agent_file, steps, monkeypatch
+):
+    monkeypatch.setattr(terminals, "MAX_SAID_BYTES", 2_000_000)
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+
+    result = await hands.result(led(hands, steps(("runs_until_killed", "yes"))))
+
+    assert result.errors == ()
+    assert result.output.text == "SIGKILL True"
