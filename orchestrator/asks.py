@@ -78,7 +78,8 @@ _Texts = Mapping[tuple[str, str], _Text]
 
 async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> list[TaskRecord]:
     """All but those whose agents are known to be led by our own loop: cards do not tell of a trusted repository's."""
-    ours = {card.name for worker in await transport.workers() for card in worker.agents if card.engine == "loop"}
+    cards = [card for worker in await transport.workers() for card in worker.agents]
+    ours = {card.name for card in cards} - {card.name for card in cards if card.engine != "loop"}
     return [task for task in running if task.agent not in ours]
 
 

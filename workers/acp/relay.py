@@ -31,7 +31,9 @@ START_TIMEOUT_S = 30.0
 # Clients give up on a stream that says nothing; many after a minute.
 SIGN_OF_LIFE_S = 10.0
 SIGN_OF_LIFE = ": the model is at work\n\n"
-MAX_LINE_BYTES = 64 * MIB  # a body of 16 MiB, escaped as badly as can be
+MAX_LINE_BYTES = 50 * MIB  # the largest body, escaped as badly as can be
+# At once: the bridge lets no more through, but a program that has its user can speak in its place.
+MAX_REQUESTS = 16
 PIECE_CHARS = 64 * 1024
 EVENTS, JSON = "text/event-stream", "application/json"
 NO_MORE = 402  # no client tries again after this one
@@ -53,6 +55,8 @@ class Relay:
                     if number in serving:
                         serving[number].cancel()
                     continue
+                if number in serving or len(serving) >= MAX_REQUESTS:
+                    return
                 serving[number] = asyncio.create_task(self._answer(number, message))
                 serving[number].add_done_callback(lambda task, number=number: self._done(serving, number, task))
         finally:

@@ -21,6 +21,8 @@ from .inside import terminal
 PROGRAM = Path(terminal.__file__).read_text("utf-8")
 MAX_TERMINALS = 32
 MAX_OUTPUT_BYTES = 1 * MIB  # as for a command of our own
+# No log is so long; what says more is ended, for each byte of it comes to this process.
+MAX_SAID_BYTES = 256 * MIB
 
 
 @dataclass(slots=True)
@@ -37,15 +39,20 @@ class Terminal:
     hearing: asyncio.Task[None] | None = None
 
     async def hear(self) -> None:
+        left = MAX_SAID_BYTES
         try:
             while data := await self.service.receive():
                 self.output += data
+                left -= len(data)
                 if self._found_end():
                     break
                 room = self.max_bytes + len(self.nonce) + 16
                 if len(self.output) > room:
                     del self.output[: len(self.output) - room]
                     self.is_cut = True
+                if left < 0:
+                    await self.service.stop()
+                    break
         except SandboxError:
             pass  # whoever uses the sandbox next is told
         finally:

@@ -24,6 +24,7 @@ from ..tools.dispatch import SHOWN_CHARS, shown
 # All text of a task. The longest answers that models give are a hundredth of it.
 MAX_TEXT_CHARS = 4 * 1024 * 1024
 MAX_CALLS = 10_000
+MAX_UPDATES = 100_000  # beside text, which is sent in large pieces however it comes
 MAX_TODOS = 100
 MAX_TODO_CHARS = 500
 MAX_TITLE_CHARS = 200
@@ -47,7 +48,7 @@ class Told:
     ) -> None:
         self._emit, self._count, self._on_flood = emit, count, on_flood
         self._calls: dict[str, ToolCallChanged] = {}
-        self._chars = 0
+        self._chars = self._updates = 0
         self.text = ""
 
     @property
@@ -64,9 +65,13 @@ class Told:
             case "agent_thought_chunk":
                 if text := self._within_bounds(update.content):
                     self._emit(ReasoningDelta(text=text))
+            case "tool_call" | "tool_call_update" | "plan" if self._updates >= MAX_UPDATES:
+                self._on_flood()
             case "tool_call" | "tool_call_update":
+                self._updates += 1
                 self._call(update)
             case "plan":
+                self._updates += 1
                 entries = update.entries[:MAX_TODOS]
                 todos = (
                     Todo(content=each.content[:MAX_TODO_CHARS], status=each.status, priority=each.priority)

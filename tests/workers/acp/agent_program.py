@@ -115,6 +115,12 @@ def kill(*command):
     return ask("terminal/wait_for_exit", terminalId=opened["terminalId"]).get("signal")
 
 
+def runs_until_killed(command):
+    name = ask("terminal/create", command=command)["terminalId"]
+    ended = ask("terminal/wait_for_exit", terminalId=name)
+    return f"{ended.get('signal')} {ask('terminal/output', terminalId=name)['truncated']}"
+
+
 def plan(*entries):
     tell("plan", entries=[{"content": entry, "priority": "high", "status": "pending"} for entry in entries])
     tell("agent_thought_chunk", content=words("thinking"))
@@ -163,8 +169,10 @@ def noise():
     say({"method": "session/update", "params": {"sessionId": "other", "update": lie}})
 
 
-STEPS = {each.__name__: each for each in (openai, anthropic, edits, permission, read, write, run, kill, plan, env, die,
-                                          hang, garbage, flood, noise, pause)}  # fmt: skip
+FILES = (edits, permission, read, write)
+COMMANDS = (run, kill, runs_until_killed, env, pause)
+TROUBLE = (die, hang, garbage, flood, noise)
+STEPS = {each.__name__: each for each in (openai, anthropic, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 

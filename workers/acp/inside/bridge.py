@@ -13,8 +13,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MAX_BODY_BYTES = 16 * 1024 * 1024  # the longest window as text, with a few images
-MAX_REQUESTS = 32  # at once: a thread each
+MAX_BODY_BYTES = 8 * 1024 * 1024  # the longest window (1M tokens) as text, twice
+MAX_REQUESTS = 8  # at once; more wait, a thread each
 METHODS = ("GET", "POST")
 
 numbers = itertools.count(1)

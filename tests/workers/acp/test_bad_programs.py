@@ -1,0 +1,110 @@
+"""Programs that die, hang, flood, talk nonsense, or are not there: each ends its task with a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from workers.acp import conversation, terminals, told
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+
+@pytest.fixture
+def ends(start_agents, led, containers_of_task):
+    """`await ends(agent, prompt)`: the one error of the task, whose sandbox is gone."""
+
+    async def ended(agent: str, prompt: str, **fields):
+        hands, _ = await start_agents("rules: []", agents={"foreign": agent})
+        request = led(hands, prompt, **fields)
+        result = await hands.result(request)
+        await hands.stop()
+        assert containers_of_task(request.task_id) == []
+        [error] = result.errors
+        return error
+
+    return ended
+
+
+async def test_one_that_dies_is_told_with_its_last_words(ends, agent_file, steps):
+    error = await ends(agent_file(), steps(("run", "true"), ("die", 3)))
+
+    assert (error.code, error.retryable) == (ErrorCode.ENGINE, True)
+    assert "broke off" in error.message
+    assert "the program is broken" in error.hint
+    assert "\x1b" not in error.hint
+
+
+async def test_one_that_is_silent_and_waits_for_nothing_is_ended(ends, agent_file, steps, monkeypatch):
+    monkeypatch.setattr(conversation, "SILENCE_S", 1.0)
+
+    error = await ends(agent_file(), steps(("hang",)))
+
+    assert (error.code, "has said nothing for 1 s" in error.message) == (ErrorCode.ENGINE, True)
+
+
+@pytest.mark.parametrize(("step", "words"), [("garbage", "not the Agent Client Protocol"), ("flood", "more than any")])
+async def test_one_that_talks_nonsense_or_without_end_is_ended(ends, agent_file, steps, monkeypatch, step, words):
+    monkeypatch.setattr(told, "MAX_TEXT_CHARS", 1_000_000)
+
+    error = await ends(agent_file(), steps((step,)))
+
+    assert (error.code, error.retryable) == (ErrorCode.ENGINE, True)
+    assert words in error.message
+
+
+def answers(**answer: Any) -> str:
+    """A program that says this to whatever it is asked first."""
+    said = json.dumps({"jsonrpc": "2.0", "id": 0, **answer})
+    return json.dumps(["sh", "-c", f"read asked; echo '{said}'; cat"])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("[no-such-program, acp]", "no-such-program: not found"),
+        ("[python3, -c, 'import sys; sys.stdin.readline(); print(1)']", "has complained of nothing"),
+        (answers(result={"protocolVersion": 9}), "version 9"),
+        (answers(result={"odd": 9}), "not in the protocol's form"),
+        (answers(error={"code": -32000, "message": "no"}), "no account enters a sandbox"),
+    ],
+    ids=["absent", "ends", "newer", "odd", "account"],
+)
+async def test_one_that_cannot_be_led_is_the_callers_to_mend(ends, agent_file, command, words):
+    error = await ends(agent_file().replace("[python3, tool/agent_program.py]", command), "go")
+
+    assert (error.code, error.retryable) == (ErrorCode.BAD_INPUT, False)
+    assert words in f"{error.message} {error.hint}"
+
+
+async def test_a_mode_that_it_does_not_have_is_named_with_those_that_it_has(ends, agent_file):
+    error = await ends(agent_file("session_mode: ponder\n"), "go")
+
+    assert (error.code, error.hint) == (ErrorCode.BAD_INPUT, "it has: code, look")
+
+
+async def test_the_deadline_ends_it_and_its_sandbox(start_agents, led, agent_file, steps, containers_of_task):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("run", "sleep 1000")), deadline_ms=6_000)
+
+    result = await hands.result(request)
+
+    await hands.stop()
+    assert result.status is State.EXPIRED
+    assert containers_of_task(request.task_id) == []
+
+
+async def test_a_command_that_floods_its_terminal_is_ended_and_its_end_is_kept(
+    start_agents, led, agent_file, steps, monkeypatch
+):
+    monkeypatch.setattr(terminals, "MAX_SAID_BYTES", 2_000_000)
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+
+    result = await hands.result(led(hands, steps(("runs_until_killed", "yes"))))
+
+    assert result.errors == ()
+    assert result.output.text == "SIGKILL True"
