@@ -63,6 +63,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "jsonschema": ("workers/tools/schema.py",),
     "referencing": ("workers/tools/schema.py",),
     "regex": ("workers/tools/schema.py",),
+    "acp": ("orchestrator/acp/", "workers/acp/"),
     "mcp": ("workers/mcp/", "orchestrator/mcp/"),
     "mcp_types": ("workers/mcp/", "orchestrator/mcp/"),
     "anyio": ("workers/mcp/",),

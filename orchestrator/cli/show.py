@@ -8,10 +8,10 @@ from transport.base import TaskRecord
 from ..batch.report import report_of
 from ..client import Muster
 from ..evaluation.report import report_of as eval_report_of
+from ..life_lines import Told, life_lines, life_of
 from ..session.fold import Session, apply_all
 from ..submit import BATCH, EVAL, FANOUT
 from .console import answer
-from .life import Told, life_lines, life_of
 from .listing import print_tasks
 from .plan_lines import plan_lines
 from .request import readable_request, request_lines

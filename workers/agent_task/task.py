@@ -69,13 +69,13 @@ class AgentTasks:
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
         session = await with_plan_file(await self._session(attempt, turns, tape), attempt, tape)
         tape.opened(session)
-        attempt.reporter.totals.metrics = _spent(session)
+        attempt.reporter.totals.metrics = spent(session)
         if attempt.claim.checkpoint is None:
             shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
             report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
         price = await tape.kept("price", PRICE, lambda: self.kit.models.price(session.model))
-        _require_price(price, session, ledger)
+        require_price(price, session, ledger)
         session = _with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
@@ -111,7 +111,7 @@ class AgentTasks:
         if attempt.claim.session:
             earlier = await turns.load_to_go_on(attempt.claim.session)
             only_compact = is_request(request.input.prompt)
-            earlier = await self._with_work(attempt, _without_what_its_caller_has(earlier, request))
+            earlier = await self._with_work(attempt, without_what_its_caller_has(earlier, request))
             prompt: str | Prompt = ""
             if not only_compact:
                 said = await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
@@ -127,7 +127,7 @@ class AgentTasks:
         return session
 
 
-def _require_price(price: Price | None, session: Session, ledger: Ledger) -> None:
+def require_price(price: Price | None, session: Session, ledger: Ledger) -> None:
     if price is None and (ledger.tightest.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
@@ -143,7 +143,7 @@ def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
     return session.model_copy(update={"budget": budget.model_copy(update={"max_cost_microusd": None})})
 
 
-def _spent(session: Session) -> Metrics:
+def spent(session: Session) -> Metrics:
     calls = len(session.tool_calls) + sum(answer.ran and not answer.waits for answer in session.open_turn)
     return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
 
@@ -160,12 +160,13 @@ def _wait_of(session: Session) -> Wait | None:
     return None
 
 
-def _without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
+def without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
     """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
 
-    What a failed one had done was never taken in.
+    What a failed one had done was never taken in, and who leads a goal takes in nothing.
     """
-    taken_in = request.parent_task_id is not None and earlier.outcome is not None and earlier.outcome.error is None
+    has_caller = request.parent_task_id is not None and not agent_params(request).keeps_work
+    taken_in = has_caller and earlier.outcome is not None and earlier.outcome.error is None
     return earlier.model_copy(update={"changes": None}) if taken_in else earlier
 
 

@@ -24,7 +24,7 @@ from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import asks, batches, fleet, sign_in, start
+from . import asks, batches, deeds, fleet, sign_in, start, traces
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -35,6 +35,8 @@ _log = get_logger("console")
 ROUTERS: Sequence[APIRouter] = (
     sign_in.router,
     fleet.router,
+    traces.router,
+    deeds.router,
     start.router,
     asks.router,
     batches.router,
