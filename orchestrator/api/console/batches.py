@@ -80,7 +80,8 @@ async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response
     record = await _own(caller, task_id)
     board = board_of(await caller.muster.tree(record.trace_id))
     report = await _report(caller.muster, record)
-    said = {"record": record, "rights": {right.value for right in Right if caller.token.may(right)}}
+    said: dict[str, Any] = {"ended": record.state in TERMINAL}
+    said |= {"record": record, "rights": {right.value for right in Right if caller.token.may(right)}}
     told = await show_publications(task_id, caller)
     return page(request, "batches/batch.html", **said, **_ended(report), parts=parts_of(record, board), published=told)
 
@@ -247,9 +248,11 @@ def _board_looks(muster: Muster, task_id: str) -> Looks:
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
         while True:
             record = await muster.record(task_id)
-            yield parts_of(record, board_of(await muster.tree(record.trace_id)))
+            parts = parts_of(record, board_of(await muster.tree(record.trace_id)))
             if record.state in TERMINAL:
+                yield {**parts, "batch-ended": fragment("batches/ended.html", record=record)}
                 return
+            yield parts
             await asyncio.sleep(LOOK_EVERY_S)
 
     return looks
