@@ -37,7 +37,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/mcp/http.py",
         "orchestrator/webhooks/sending.py",
         "orchestrator/publication/forges/http.py",
+        "orchestrator/api/console/provider.py",
     ),
+    "authlib": ("orchestrator/api/console/identity.py",),
+    "joserfc": ("orchestrator/api/console/identity.py",),
     "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),
     "tree_sitter": (
