@@ -38,6 +38,7 @@ Commands:
   init      Write a muster.toml for a repository, guessed from its files.
   batch     Change many files or repositories at once.
   fanout    Ask one thing of many items, each a task of its own.
+  eval      Compare models, agents and prompts on cases with gates.
   plan      Check a plan, and see how far one is.
   task      See, stop and use tasks.
   attach    Follow a task that goes on without you, to its end.
@@ -53,6 +54,7 @@ Commands:
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
   serve     Serve the HTTP API.
+  acp       Be the agent of an editor (Agent Client Protocol).
   mcp       Be an MCP server for a coding agent or an editor.
   token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
