@@ -22,8 +22,6 @@ HOUR_MS = 3600 * 1000
 # As many of the latest roots are looked through, and so many of them are followed: more than a screen shows.
 LATEST = 1000
 MAX_FOLLOWED = 64
-# Letters that nobody has looked at: whether there are any is what counts, and their list has them all.
-MAX_DEAD = 20
 TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
 
@@ -78,7 +76,7 @@ class Overview:
     workers: Sequence[WorkerCard]
     going: Sequence[Going]
     others: int = 0
-    dead: int = 0  # letters, up to `MAX_DEAD`
+    dead: int = 0  # letters
     grown: Mapping[str, int] = field(default_factory=dict[str, int])  # what waits by pool, since `TREND_MS` ago
 
     @property
@@ -172,12 +170,12 @@ class Overviews:
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}
         pools, workers, now_ms, dead = await asyncio.gather(
-            muster.pools(), muster.workers(), muster.transport.now_ms(), muster.dead_letters(limit=MAX_DEAD)
+            muster.pools(), muster.workers(), muster.transport.now_ms(), muster.transport.dead_letter_count()
         )
         views = await asyncio.gather(*map(self._view, followed))
         going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
         grown = self._grown(now_ms, {pool.pool: pool.ready for pool in pools})
-        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), len(dead), grown)
+        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), dead, grown)
 
     def _grown(self, now_ms: int, waits: Mapping[str, int]) -> Mapping[str, int]:
         self._waited.append((now_ms, waits))
