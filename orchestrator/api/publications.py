@@ -110,10 +110,10 @@ async def comment_on(task_id: str, comment: Comment, caller: Publisher) -> Said:
 
 @router.post("/tasks/{task_id}/publications/close")
 async def close_requests(task_id: str, caller: Publisher) -> list[Told]:
-    """Close a task's open requests; the branches stay."""
+    """Close a task's open requests, whose branches stay; give up what is held or refused before there was one."""
     await caller.record(task_id)
     publications = _publications(caller)
-    waiting = await publications.published.waiting(_reached(caller, task_id))
+    waiting = await publications.published.closable(_reached(caller, task_id))
     return [told_of(each) for each in await publications.published.close(waiting)]
 
 
