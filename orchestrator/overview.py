@@ -155,17 +155,22 @@ def _going_json(one: Going) -> dict[str, Any]:
 
 
 class Overviews:
-    """Looks at a fleet again and again. What was read of a trace is kept, so that a look reads only what is new."""
+    """Looks at a fleet again and again. What was read of a trace is kept, so that a look reads only what is new.
 
-    def __init__(self, muster: Muster) -> None:
+    `tenant`: whose goals and batches are looked at; None for everybody's.
+    """
+
+    def __init__(self, muster: Muster, tenant: str | None = None) -> None:
         self._muster = muster
+        self._tenant = tenant
         self._views: dict[str, Session] = {}  # by trace
         self._waited: deque[tuple[int, Mapping[str, int]]] = deque()  # when, and what waited by pool
 
     async def look(self) -> Overview:
         """How it stands now: of what is under way the latest goals and batches, as many as can be followed."""
         muster = self._muster
-        roots = [root for root in await muster.tasks(limit=LATEST) if root.state not in TERMINAL]
+        latest = await muster.roots(tenant=self._tenant, limit=LATEST)
+        roots = [root for root in latest.records if root.state not in TERMINAL]
         followed = roots[:MAX_FOLLOWED]
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}

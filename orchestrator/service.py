@@ -216,6 +216,12 @@ def main() -> int:
     except MusterError as e:
         sys.stderr.write(error_text(e.message, e.hint))
         return exit_code_of(e) or ExitCode.INFRASTRUCTURE
+    except OSError as e:
+        if e.filename is None:
+            raise
+        hint = "name a folder that this user may write to: MUSTER_STATE_DIR"
+        sys.stderr.write(error_text(f"{e.filename} cannot be used: {e.strerror}", hint))
+        return ExitCode.USAGE
     return ExitCode.OK
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 
 from ..client import Muster
 from . import (
@@ -25,6 +27,7 @@ from . import (
     traces,
 )
 from .bodies import BodyCap
+from .console.app import create_console
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
@@ -59,7 +62,14 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
         fleet,
     ):
         app.include_router(routes.router)
+    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams))
+    app.add_api_route("/", _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     add_problems(app)
     return app
+
+
+async def _to_console() -> RedirectResponse:
+    """For people who typed the address alone."""
+    return RedirectResponse("/console/", HTTPStatus.SEE_OTHER)

@@ -88,7 +88,7 @@ def problem(
     return JSONResponse(kept, status, headers, media_type="application/problem+json")
 
 
-def _status_of(error: Exception) -> HTTPStatus:
+def status_of(error: Exception) -> HTTPStatus:
     if isinstance(error, Problem):
         return error.status
     known = (status for kind, status in STATUS if isinstance(error, kind))
@@ -99,7 +99,7 @@ async def _of_ours(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MusterError | RepoError)
     code = "" if isinstance(error, Problem) else code_of(error) or ""
     wait_s = getattr(error, "retry_after_s", 0)
-    return problem(_status_of(error), str(error), hint=error.hint, code=code, retry_after_s=wait_s)
+    return problem(status_of(error), str(error), hint=error.hint, code=code, retry_after_s=wait_s)
 
 
 async def _of_body(_: Request, error: Exception) -> JSONResponse:

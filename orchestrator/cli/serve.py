@@ -1,4 +1,4 @@
-"""`muster serve`: the HTTP API."""
+"""`muster serve`: the console and the HTTP API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The port; 0 for a free one.")] = 8420,
 ) -> None:
-    """Serve the HTTP API until you stop it. Make tokens for it with `muster token create`.
+    """Serve the console and the HTTP API until you stop it. Make tokens for them with `muster token create`.
 
     It speaks plain HTTP: put a proxy with TLS before it for anything but this machine.
     """
@@ -42,7 +42,7 @@ async def _serve(host: str, port: int) -> None:
         shown = Shown(PROCESS)
         async with opened(settings, watch=StoreCounts(shown)) as muster:
             bound = listening.getsockname()[1]
-            note(f"listening on http://{host}:{bound} (the description is at /openapi.json)")
+            note(f"listening on http://{host}:{bound} (the console; the API is described at /openapi.json)")
             await run(muster, tokens, listening, shown, lambda at: note(f"its metrics are at http://{at}/metrics"))
 
 

@@ -82,6 +82,11 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
         _fail(e.message, e.hint, ExitCode.USAGE)
     except (MusterError, SandboxError) as e:
         _fail(str(e), e.hint, ExitCode.INFRASTRUCTURE)
+    except OSError as e:
+        if e.filename is None:
+            raise
+        hint = "name a folder that this user may write to: MUSTER_STATE_DIR"
+        _fail(f"{e.filename} cannot be used: {e.strerror}", hint, ExitCode.USAGE)
 
 
 def _fail(message: str, hint: str, code: ExitCode) -> NoReturn:

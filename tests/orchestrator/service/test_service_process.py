@@ -141,14 +141,16 @@ async def test_the_process_announces_where_its_metrics_are(served_stage, debian_
     assert (linted.returncode, linted.stdout + linted.stderr) == (0, b"")
 
 
-async def test_a_service_without_redis_says_so_in_one_sentence(served_stage, tmp_path):
-    environment = {**os.environ, "MUSTER_REDIS_URL": f"unix://{tmp_path}/none.sock", "MUSTER_STATE_DIR": str(tmp_path)}
+@pytest.mark.parametrize(("folder", "code"), [("", 6), ("/proc/nowhere", 2)])
+async def test_a_service_without_redis_or_a_folder_says_so_in_one_sentence(served_stage, tmp_path, folder, code):
+    told = {"MUSTER_REDIS_URL": f"unix://{tmp_path}/none.sock", "MUSTER_STATE_DIR": folder or str(tmp_path)}
+    environment = {**os.environ, **told}
     command = (sys.executable, "-m", "orchestrator.service")
     process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.PIPE)
 
     _, stderr = await process.communicate()
 
-    assert process.returncode == 6
+    assert process.returncode == code
     assert re.fullmatch(rb"error: [^\n]+\nhint: [^\n]+\n", stderr), stderr
 
 

@@ -40,6 +40,13 @@ BAD_SURROUNDINGS: dict[str, tuple[list[str], dict[str, str], str, str, int]] = {
     "no table": (["build"], {"FILE": "workers = 7\n"}, "is no table", "[workers]", 2),
     "no TOML": (["build"], {"FILE": "slots = = 7\n"}, "cannot be read as TOML", "MUSTER_CONFIG", 2),
     "no fleet": (["build"], {}, "no fleet runs on this machine", "muster up", 6),
+    "no folder": (
+        ["build"],
+        {"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0", "MUSTER_STATE_DIR": "/proc/nowhere"},
+        "/proc/nowhere cannot be used",
+        "MUSTER_STATE_DIR",
+        2,
+    ),
     "no Redis": (["build"], {"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis", "", 6),
 }
 # Each case as the program runs it, in one process: the imports of a worker take a second or two.

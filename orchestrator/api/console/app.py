@@ -1,0 +1,85 @@
+"""The console as an application of its own, mounted below the API's: its errors are pages, its callers have cookies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from envelope.errors import MusterError
+from envelope.logs import get_logger
+from repo.errors import RepoError
+
+from ...client import Muster
+from ..problems import status_of
+from ..rates import Rates
+from ..streams import Streams
+from ..tokens import TokenFile
+from . import fleet, sign_in
+from .rendering import HERE, page
+from .rooms import Rooms
+from .signing import signer_of
+from .visitor import SignInNeeded
+
+_log = get_logger("console")
+
+ROUTERS: Sequence[APIRouter] = (sign_in.router, fleet.router)
+
+
+def create_console(muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams) -> FastAPI:
+    """For one fleet. `rates` and `streams` are shared with the API: a token has one allowance."""
+    app = FastAPI(title="Muster console", openapi_url=None, docs_url=None, redoc_url=None)
+    app.router.redirect_slashes = False
+    app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
+    app.state.signer, app.state.rooms = signer_of(tokens), Rooms()
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
+    app.add_exception_handler(SignInNeeded, _to_sign_in)
+    app.add_exception_handler(MusterError, _problem)
+    app.add_exception_handler(RepoError, _problem)
+    app.add_exception_handler(RequestValidationError, _wrong_form)
+    app.add_exception_handler(HTTPException, _no_page)
+    app.add_exception_handler(Exception, _unforeseen)
+    return app
+
+
+async def _to_sign_in(request: Request, _: Exception) -> Response:
+    """A page is left for the sign-in and found again after it; a form or stream is only refused."""
+    if request.method != "GET" or "text/event-stream" in request.headers.get("accept", ""):
+        return _told(request, HTTPStatus.UNAUTHORIZED, "You are not signed in any more.", "sign in and do it again")
+    to = quote(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
+    return RedirectResponse(f"{request.scope['root_path']}/sign-in?to={to}", HTTPStatus.SEE_OTHER)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MusterError | RepoError)
+    return _told(request, status_of(error), str(error), error.hint)
+
+
+async def _wrong_form(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    said = f"{fault['loc'][-1]}: {str(fault['msg']).removeprefix('Value error, ')}"
+    return _told(request, HTTPStatus.UNPROCESSABLE_ENTITY, said, "go back and change it")
+
+
+async def _no_page(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _told(request, HTTPStatus(error.status_code), f"{error.detail}.", "the menu above leads on")
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    _log.error("console_failed", path=request.url.path, error=type(error).__name__)
+    said = "Something unforeseen happened."
+    return _told(request, HTTPStatus.INTERNAL_SERVER_ERROR, said, "it is in the server's log")
+
+
+def _told(request: Request, status: HTTPStatus, title: str, hint: str) -> Response:
+    return page(request, "problem.html", status=status, title=title, hint=hint, code=int(status))

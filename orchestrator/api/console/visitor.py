@@ -1,0 +1,66 @@
+"""Who looks at the console, and what they may do: the rights of the API, held by a cookie."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from ...client import Muster
+from ..access import Caller
+from ..problems import Problem
+from ..rates import Rates
+from ..tokens import Right
+from .signing import SignedIn, Signer
+
+COOKIE = "muster_console"
+CSRF = "csrf"
+
+
+class SignInNeeded(Exception):
+    """Nobody is signed in, or not any more."""
+
+
+def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency: who is signed in, and has the right. A form must have come from a page of ours."""
+
+    async def check(request: Request) -> Caller:
+        known = signed_in(request)
+        if known is None:
+            raise SignInNeeded
+        request.state.signed_in = known
+        rates: Rates = request.app.state.rates
+        if wait_s := rates.take(known.token.name):
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls", hint="come again", retry_after_s=wait_s)
+        if request.method not in ("GET", "HEAD"):
+            await require_own_form(request, known.csrf)
+        if not known.token.may(right):
+            hint = "ask an operator for another role"
+            raise Problem(HTTPStatus.FORBIDDEN, f"the role {known.token.role} may not {right}", hint=hint)
+        muster: Muster = request.app.state.muster
+        return Caller(known.token, muster.read_only() if known.token.read_only else muster)
+
+    return check
+
+
+def signed_in(request: Request) -> SignedIn | None:
+    signer: Signer = request.app.state.signer
+    return signer.read(request.cookies.get(COOKIE, ""))
+
+
+async def require_own_form(request: Request, csrf: str) -> None:
+    """403 for a form that another site's page has sent: it knows the cookie's value as little as this one."""
+    form = await request.form()
+    said = form.get(CSRF)
+    if not isinstance(said, str) or not hmac.compare_digest(said.encode(), csrf.encode()):
+        raise Problem(HTTPStatus.FORBIDDEN, "this form is not of this page", hint="load the page again")
+
+
+Viewer = Annotated[Caller, Depends(visitor_with(Right.SEE))]
+Submitter = Annotated[Caller, Depends(visitor_with(Right.SUBMIT))]
+Approver = Annotated[Caller, Depends(visitor_with(Right.APPROVE))]
+Publisher = Annotated[Caller, Depends(visitor_with(Right.PUBLISH))]
+Operator = Annotated[Caller, Depends(visitor_with(Right.OPERATE))]

@@ -1,0 +1,87 @@
+"""Rooms: many visitors, one look; nobody misses what changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import pytest
+
+from orchestrator.api.console.rooms import Rooms
+
+
+class Picture:
+    """Looks that end when they are told."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._next: asyncio.Queue[Mapping[str, str] | None] = asyncio.Queue()
+
+    def show(self, **parts: str) -> None:
+        self._next.put_nowait(parts)
+
+    def end(self) -> None:
+        self._next.put_nowait(None)
+
+    async def __call__(self) -> AsyncGenerator[Mapping[str, str]]:
+        self.looks += 1
+        while (parts := await self._next.get()) is not None:
+            yield parts
+
+
+async def test_a_visitor_sees_what_changes_and_what_goes():
+    rooms, picture = Rooms(), Picture()
+    visit = rooms.visit("r", picture)
+    picture.show(a="1", b="1")
+    assert (await anext(visit)).parts == {"a": "1", "b": "1"}
+    picture.show(a="1", b="2")
+    assert (await anext(visit)).parts == {"b": "2"}
+    picture.show(b="2")
+    last = await anext(visit)
+    assert last.parts == {"a": None}
+    await visit.aclose()
+
+    picture.show(a="3", b="2")
+    again = rooms.visit("r", picture, last.id)
+    assert (await anext(again)).parts == {"a": "3"}
+    await again.aclose()
+    assert picture.looks == 1
+
+
+async def test_many_visitors_are_one_look_and_the_last_one_ends_it():
+    rooms, picture = Rooms(linger_s=0), Picture()
+    visits = [rooms.visit("r", picture) for _ in range(50)]
+    picture.show(a="1")
+    told = await asyncio.gather(*(anext(visit) for visit in visits))
+    assert {each.id for each in told} == {told[0].id}
+    assert picture.looks == 1
+
+    for visit in visits:
+        await visit.aclose()
+    async with asyncio.timeout(5):
+        while rooms.open:
+            await asyncio.sleep(0)
+
+
+async def test_who_comes_from_an_earlier_room_is_told_everything():
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    visit = rooms.visit("r", picture, "0123abcd-7")
+    assert (await anext(visit)).parts == {"a": "1"}
+    await visit.aclose()
+
+
+async def test_looks_that_end_or_fail_end_the_visit():
+    picture = Picture()
+    picture.show(a="1")
+    picture.end()
+    assert [news.parts for news in [each async for each in Rooms().visit("r", picture)]] == [{"a": "1"}]
+
+    async def broken() -> AsyncGenerator[Mapping[str, str]]:
+        yield {"a": "1"}
+        raise ConnectionError("away")
+
+    visit = Rooms().visit("r", broken)
+    assert (await anext(visit)).parts == {"a": "1"}
+    with pytest.raises(ConnectionError):
+        await anext(visit)
