@@ -26,7 +26,8 @@ from envelope.ids import blob_ref, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskProgress, TaskResult
 from envelope.plan import Plan, PlanStep
-from orchestrator.cli import plan_lines, units, words
+from orchestrator import units, words
+from orchestrator.cli import plan_lines
 from orchestrator.cli.console import answer, plain
 from orchestrator.cli.failure import failure_of
 from orchestrator.cli.lines import details, milestones
