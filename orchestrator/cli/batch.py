@@ -105,7 +105,8 @@ def retry(
     no_publish: NoPublish = False,
     read_only: ReadOnly = False,
 ) -> None:
-    """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
+    """Run the file of a batch once more that was started here, and failed or was cancelled, as the file and its
+    repositories are now. What was done is not done again."""
     conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
     flags = {"detach": detach, "as_json": as_json, "may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
     asked = _Asked(settings_for(read_only=read_only), conclusion, **flags)
