@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from .ids import BlobRef
 from .plan import Plan
 from .wire import Wire
 
@@ -15,7 +16,8 @@ RuleRows = tuple[tuple[str, str, bool], ...]
 
 
 class AgentParams(Wire):
-    """`record`: keep a cassette of the task, which `muster replay` plays.
+    """`record`: keep a cassette of the task, which `muster replay` plays. `replay`: the blob of such a cassette, whose
+    replies are the model's in this task; its tools run. `temperature`: in the place of the agent's own.
 
     The others make a task that asks no model: it takes the session of its `resume_token` back to where the turn
     `revert_to` ended (0: before the first prompt), or (`undo`) to before the last prompt, or (`unrevert`) takes the
@@ -30,6 +32,8 @@ class AgentParams(Wire):
     """
 
     record: bool = False
+    replay: BlobRef | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     revert_to: Annotated[int, Field(ge=0)] | None = None
     undo: bool = False
     unrevert: bool = False

@@ -34,6 +34,7 @@ class AgentCard(Wire):
     max_turns: int | None = None
     tools: tuple[str, ...] = ("*",)  # those that it is offered at all; wildcards
     color: str = ""  # for people's screens
+    engine: str = "loop"  # who leads its sessions: our loop, or a program of others (`acp`)
 
 
 class ProjectCards(Wire):

@@ -58,6 +58,7 @@ class ErrorCode(StrEnum):
     MODEL_FAILED = "model_failed"
     NO_ANSWER = "no_answer"
     PLAN_INCOMPLETE = "plan_incomplete"
+    ENGINE = "engine"  # a program of others that leads the session
     SANDBOX = "sandbox"
     SETUP_FAILED = "setup_failed"
     RECIPE_FAILED = "recipe_failed"
@@ -94,6 +95,7 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.MODEL_FAILED: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.NO_ANSWER: CodeInfo(True, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.PLAN_INCOMPLETE: CodeInfo(True, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
+    ErrorCode.ENGINE: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.SANDBOX: CodeInfo(True, Turn.OPERATOR, ExitCode.INFRASTRUCTURE),
     ErrorCode.SETUP_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.RECIPE_FAILED: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),

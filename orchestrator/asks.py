@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from envelope.asks import WORDS, Question, Reply, read_reply
 from envelope.events import AskOpened
-from envelope.lifecycle import TERMINAL
+from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskProgress
 from envelope.pattern import match
 from envelope.scope import split
@@ -47,22 +47,48 @@ async def _live_traces(transport: Transport, tenant: str | None) -> list[str]:
 
 
 async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
-    """The records say what is waited for; only then the stream is read for what it is."""
+    """The records say what is waited for; only then the stream is read for what it is.
+
+    A program of others cannot be parked, and what it asks stands in the stream alone: that is read where one may run.
+    """
     tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
-    waiting = {task.task_id: task for task in tasks if any(map(is_ask, task.waits_for))}
-    if not waiting:
+    waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
+    running = [task for task in tasks if task.state is State.RUNNING]
+    led = await _may_be_led(transport, running) if running else []
+    if not waiting and not led:
         return []
     texts = await _texts(transport, trace_id)
-    return [one for task in waiting.values() for one in _of_task(task, texts)]
+    held = [OpenAsk(task, ask) for task in led for ask in await _held(transport, task, texts)]
+    return [*(one for task in waiting for one in _of_task(task, texts)), *held]
+
+
+async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """All but those whose agents are known to be led by our own loop: cards do not tell of a trusted repository's."""
+    ours = {card.name for worker in await transport.workers() for card in worker.agents if card.engine == "loop"}
+    return [task for task in running if task.agent not in ours]
+
+
+async def _held(transport: Transport, task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> list[AskOpened]:
+    """What it waits for an answer to."""
+    asks = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id and ask.held]
+    if not asks:
+        return []
+    said = await _answers(transport, task)
+    return [ask for ask in asks if ask.ask_id not in said]
 
 
 async def _texts(transport: Transport, trace_id: str) -> Mapping[tuple[str, str], AskOpened]:
-    """What was asked, by task and id, as far as the stream still has it."""
+    """What was asked, by task and id, as far as the stream still has it; what a lost attempt held is nobody's."""
     texts: dict[tuple[str, str], AskOpened] = {}
+    attempts: dict[str, int] = {}
     async for entry in transport.follow(trace_id, wait=False):
-        if isinstance(entry.message, TaskProgress):
-            opened = (event for event in entry.message.events if isinstance(event, AskOpened))
-            texts.update({(entry.message.task_id, event.ask_id): event for event in opened})
+        if not isinstance(told := entry.message, TaskProgress):
+            continue
+        if attempts.setdefault(told.task_id, told.attempt) < told.attempt:
+            attempts[told.task_id] = told.attempt
+            texts = {key: ask for key, ask in texts.items() if key[0] != told.task_id or not ask.held}
+        opened = (event for event in told.events if isinstance(event, AskOpened))
+        texts.update({(told.task_id, event.ask_id): event for event in opened})
     return texts
 
 

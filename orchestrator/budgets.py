@@ -15,10 +15,10 @@ from transport.money import Ledger
 from transport.raising import ASK_FOR_MORE, TENANTS
 
 from .errors import BadInput
-from .submit import BATCH, FANOUT
+from .submit import BATCH, EVAL, FANOUT
 
 # Their shards are traces of their own, each with an equal part of the money.
-SHARDED = (BATCH, FANOUT)
+SHARDED = (BATCH, FANOUT, EVAL)
 # Ledgers that are read, or raised, at once.
 AT_ONCE = 100
 
@@ -53,6 +53,9 @@ async def raise_cap(
     transport: Transport, root: TaskRecord, tasks: Iterable[TaskRecord], cap_microusd: int, *, by: str
 ) -> Ledger:
     """Let a trace or a batch spend up to this. What a batch's ended shards have not spent is for those that live."""
+    if root.agent == EVAL:  # its samples are compared under equal limits
+        hint = "raise limits.budget_usd there, and run it again: what was done is not done again"
+        raise BadInput("the budget of a suite stands in its file", hint=hint)
     own = await transport.raise_cap(root.trace_id, cap_microusd, by=by)
     shards = [task for task in tasks if _is_shard(task, root)]
     live = [shard for shard in shards if shard.state not in TERMINAL]

@@ -210,6 +210,10 @@ class Muster(Facets, SessionMethods):
         """
         return await self._folds.of(trace_id)
 
+    def watch_tree(self, trace_id: str) -> AsyncGenerator[tuple[Session, set[str]]]:
+        """The trace's tasks as they go on, each time with those that have changed; see `Folds.watch`."""
+        return self._folds.watch(trace_id)
+
     async def cost(self, trace_id: str) -> Cost:
         """What the trace has cost, by model and by agent, beside its cap; `reserved` is under way."""
         session, ledger = await self.tree(trace_id), await self.transport.ledger(trace_id)

@@ -1,7 +1,8 @@
 """What the driver of a goal or a batch stands on: its events, the tasks that it submits, its time.
 
 A driver is itself a task. It keeps nothing that it could not find again: when its process is killed, another one runs
-it from the start, and the content keys of what it submits lead it to the same tasks.
+it from the start, and the content keys of what it submits lead it to the same tasks. What it saves only spares that one
+the way back.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from transport.outbox import Outbox
 from .metrics import OrchestratorMetrics
 from .mirrors import MirrorsAtWork
 from .repositories import fetch_mirror
-from .submit import repeated
+from .submit import DRIVERS, repeated
 
 # About 150 bytes each: far from the size limit of a message.
 EVENTS_PER_MESSAGE = 500
@@ -132,18 +133,27 @@ class Driver:
         """Append to the trace's stream; readers see the events in the order of the calls."""
         async with self._emitting:
             for start in range(0, len(events), EVENTS_PER_MESSAGE):
-                lease = self.delivery.claim.lease
-                progress = TaskProgress(
-                    trace_id=lease.trace_id,
-                    task_id=lease.task_id,
-                    attempt=lease.attempt,
-                    seq=self._seq,
-                    at_ms=self.now_ms,
-                    status=State.RUNNING,
-                    events=events[start : start + EVENTS_PER_MESSAGE],
-                )
-                self._seq += 1
-                await self.transport.emit(lease, progress, gets_on=gets_on)
+                await self._emit(events[start : start + EVENTS_PER_MESSAGE], gets_on=gets_on)
+
+    async def save(self, blob: str) -> None:
+        """What a later attempt goes on from; with it this one has come to something."""
+        await self.transport.checkpoint(self.delivery.claim.lease, blob)
+        async with self._emitting:
+            await self._emit((), gets_on=True)
+
+    async def _emit(self, events: tuple[Event, ...], *, gets_on: bool) -> None:
+        lease = self.delivery.claim.lease
+        progress = TaskProgress(
+            trace_id=lease.trace_id,
+            task_id=lease.task_id,
+            attempt=lease.attempt,
+            seq=self._seq,
+            at_ms=self.now_ms,
+            status=State.RUNNING,
+            events=events,
+        )
+        self._seq += 1
+        await self.transport.emit(lease, progress, gets_on=gets_on)
 
     async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
         """Do all works at once; each ends exactly once, in the order in which they end."""
@@ -254,7 +264,7 @@ class Driver:
         return (await self.transport.record(handle.task_id)).batch_id != self.request.task_id
 
     async def _report_ended(self, result: TaskResult, place: _Placed) -> int:
-        cost_microusd = 0 if place.foreign else await self._cost_of(result)
+        cost_microusd = 0 if place.foreign else await self._cost_of(result, place.work.request.recipient)
         ended = ChildEnded(
             child_task_id=result.task_id,
             state=result.status,
@@ -266,9 +276,13 @@ class Driver:
         self._live.pop(result.task_id, None)  # last: what it has cost is known from here on
         return cost_microusd
 
-    async def _cost_of(self, result: TaskResult) -> int:
-        """Children in this driver's own trace tell their cost there; those in a shard's trace are seen by nobody."""
-        if result.trace_id == self.request.trace_id or not result.metrics.turns:
+    async def _cost_of(self, result: TaskResult, recipient: str) -> int:
+        """Children in this driver's own trace tell their cost there; those in a shard's trace are seen by nobody.
+
+        A goal of its own has asked no model itself, but its agents have.
+        """
+        asked_a_model = bool(result.metrics.turns) or recipient == DRIVERS
+        if result.trace_id == self.request.trace_id or not asked_a_model:
             return result.metrics.cost_microusd
         records = await self.transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SHARD)
         others = [await self.transport.result(record.task_id) for record in records if record.task_id != result.task_id]

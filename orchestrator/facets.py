@@ -8,6 +8,7 @@ from .records import Records
 
 if TYPE_CHECKING:
     from .batch.client import Batches
+    from .evaluation.client import Evals
     from .publication.client import Publications
 
 
@@ -18,6 +19,13 @@ class Facets:
         from .batch.client import Batches
 
         return Batches(self)
+
+    @property
+    def evals(self: Records) -> Evals:
+        """Suites of cases with gates, tried by models, agents and prompts, and compared."""
+        from .evaluation.client import Evals
+
+        return Evals(self)
 
     @property
     def publications(self: Records) -> Publications:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,8 @@ AGAIN = "again"  # why a run was made that is not the first of its phase
 class Gate:
     """The commands of one driver's gate, on one repository. `key` names the repository where there are several.
 
-    `scope`: the grants that a person wrote down. Who may edit tests by name is not asked why they fail as they were.
+    `away`: entered while a run of it is waited for. `scope`: the grants that a person wrote down. Who may edit tests by
+    name is not asked why they fail as they were.
     """
 
     driver: Driver
@@ -36,11 +37,14 @@ class Gate:
     key: str = ""
     rules: GateRules = field(default_factory=GateRules)
     scope: Scope = ()
+    away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     def before(self) -> Work:
-        """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again."""
+        """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
+        excuses nothing."""
         key = content_key("gate", "before", *self._about(self.workspace))
-        return self._work("before", self.workspace, key, _passed)
+        reusable = completed if self.rules.known_failures == "reject" else _passed
+        return self._work("before", self.workspace, key, reusable)
 
     def after(self, changes: BlobRef, about: str = "") -> Work:
         """On the base with the diff `changes`. Each driver proves its own: a verdict may have been bad luck."""
@@ -62,7 +66,7 @@ class Gate:
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with aclosing(settled(self.driver, [work])) as endings:
+        async with self.away(), aclosing(settled(self.driver, [work])) as endings:
             [result] = [ended.result async for ended in endings]
         return await self.read(phase, result, about)
 

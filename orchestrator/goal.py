@@ -19,6 +19,7 @@ from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
 from .goal_work import agent_work, title_of
+from .hidden import Judged, behind
 from .judgement import Judgement, Run
 from .planner.drive import drive_plan
 from .planner.lead import Lead
@@ -55,7 +56,11 @@ async def drive_goal(driver: Driver) -> TaskResult:
         if restored:  # what counts is what is handed over
             tree = {"tree": committed.tree} if committed else {}
             answer = answer.model_copy(update={"patch": patch and patch.model_copy(update=tree)})
-        proof = await _prove(gate, asked.before, patch, committed, restored)
+        before = asked.before or await _base_run(driver, gate)
+        judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
+        if judged and params.hidden:
+            judged = await behind(driver, params.hidden, judged.diff)
+        proof = await _prove(gate, before, judged, restored)
         failed = gate is not None and patch is not None and not proof.judgement.verified
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -105,6 +110,8 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
         raise BadInput("a gate needs a repository to run in", hint="name one with --repo")
     if workspace.changes is not None:
         raise BadInput("a gate needs a commit as its base, not uncommitted changes", hint="commit them first")
+    if params.hidden is not None:
+        workspace = workspace.model_copy(update={**params.hidden.model_dump(), "trusted": ""})
     scope = driver.request.auth_scope
     return Gate(driver, params.gate, workspace, params.min_tests, rules=params.gate_rules, scope=scope)
 
@@ -121,8 +128,11 @@ class Asked:
 async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
     """The agent and the gate on the base at once. Whichever makes the other pointless ends both."""
     if params.plan is not PlanMode.NONE:
+        if params.hidden is not None:
+            raise BadInput("the gate's hidden tests would be told to the agents of a plan", hint="leave the plan out")
         return await _ask_planned(driver, params, gate)
-    works = [agent_work(driver, params), *([gate.before()] if gate else [])]
+    beside = gate is not None and params.hidden is None  # of hidden tests there is no run while an agent could look
+    works = [agent_work(driver, params), *([gate.before()] if gate and beside else [])]
     answer: TaskResult | None = None
     before: Run | None = None
     async with aclosing(driver.run(works)) as endings:
@@ -195,19 +205,12 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-async def _prove(
-    gate: Gate | None,
-    before: Run | None,
-    patch: PatchRef | None,
-    committed: Committed | None,
-    restored: tuple[str, ...],
-) -> Proof:
+async def _prove(gate: Gate | None, before: Run | None, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
     if gate is None or before is None:
         return NO_GATE
-    if patch is None:
+    if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    tree = committed.tree if committed else patch.tree
-    return await prove(gate, before, changes=patch.diff, tree=tree, restored=restored)
+    return await prove(gate, before, changes=judged.diff, tree=judged.tree, restored=restored)
 
 
 def _structured(answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:

@@ -25,10 +25,9 @@ def agent_work(
 ) -> Work:
     """`plan`: the result of the agent whose approved plan is carried out. `told`: what else the agent hears."""
     request = driver.request
-    is_recorded = params_of(GoalParams, request).record
-    params: dict[str, Any] = told.model_copy(update={"record": is_recorded}).model_dump(
-        mode="json", exclude_defaults=True
-    )
+    goal = params_of(GoalParams, request)
+    taped = {"record": goal.record, "replay": goal.replay, "temperature": goal.temperature}
+    params: dict[str, Any] = told.model_copy(update=taped).model_dump(mode="json", exclude_defaults=True)
     child = task_request(
         parent=request,
         agent=step.agent,

@@ -147,7 +147,7 @@ def objections(
         message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
         return [GateObjection(code="wrong_tree", message=message)]
     if not is_acceptable(before, after, rules):
-        return [_failed(before, after)]
+        return [_failed(before, after, rules)]
     found = [
         _too_few(before, after, min_tests),
         _counted_otherwise(before, after),
@@ -267,8 +267,12 @@ def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None
     return GateObjection(code="coverage", message=message, hint="test what was added, or look for tests that were cut")
 
 
-def _failed(before: Run, after: Run) -> GateObjection:
+def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
     new = sorted(new_failures(before, after) or ())
+    if rules.known_failures == "reject" and not before.passed:  # how the base fares excuses nothing, and tells nothing
+        failing = sorted(after.failing or ())
+        hint = f"all tests have to pass; see the gate's output: muster task logs {after.task_id}"
+        return _rejected(f"the gate fails: {_first_line(after)}{_such_as(failing)}", hint, failing)
     if before.passed:
         message = f"the gate fails: {_first_line(after)}{_such_as(new)}"
         return _rejected(message, f"see the gate's output: muster task logs {after.task_id}", new)

@@ -17,7 +17,7 @@ from envelope.scope import common
 from .fanout.spec import FanoutParams
 from .looking import READ_SCOPE, refuse_write
 from .settings import Settings
-from .submit import BATCH, DRIVERS, FANOUT, RUN, GoalParams, GoalStep, params_of
+from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, params_of
 
 
 class _Client(Protocol):
@@ -105,4 +105,13 @@ def _of_batch(request: TaskRequest) -> dict[str, Any]:
     return request.input.params
 
 
-_PARAMS: Mapping[str, Callable[[TaskRequest], dict[str, Any]]] = {RUN: _of_goal, FANOUT: _of_fanout, BATCH: _of_batch}
+def _of_eval(_: TaskRequest) -> dict[str, Any]:
+    refuse_write("a suite's samples change code, to be judged by it")
+
+
+_PARAMS: Mapping[str, Callable[[TaskRequest], dict[str, Any]]] = {
+    RUN: _of_goal,
+    FANOUT: _of_fanout,
+    BATCH: _of_batch,
+    EVAL: _of_eval,
+}

@@ -33,6 +33,7 @@ from transport.settings import connect
 from .batch.run import drive_batch
 from .driver import Driver, DriverContext, ended_with, open_driver
 from .errors import BadInput, TaskFailed, code_of, exit_code_of
+from .evaluation.drive import drive_eval
 from .fanout.drive import drive_fanout
 from .goal import drive_goal
 from .jobs import run_jobs
@@ -44,7 +45,7 @@ from .mirrors import keep_mirrors
 from .read_only import require_read_only
 from .sealing import keep_sealed
 from .settings import Settings, load_settings
-from .submit import BATCH, DRIVERS, FANOUT, RUN
+from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN
 
 log = logs.get_logger("orchestrator")
 
@@ -52,6 +53,7 @@ DRIVES: dict[str, Callable[[Driver], Awaitable[TaskResult]]] = {
     RUN: drive_goal,
     BATCH: drive_batch,
     FANOUT: drive_fanout,
+    EVAL: drive_eval,
 }
 
 # Forgotten after two missed announcements, so that a dead process is not shown for long.

@@ -13,7 +13,7 @@ from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.gate import GateRules
-from envelope.ids import content_key, new_task_id, new_trace_id
+from envelope.ids import BlobRef, content_key, new_task_id, new_trace_id
 from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskRequest, Workspace
 from envelope.plan import Plan
 from envelope.scope import Scope, common
@@ -24,7 +24,7 @@ from .planner.modes import PlanMode
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
-RUN, BATCH, FANOUT = "run", "batch", "fanout"  # its agents
+RUN, BATCH, FANOUT, EVAL = "run", "batch", "fanout", "eval"  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 COMMANDS_ONLY = (RECIPE, VERIFY)  # no prompt reaches these
 PLAN = "plan"  # what it plans, build carries out
@@ -107,11 +107,21 @@ class GoalStep(Wire):
     auth_scope: Scope
 
 
+class HiddenTests(Wire):
+    """`base`: a commit on a goal's own, with tests that its agent does not see; it is in `bundle`."""
+
+    bundle: BlobRef
+    base: str
+
+
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
     `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
+
+    `hidden`: what the gate runs on in the place of the goal's base; nobody is told before the agent has ended. `replay`
+    and `temperature` are the agent's (see `AgentParams`).
     """
 
     then: GoalStep | None = None
@@ -123,6 +133,9 @@ class GoalParams(GoalStep):
     planner: GoalStep | None = None
     roster: tuple[GoalStep, ...] = ()
     given_plan: Plan | None = None
+    hidden: HiddenTests | None = None
+    replay: BlobRef | None = None
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +298,7 @@ def goal_request(
         prompt=goal,
         params=params.model_dump(mode="json"),
         workspace=fields.get("workspace"),
-        auth_scope=_scope_of_goal(params),
+        auth_scope=scope_of_goal(params),
         budget=fields.get("budget") or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
         model=fields.get("model", ""),
@@ -321,7 +334,7 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
     return params.model_copy(update=planned)
 
 
-def _scope_of_goal(params: GoalParams) -> Scope:
+def scope_of_goal(params: GoalParams) -> Scope:
     """All that is done for a goal fits into it: its agents' work, and its gate's."""
     after = params.then.auth_scope if params.then else ()
     return tuple(dict.fromkeys((*params.auth_scope, *after, *(RECIPE_SCOPE if params.gate else ()))))

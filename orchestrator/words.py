@@ -19,6 +19,23 @@ def short(task_id: str) -> str:
     return task_id[-SHORT_CHARS:]
 
 
+# Fewer digits of an id are in many others.
+MIN_ID_CHARS = 6
+
+
+def finds(words: str, text: str, *ids: str) -> bool:
+    """Is each word in the text, or enough of one of the ids?
+
+    >>> finds("tidy UP", "Tidy up"), finds("42", "tidy", "a42"), finds("7f3a9c", "tidy", "00007f3a9c")
+    (True, False, True)
+    """
+    lower = text.lower()
+    return all(
+        word in lower or (len(word) >= MIN_ID_CHARS and any(word in one for one in ids))
+        for word in words.lower().split()
+    )
+
+
 def counted(count: int, noun: str) -> str:
     """
     >>> counted(1, "child"), counted(2, "child"), counted(0, "lost lease")

@@ -13,6 +13,7 @@ RepoError
 ├── CheckoutFailed      the files of a commit cannot be written here
 ├── SourceRefused       an address or a protocol that the operator does not allow
 ├── TreePartial         a patch that needs more of its work tree than there is
+├── FilesRefused        a folder of links, or of more than a commit is made of here
 ├── PatternRefused      what is to be searched for is no expression
 ├── PatchRefused        a patch that does not apply, or is not what it says
 └── BranchRefused       a branch that must not be moved
@@ -82,6 +83,10 @@ class CheckoutFailed(RepoError):
 
 
 class SourceRefused(RepoError):
+    pass
+
+
+class FilesRefused(RepoError):
     pass
 
 

@@ -1,8 +1,8 @@
-"""Hundreds of commits by one process, from entries that are in the object store already."""
+"""Hundreds of commits by one process, from entries that are in the object store already; one of files as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .changes import NO_MODE
@@ -24,6 +24,33 @@ class Entry:
 class NewCommit:
     message: bytes
     entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    content: bytes
+    executable: bool = False
+
+
+async def commit_files(own: Scratch, files: Mapping[str, NewFile], *, on: str, message: str, date: str) -> str:
+    """The id of one commit that lays `files` over the commit `on`; without that it has nothing else, and no parent.
+
+    A file takes the place of a folder, and the other way round. The same values give the same id.
+    """
+    stream = b"".join(_stream_of_files(files, on, message.encode(), date.encode()))
+    options = ("--quiet", "--done", "--date-format=raw-permissive")
+    return (await own.git("fast-import", *options, stdin=stream)).line
+
+
+def _stream_of_files(files: Mapping[str, NewFile], on: str, message: bytes, date: bytes) -> Iterator[bytes]:
+    yield b"commit refs/heads/files\nmark :1\nauthor %s %s\ncommitter %s %s\n" % (AUTHOR, date, AUTHOR, date)
+    yield b"data %d\n%s\n" % (len(message), message)
+    if on:
+        yield b"from %s\n" % on.encode()
+    for path, file in sorted(files.items()):
+        mode = b"100755" if file.executable else b"100644"
+        yield b"M %s inline %s\ndata %d\n%s\n" % (mode, _quoted(path.encode()), len(file.content), file.content)
+    yield b"get-mark :1\ndone\n"
 
 
 async def make_commits(own: Scratch, parent: str, commits: Sequence[NewCommit], *, date: str, line: bool) -> list[str]:

@@ -23,6 +23,7 @@ import pytest
 import redis
 
 AGAIN = os.environ.get("MUSTER_TEST_AGAIN") == "1"  # scripts/test.sh runs what failed once more
+CHROMIUM = Path("/usr/bin/chromium")
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 
 
@@ -35,6 +36,8 @@ def missing(tier: str) -> str:
         except FileNotFoundError:
             return "no docker client"
         return "" if done.returncode == 0 else "no Docker engine answers"
+    if tier == "browser":
+        return "" if CHROMIUM.exists() else f"no {CHROMIUM} (scripts/test-tools.sh installs it)"
     if tier == "redis":
         beside = Path(sys.executable).parent
         return "" if shutil.which("redis-server") or (beside / "redis-server").exists() else "no redis-server"
@@ -240,6 +243,6 @@ def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if AGAIN and _is_of(item, PROVEN_AT_ONCE):
         pytest.fail("it failed, and what proves a promise is never run twice (docs/decisions/0014)")
-    for tier in ("docker", "redis"):
+    for tier in ("docker", "redis", "browser"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
             cannot_run(tier, reason)

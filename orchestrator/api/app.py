@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from http import HTTPStatus
 from importlib.metadata import version
 
@@ -28,15 +26,13 @@ from . import (
 )
 from .bodies import BodyCap
 from .console.app import create_console
+from .documents import places
+from .mcp import add_mcp
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
 from .tokens import TokenFile
 from .tracing import Continued
-
-# Of one tenant: documents that are read, with the repositories that are fetched for them; a first fetch may take
-# minutes, and more where the host that a tenant names is slow.
-BATCHES_AT_ONCE = 2
 
 
 def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
@@ -45,7 +41,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
-    app.state.batch_places = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(BATCHES_AT_ONCE))
+    app.state.batch_places = places()
     for routes in (
         tasks,
         fanouts,
@@ -67,6 +63,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     add_problems(app)
+    add_mcp(app)
     return app
 
 

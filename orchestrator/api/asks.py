@@ -7,11 +7,9 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from transport.errors import NotFound
-
-from ..asks import OpenAsk, answered_ask, is_ask, reply_to
+from ..asks import OpenAsk, reply_to
 from ..client import Muster
-from .access import Approver, Caller, Viewer
+from .access import Approver, Viewer
 from .tasks import Body
 
 router = APIRouter(prefix="/v1/asks", tags=["asks"])
@@ -49,45 +47,21 @@ def told(one: OpenAsk) -> Open:
 @router.get("")
 async def list_asks(caller: Viewer) -> list[Open]:
     """What the caller's tasks wait for."""
-    return [told(one) for one in await _open(caller)]
+    return [told(one) for one in await caller.open_asks()]
 
 
 @router.get("/{ask_id}")
 async def show_ask(ask_id: str, caller: Viewer) -> Open:
-    return told(await _find(ask_id, caller))
+    return told(await caller.ask(ask_id))
 
 
 @router.post("/{ask_id}/answer")
 async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standing:
     """Answer. 409 when somebody else was first, with what they said: that stands."""
-    return await give_answer(caller.muster, await _find_to_answer(ask_id, caller), answer, by=caller.name)
+    return await give_answer(caller.muster, await caller.ask_to_answer(ask_id), answer, by=caller.name)
 
 
 async def give_answer(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
     reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
     standing = await muster.reply(one, reply, by=by)
     return Standing(by=standing.by, at_ms=standing.at_ms)
-
-
-async def _find_to_answer(ask_id: str, caller: Caller) -> OpenAsk:
-    """Also one that has its answer: of a caller who did not hear of its own, and says it again."""
-    try:
-        return await _find(ask_id, caller)
-    except NotFound:
-        transport, tenant = caller.muster.transport, caller.seen_tenant
-        known = await answered_ask(transport, ask_id, tenant=tenant) if is_ask(ask_id) else None
-        if known is None or known[0].ask.ask_id != ask_id or not caller.sees(known[0].task):
-            raise
-        return known[0]
-
-
-async def _open(caller: Caller) -> list[OpenAsk]:
-    asks = await caller.muster.asks(tenant=caller.seen_tenant)
-    return [one for one in asks if caller.sees(one.task)]
-
-
-async def _find(ask_id: str, caller: Caller) -> OpenAsk:
-    for one in await _open(caller) if is_ask(ask_id) else ():
-        if one.ask.ask_id == ask_id:
-            return one
-    raise NotFound(f"no open ask has the id {ask_id}", hint="see those that are open with: GET /v1/asks")

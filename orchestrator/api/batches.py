@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from envelope.asks import AskTerms
-from transport.errors import NotFound
 
 from ..batch.difference import Difference
-from ..batch.document import NAME, read_document
 from ..batch.formats import FORMATS
-from ..batch.plan import Planned, Sources
+from ..batch.plan import Planned
 from ..batch.preview import BatchPreview
 from ..batch.report import OverlapReport
 from ..batch.status import BatchStatus
 from ..errors import BadInput, near_miss
 from .access import Caller, Submitter, Viewer
-from .reach import Reach, require_reachable_batch
+from .documents import planned_for
 from .tasks import Accepted, IdempotencyKey, accepted
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
@@ -128,26 +124,7 @@ async def show_overlaps(task_id: str, caller: Viewer) -> dict[str, list[OverlapR
 
 
 async def _plan(request: Request, caller: Caller) -> Planned:
-    """The batch with its repositories, as far as this caller may reach them."""
-    muster = caller.muster
-    reach = Reach(muster.settings.forges, caller.seen_tenant)
-    places: asyncio.Semaphore = request.app.state.batch_places[caller.tenant]
-    content = await request.body()
-    async with places:
-        spec = await read_document(content, _language(request))
-        require_reachable_batch(spec)
-        if (earlier := spec.shards.failures_of) is not None:
-            await _require_own(earlier, caller)
-        sources = Sources(blobs=muster.transport.blobs, reach=reach, forges=reach.allowed)
-        return await muster.batches.plan(spec, sources, file=Path(NAME))
-
-
-async def _require_own(earlier: str, caller: Caller) -> None:
-    try:
-        await caller.record(earlier)
-    except NotFound as e:
-        hint = "shards.failures_of is the whole id of a batch of yours"
-        raise BadInput(f"shards.failures_of: {e.message}", hint=hint) from e
+    return await planned_for(caller, await request.body(), _language(request), request.app.state.batch_places)
 
 
 def _language(request: Request) -> str:

@@ -1,7 +1,8 @@
 """After a restart: what an attempt before this one let tasks spend that this one has not come to again.
 
 A later attempt meets the first task of each shard at once; a second try, a later step or an answer to a conflict it
-meets when it gets there. Until then that money is not to be given away.
+meets when it gets there; those of repositories that are concluded it does not meet at all. Until then that money is
+not to be given away.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envelope.lifecycle import TERMINAL
 from transport.base import TaskRecord
@@ -26,6 +27,7 @@ class Earlier:
 
     driver: Driver
     tasks: dict[str, TaskRecord] | None = None
+    _spent: dict[str, int] = field(default_factory=dict[str, int])  # by tasks that have ended: it stays as it is
 
     async def held_microusd(self) -> int:
         """What those that live may spend, and those that have ended have spent."""
@@ -49,9 +51,13 @@ class Earlier:
         return {key: task for key, task in self.tasks.items() if task.trace_id not in self.driver.met}
 
     async def _held(self, task: TaskRecord) -> int:
+        if task.task_id in self._spent:
+            return self._spent[task.task_id]
         with suppress(NotFound):  # forgotten, with what it has spent
-            ledger = await self.driver.transport.ledger(task.trace_id)
             ended = (await self.driver.transport.record(task.task_id)).state in TERMINAL
+            ledger = await self.driver.transport.ledger(task.trace_id)
+            if ended:
+                self._spent[task.task_id] = ledger.spent_microusd
             return ledger.spent_microusd if ended or ledger.cap_microusd is None else ledger.cap_microusd
         return 0
 

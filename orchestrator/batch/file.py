@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -20,6 +20,7 @@ from .spec import BatchSpec, Repository
 MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in them is a prompt
 ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:")  # as ssh writes it
 LANGUAGES = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
+P = TypeVar("P", bound=BaseModel)
 READERS: Mapping[str, Callable[[str], Any]] = {"TOML": tomllib.loads, "YAML": yaml.safe_load, "JSON": json.loads}
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 
@@ -30,7 +31,7 @@ def load_batch(path: Path, *, only_looks: bool = False) -> BatchSpec:
 
     The lists become a part of the batch: what they say later is another batch.
     """
-    spec = parse_batch(_text(path, hint="give the path of a batch file (.toml, .yaml)"), name=str(path))
+    spec = parse_batch(text_of(path, hint="give the path of a batch file (.toml, .yaml)"), name=str(path))
     if only_looks:
         require_looking(spec)
     if spec.shards.files_from is not None:
@@ -71,7 +72,7 @@ def _repository(line: str, folder: Path, listed: Repository) -> Repository:
 
 
 def _lines(source: Path, key: str) -> tuple[str, ...]:
-    text = _text(source, hint=f"{key} names a list beside the batch file, one a line")
+    text = text_of(source, hint=f"{key} names a list beside the batch file, one a line")
     lines = tuple(dict.fromkeys(line for line in map(str.strip, text.splitlines()) if line))
     if not lines:
         what = "repository" if key == "repositories.list" else "file"
@@ -79,7 +80,7 @@ def _lines(source: Path, key: str) -> tuple[str, ...]:
     return lines
 
 
-def _text(path: Path, *, hint: str) -> str:
+def text_of(path: Path, *, hint: str) -> str:
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
@@ -95,11 +96,15 @@ def _text(path: Path, *, hint: str) -> str:
 
 def parse_batch(text: str, *, name: str = "batch.toml") -> BatchSpec:
     """As `load_batch`, from text; `name` is the file's, whose suffix says which language it is in."""
-    language = LANGUAGES.get(suffix := Path(name).suffix.lower())
-    if language is None:
-        hint = "batch files end in .toml, .yaml or .yml"
+    return spec_of(values_in(text, language_of(name), name), text, name)
+
+
+def language_of(name: str) -> str:
+    suffix = Path(name).suffix.lower()
+    if suffix not in LANGUAGES:
+        hint = "such files end in .toml, .yaml or .yml"
         raise BadBatchFile(f"{name} has the unknown suffix {suffix!r}", hint=hint)
-    return spec_of(values_in(text, language, name), text, name)
+    return LANGUAGES[suffix]
 
 
 def values_in(text: str, language: str, name: str) -> Any:
@@ -112,18 +117,22 @@ def values_in(text: str, language: str, name: str) -> Any:
 
 def spec_of(values: Any, text: str, name: str) -> BatchSpec:
     """What was read from `text`; `BadBatchFile` names the line and the field that is wrong."""
+    return checked(BatchSpec, values, text, name, hint="examples/demo/batch.toml is a complete batch file")
+
+
+def checked(kind: type[P], values: Any, text: str, name: str, *, hint: str) -> P:
+    """As `spec_of`, for any form. `hint`: what helps where nothing more is known."""
     try:
-        return BatchSpec.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as e:
         # a misspelt key is unknown and leaves one missing: what is there says more than what is not
         fault = min(e.errors(include_url=False, include_context=False), key=lambda each: each["type"] != UNKNOWN_KEY)
         location = fault["loc"]
         where = f"{name}{_line_of(text, location)}"
         if fault["type"] == UNKNOWN_KEY:
-            hint = near_miss(str(location[-1]), _fields_at(location[:-1]))
-            raise BadBatchFile(f"{where}: unknown key {_dotted(location)!r}", hint=hint) from e
+            near = near_miss(str(location[-1]), _fields_at(kind, location[:-1]))
+            raise BadBatchFile(f"{where}: unknown key {_dotted(location)!r}", hint=near) from e
         message = fault["msg"].removeprefix("Value error, ")
-        hint = "examples/demo/batch.toml is a complete batch file"
         raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}", hint=hint) from e
 
 
@@ -146,11 +155,11 @@ def _line_of(text: str, location: tuple[int | str, ...]) -> str:
     return f":{lines[0]}" if len(lines) == 1 else ""
 
 
-def _fields_at(location: tuple[int | str, ...]) -> list[str]:
+def _fields_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """The names that the model at this place knows."""
-    model: type[BaseModel] = BatchSpec
+    model = kind
     for part in location:
-        if isinstance(part, str):
+        if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
     return list(model.model_fields)
 

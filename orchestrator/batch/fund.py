@@ -40,12 +40,12 @@ class Fund:
     _sharing: asyncio.Lock = field(default_factory=asyncio.Lock)  # what is left must not be given away twice
 
     @classmethod
-    def of(cls, driver: Driver, seats: Sequence[str], *, asks_a_model: bool) -> Fund:
+    def of(cls, driver: Driver, seats: Sequence[str], *, concluded: int, asks_a_model: bool) -> Fund:
+        """`concluded`: shards that an attempt before this one is done with; what they have spent is `earlier`'s."""
         cap = driver.request.budget.max_cost_microusd if asks_a_model else None
-        part = (cap or 0) // max(1, len(seats))
-        return cls(
-            driver, cap, part, Earlier(driver), dict.fromkeys(seats, part), dict.fromkeys(seats, 0), len(seats) // 2
-        )
+        count = len(seats) + concluded
+        part = (cap or 0) // max(1, count)
+        return cls(driver, cap, part, Earlier(driver), dict.fromkeys(seats, part), dict.fromkeys(seats, 0), count // 2)
 
     def budget(self, seat: str) -> Budget:
         """Of the seat's next task."""

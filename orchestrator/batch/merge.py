@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
@@ -64,8 +64,7 @@ class MergeOutcome:
 
     @property
     def steps(self) -> list[MergeStep]:
-        collided = {collision.key: collision for collision in self.collisions}
-        return [_step(shard, collided.get(shard.key)) for shard in self.shards if shard.outcome != "failed"]
+        return steps_of(self.shards, self.collisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +210,11 @@ def overlaps_in(forecast: Forecast) -> tuple[OverlapReport, ...]:
         )
         for meeting in ordered
     )
+
+
+def steps_of(shards: Sequence[ShardReport], collisions: Sequence[CollisionReport]) -> list[MergeStep]:
+    collided = {collision.key: collision for collision in collisions}
+    return [_step(shard, collided.get(shard.key)) for shard in shards if shard.outcome != "failed"]
 
 
 def _step(shard: ShardReport, collision: CollisionReport | None) -> MergeStep:

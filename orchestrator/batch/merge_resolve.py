@@ -23,6 +23,7 @@ from ..submit import BUILD, RECIPE_SCOPE, RepositoryInput, task_request
 from .fund import Fund
 from .merge import Material, Resolution
 from .spec import BatchSpec
+from .turns import Turn
 
 MAX_PATHS = 20  # in conflict at once: more than that is a plan, not a conflict
 PROMPT = """\
@@ -48,6 +49,7 @@ class Resolver:
     given: RepositoryInput
     material: Material
     fund: Fund
+    turn: Turn
     resolutions: dict[str, Resolution] = field(default_factory=dict[str, Resolution])
     _costs: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])  # task: its key and cost
     _answers: dict[str, Ended] = field(default_factory=dict[str, Ended])  # a conflict met again is not paid for again
@@ -91,6 +93,13 @@ class Resolver:
         known = self._answers.get(asked.idempotency_key)
         if known is not None:
             return known
+        async with self.turn.away():
+            ended = await self._paid_for(collision, asked)
+        if ended is not None:
+            self._answers[asked.idempotency_key] = ended
+        return ended
+
+    async def _paid_for(self, collision: Collision, asked: TaskRequest) -> Ended | None:
         # Of all repositories: what a task holds is found under its work's key.
         seat = f"resolve {self.given.name}:{collision.key}"
         cost_microusd = 0
@@ -102,7 +111,6 @@ class Resolver:
             async with aclosing(self.driver.run([work])) as endings:
                 async for ended in endings:
                     cost_microusd = ended.cost_microusd
-                    self._answers[asked.idempotency_key] = ended
                     return ended
         finally:
             await self.fund.close(seat, spent_microusd=cost_microusd)

@@ -71,7 +71,7 @@ async def planned(spec: BatchSpec, file: Path, settings: Settings, sources: Sour
     spec = await _with_organisations(spec, forges)
     require_own_remotes(spec, file)
     starts = {
-        name: await _start(repository, file, settings.cache_dir, forges, sources)
+        name: await start_of(repository, file, settings.cache_dir, forges, sources)
         for name, repository in named(spec.repositories, file).items()
     }
     return Planned(file, spec, starts)
@@ -95,7 +95,7 @@ async def _with_organisations(spec: BatchSpec, forges: Mapping[str, ForgeSetting
     return spec.model_copy(update={"repositories": tuple(repositories)})
 
 
-async def _start(
+async def start_of(
     repository: Repository, file: Path, cache_dir: Path, forges: Mapping[str, ForgeSettings], sources: Sources
 ) -> Start:
     if repository.url is not None:

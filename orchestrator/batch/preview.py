@@ -95,5 +95,5 @@ async def all_shards(
             spec, name=name, git_dir=start.git_dir, base=start.base, max_shards=left, found=chosen
         )
         left -= len(shards[name])
-    refuse_empty(spec.shards, [shard for some in shards.values() for shard in some])
+    refuse_empty(spec.shards, {shard.key for some in shards.values() for shard in some})
     return shards

@@ -17,6 +17,7 @@ from ..submit import RepositoryInput
 from ..trial import Proof
 from .asked import asked_for
 from .chain import Chains
+from .concluded import RepositoryOutcome
 from .fund import Fund
 from .merge import MergeOutcome, material_of
 from .merge_proof import Trials, prove_merge
@@ -24,6 +25,7 @@ from .merge_resolve import Resolver
 from .report import RepositoryReport
 from .shards import Shard
 from .spec import BatchSpec
+from .turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,11 @@ class RepositoryRun:
     given: RepositoryInput
     mirror: Mirror
     shards: list[Shard]
+    turn: Turn  # to merge
 
-
-@dataclass(frozen=True, slots=True)
-class RepositoryOutcome:
-    """The first error is the gravest."""
-
-    report: RepositoryReport
-    bundle: Attachment | None = None
-    errors: tuple[ErrorInfo, ...] = ()
-    kept: tuple[Attachment, ...] = ()  # patches that did not land
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(shard.key for shard in self.shards)
 
 
 async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fund: Fund) -> RepositoryOutcome:
@@ -52,7 +49,8 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fu
         trials = Trials(
             run.mirror, driver.transport.blobs, run.given.base, spec.merge, gate, chains.before, chains.failure
         )
-        return await _conclude(driver, spec, run, trials, endings, fund)
+        async with run.turn.held():
+            return await _conclude(driver, spec, run, trials, endings, fund)
     except RepoError as e:
         return _stuck(run, ErrorInfo.of(ErrorCode.REPOSITORY, f"{run.given.name}: {e}", e.hint))
 
@@ -62,15 +60,17 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
         return None
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
     scope = asked_for(spec.shards, run.shards, tests=spec.gate.tests)
-    return Gate(driver, spec.gate.commands, workspace, spec.gate.min_tests, run.given.name, spec.gate, scope)
+    rules = spec.gate
+    return Gate(driver, rules.commands, workspace, rules.min_tests, run.given.name, rules, scope, run.turn.away)
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
+    """What went wrong on this machine may go well on the next."""
     given = run.given
     report = RepositoryReport(
         name=given.name, base=given.base, commit=given.base, reason=error.message, hint=error.hint
     )
-    return RepositoryOutcome(report, errors=(error,))
+    return RepositoryOutcome(report=report, keys=run.keys, errors=(error,), final=False)
 
 
 async def _conclude(
@@ -85,7 +85,7 @@ async def _conclude(
     metrics = driver.context.metrics
     with metrics.timed("merge_seconds", trace_id=driver.request.trace_id):
         material = await material_of(mirror, blobs, given.base, endings, batch=spec.name, rules=spec.merge)
-        resolver = Resolver(driver, spec, given, material, fund)
+        resolver = Resolver(driver, spec, given, material, fund, run.turn)
         proved = await prove_merge(trials, resolver.merge)
     merged = material.outcome(given.name, proved.merged, proved.blamed, resolver.resolutions)
     await driver.report(*merged.steps)
@@ -99,7 +99,7 @@ async def _conclude(
     errors = _shard_errors(report)
     if spec.gate is not None and not report.verified and (patch is not None or (proof.failure and not errors)):
         errors = [_gate_error(report, proof), *errors]
-    return RepositoryOutcome(report, bundle, tuple(errors), merged.kept)
+    return RepositoryOutcome(report=report, keys=run.keys, bundle=bundle, errors=tuple(errors), kept=merged.kept)
 
 
 def _report(

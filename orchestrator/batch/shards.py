@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -88,9 +88,11 @@ def folders_of(files: Iterable[str]) -> set[str]:
     return {str(folder) for file in files for folder in PurePosixPath(file).parents} - {WHOLE}
 
 
-def refuse_empty(shards: Shards, found: Iterable[Shard]) -> None:
-    """A file that was named and is in no repository would be left out in silence, and so would a whole batch."""
-    keys = {shard.key for shard in found}
+def refuse_empty(shards: Shards, keys: Set[str]) -> None:
+    """A file that was named and is in no repository would be left out in silence, and so would a whole batch.
+
+    `keys`: of all shards that were found.
+    """
     wanted = matching("**", shards.files or (), exclude=shards.exclude)
     if missing := sorted(set(wanted) - keys):
         hint = "commit it, or take it off the list"

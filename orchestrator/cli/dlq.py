@@ -19,13 +19,13 @@ from transport.errors import NotFound
 
 from ..client import Muster
 from ..errors import BadInput
+from ..life_lines import life_lines, life_of
 from ..settings import load_settings
 from ..units import duration
 from ..words import counted, short
 from .console import data, interactive, note, people, plain, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
-from .life import life_lines, life_of
 from .options import JsonLines, TaskId
 from .person import person
 from .request import readable_request, request_lines

@@ -30,12 +30,13 @@ from transport.base import Entry
 
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
+from ..session.said import how_far
 from ..session.task import TaskView
 from ..units import dollars, duration, tokens
 from ..words import state_text
 from .asking import subject
 from .console import plain
-from .plan_lines import how_far, plan_lines, todo_lines
+from .plan_lines import plan_lines, todo_lines
 from .tree import GLYPHS
 
 TITLE_CHARS = 60  # so that a line of a log stays one on most screens

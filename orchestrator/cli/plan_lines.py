@@ -17,18 +17,6 @@ GLYPHS: dict[str, str] = {
     "completed": "✔",
     "cancelled": "⊘",
 }
-OVER = (StepStatus.DONE, StepStatus.SKIPPED)
-
-
-def how_far(plan: Plan) -> str:
-    """
-    >>> steps = [PlanStep(step_id=s, title=s, goal="", agent="build", status=s) for s in ("done", "running", "pending")]
-    >>> how_far(Plan(goal="", steps=steps))
-    'plan 1/3: running'
-    """
-    done = sum(step.status in OVER for step in plan.steps)
-    now = next((step.title for step in plan.steps if step.status is StepStatus.RUNNING), "")
-    return f"plan {done}/{len(plan.steps)}{f': {now}' if now else ''}"
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

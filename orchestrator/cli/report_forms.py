@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -29,18 +29,18 @@ class Wanted:
     path: Path
 
 
-def wanted_reports(texts: Sequence[str] | None) -> tuple[Wanted, ...]:
+def wanted_reports(texts: Sequence[str] | None, forms: Collection[str] = FORMS) -> tuple[Wanted, ...]:
     """Checked before anything is started. `BadInput` for a form that there is not."""
     found: list[Wanted] = []
     for text in texts or ():
         form, _, path = text.partition("=")
-        require_form(form)
+        require_form(form, forms)
         if not path:
             raise BadInput(f"--report {text} names no file", hint=f"--report {form}=PATH")
         found.append(Wanted(form, Path(path)))
     return tuple(found)
 
 
-def require_form(form: str) -> None:
-    if form not in FORMS:
-        raise BadInput(f"there is no report format {form!r}", hint=near_miss(form, FORMS))
+def require_form(form: str, forms: Collection[str] = FORMS) -> None:
+    if form not in forms:
+        raise BadInput(f"there is no report format {form!r}", hint=near_miss(form, forms))

@@ -14,6 +14,7 @@ from envelope.plan import Plan
 
 from ..batch.spec import BatchSpec
 from ..errors import BadInput, near_miss
+from ..evaluation.spec import SuiteSpec
 from .console import data
 
 SCHEMAS: dict[str, TypeAdapter[Any]] = {
@@ -23,13 +24,14 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "event": TypeAdapter(Event),
     "plan": TypeAdapter(Plan),
     "batch": TypeAdapter(BatchSpec),
+    "eval": TypeAdapter(SuiteSpec),
 }
 
 
 def schema(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help=f"One of: {', '.join(SCHEMAS)}. None: all.")] = "",
 ) -> None:
-    """Print the JSON Schema of the messages, and of batch files."""
+    """Print the JSON Schema of the messages, and of batch and suite files."""
     if name and name not in SCHEMAS:
         raise BadInput(f"there is no schema {name!r}", hint=near_miss(name, SCHEMAS))
     found = {known: adapter.json_schema() for known, adapter in SCHEMAS.items() if name in ("", known)}

@@ -7,14 +7,15 @@ from transport.base import TaskRecord
 
 from ..batch.report import report_of
 from ..client import Muster
+from ..evaluation.report import report_of as eval_report_of
+from ..life_lines import Told, life_lines, life_of
 from ..session.fold import Session, apply_all
-from ..submit import BATCH, FANOUT
+from ..submit import BATCH, EVAL, FANOUT
 from .console import answer
-from .life import Told, life_lines, life_of
 from .listing import print_tasks
 from .plan_lines import plan_lines
 from .request import readable_request, request_lines
-from .summary import print_lines, summary_of_batch, summary_of_fanout, summary_of_run
+from .summary import print_lines, summary_of_batch, summary_of_eval, summary_of_fanout, summary_of_run
 
 
 async def show_task(muster: Muster, record: TaskRecord) -> None:
@@ -38,6 +39,8 @@ async def show_result(muster: Muster, view: Session, result: TaskResult) -> None
     cap = request.budget.max_cost_microusd
     if request.agent == BATCH:
         summary_of_batch(view, result, report_of(result), cap_microusd=cap, published=()).print()
+    elif request.agent == EVAL:
+        summary_of_eval(view, result, eval_report_of(result)).print()
     elif request.agent == FANOUT:
         summary_of_fanout(view, result, cap_microusd=cap).print()
     else:

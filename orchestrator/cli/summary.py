@@ -15,6 +15,8 @@ from envelope.messages import PatchRef, TaskResult
 
 from ..batch.causes import causes
 from ..batch.report import BatchReport, RepositoryReport
+from ..evaluation.report import EvalReport
+from ..evaluation.table import cost_line
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
 from ..units import dollars, duration, tokens
@@ -104,6 +106,21 @@ def summary_of_fanout(view: Session, result: TaskResult, *, cap_microusd: int | 
     headline = "✔ done" if _is_done(result) else _headline(result, verified=False)
     hint = "" if _is_done(result) or not result.errors else result.errors[0].hint
     return Summary(headline, hint, _is_done(result), tuple(lines), _next(result))
+
+
+def summary_of_eval(view: Session, result: TaskResult, report: EvalReport | None) -> Summary:
+    """None: it ended before there was a report. That samples were rejected is what it was to find out."""
+    lines = [*_troubles(result, [])]
+    if report is None:
+        lines += _spent(view, result, None)
+    else:
+        counted = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in report.counts.items())
+        lines = [("samples", counted), *lines, ("cost", cost_line(report))]
+        lines.append(("time", duration(result.metrics.latency_ms)))
+    done = _is_done(result)
+    headline = "✔ every sample was judged" if done else _headline(result, verified=False)
+    hint = "" if done or not result.errors else result.errors[0].hint
+    return Summary(headline, hint, done, tuple(lines), (f"muster task tree {result.task_id}   # how each went",))
 
 
 def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:

@@ -17,6 +17,7 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..errors import BadInput
+from ..life_lines import life_of
 from ..session.fold import Session, apply_all
 from ..settings import load_settings
 from ..submit import DRIVERS, RUN
@@ -24,7 +25,6 @@ from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import follow
-from .life import life_of
 from .lines import details
 from .live import json_line
 from .options import Json, JsonLines, TaskId, writing_settings

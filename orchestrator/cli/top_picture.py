@@ -11,10 +11,11 @@ from rich.text import Text
 from transport.base import PoolStats
 
 from ..overview import AtWork, Going, Overview
+from ..session.said import doing
 from ..units import dollars, duration, tokens
 from ..words import counted, short
 from .console import plain
-from .tree import GLYPHS, doing
+from .tree import GLYPHS
 
 BAR_CHARS = 10
 # Title, the pools' and the goals' own blank lines, and the line that counts what is left out.

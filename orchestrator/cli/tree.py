@@ -12,23 +12,20 @@ from rich.text import Text
 from envelope.lifecycle import State
 
 from ..session.fold import Session
+from ..session.said import GLYPH, INTEREST, doing_with, figures
 from ..session.task import TaskView
-from ..units import dollars, duration, tokens
-from ..words import reason_text
 from .console import plain
-from .plan_lines import how_far
 
-GLYPHS: dict[State, tuple[str, str]] = {
-    State.PENDING: ("·", "dim"),
-    State.RUNNING: ("●", "cyan"),
-    State.WAITING: ("◌", "yellow"),
-    State.COMPLETED: ("✔", "green"),
-    State.ERROR: ("✘", "red"),
-    State.CANCELLED: ("⊘", "yellow"),
-    State.EXPIRED: ("⌛", "red"),
+STYLES: dict[State, str] = {
+    State.PENDING: "dim",
+    State.RUNNING: "cyan",
+    State.WAITING: "yellow",
+    State.COMPLETED: "green",
+    State.ERROR: "red",
+    State.CANCELLED: "yellow",
+    State.EXPIRED: "red",
 }
-# Where there is no room for all: what moves first, then what went wrong, then what waits, then what is done.
-INTEREST = [State.RUNNING, State.WAITING, State.ERROR, State.EXPIRED, State.CANCELLED, State.PENDING, State.COMPLETED]
+GLYPHS: dict[State, tuple[str, str]] = {state: (glyph, STYLES[state]) for state, glyph in GLYPH.items()}
 INDENT = "  "
 
 
@@ -84,45 +81,10 @@ def tree(view: Session, *, now_ms: int, max_rows: int) -> Table:
         if row.task is None:
             table.add_row(Text(INDENT * row.depth + row.hidden, style="dim"))
         else:
-            table.add_row(_name(row.task, row.depth), Text(doing_with(view, row.task)), *_figures(row.task, now_ms))
+            table.add_row(_name(row.task, row.depth), Text(doing_with(view, row.task)), *figures(row.task, now_ms))
     return table
 
 
 def _name(task: TaskView, depth: int) -> Text:
     glyph, style = GLYPHS[task.state]
     return Text.assemble(INDENT * depth, (glyph, style), " ", (task.agent or "task", "bold"), " ", plain(task.title))
-
-
-def doing_with(view: Session, task: TaskView) -> str:
-    """What a task is at; of an agent with subagents at work also how many of them have ended. Each has its own row."""
-    ended = [view.tasks[child].ended for child in task.children]
-    if task.ended or not task.turn or all(ended):
-        return doing(task)
-    return " · ".join(part for part in (f"{sum(ended)}/{len(ended)} ended", doing(task)) if part)
-
-
-def doing(task: TaskView) -> str:
-    """What a task is at, or how it ended when that says more than its state."""
-    if task.ended:
-        return plain(task.error.partition("\n")[0]) or ("as before" if task.reused else "")
-    if task.asks:
-        return "asks: " + plain(next(iter(task.asks.values())))
-    if task.state is State.WAITING and (stop := task.stopped_by):
-        return f"waits for money: {dollars(stop.spent)} of the {stop.whose}'s {dollars(stop.allowed)} are spent"
-    if task.state is not State.RUNNING and task.reason:
-        return reason_text(task.reason)
-    plan = [how_far(task.plan)] if task.plan else []
-    tool = task.current_tool
-    now = f"{tool.tool} {tool.title}".strip() if tool else "thinking" if task.turn else ""
-    return plain(" · ".join([*([now] if now else []), *plan]))
-
-
-def _figures(task: TaskView, now_ms: int) -> tuple[str, str, str, str]:
-    used = task.usage.total_tokens
-    started, ended = task.started_at_ms, task.ended_at_ms
-    return (
-        f"{task.turn} turns" if task.turn > 1 else "1 turn" if task.turn else "",
-        tokens(used) if used else "",
-        dollars(task.cost_microusd) if task.cost_microusd else "",
-        duration((ended or now_ms) - started) if started is not None else "",
-    )

@@ -19,6 +19,7 @@ from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry
 
 from .changes import CHANGES
+from .line import at_of, longer
 from .task import TaskView, frozen
 
 _OF_CHILDREN = (ChildSpawned, ChildEnded)
@@ -154,6 +155,9 @@ def _take(session: Session, task: TaskView, progress: TaskProgress, *, is_snapsh
     if progress.partial_output is not None:
         task.partial_output = progress.partial_output
     task.live_state = progress.status
+    at = at_of(progress.status, turn=task.turn, uses_tools=bool(task.running_tools))
+    if at is not None and (not task.own_line or task.own_line[-1][0] is not at):
+        task.own_line = longer(task.own_line, at, progress.at_ms)
 
 
 def _end(task: TaskView, result: TaskResult) -> None:
@@ -172,5 +176,7 @@ def _take_child(
         child.parent_saw, child.parent_saw_at_ms = event, progress.at_ms
     elif not (is_snapshot and child.spawned):  # a snapshot knows less of a child than its parent said of it
         child.spawned = event.model_copy(update={"trace_id": event.trace_id or progress.trace_id})
+        if child.spawned_at_ms is None and not is_snapshot:
+            child.spawned_at_ms = progress.at_ms
     if child.task_id not in parent.children:
         parent.children = (*parent.children, child.task_id)

@@ -11,6 +11,8 @@ from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
 from envelope.plan import Plan
 
+from .line import At, Line
+
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
@@ -55,6 +57,7 @@ class TaskView:
     live_usage: Usage = field(default_factory=Usage)
     live_cost_microusd: int = 0
     started_at_ms: int | None = None
+    own_line: Line = ()
     children: tuple[str, ...] = ()
     merges: tuple[MergeStep, ...] = ()
     gates: tuple[GateVerdict, ...] = ()
@@ -67,6 +70,7 @@ class TaskView:
     partial_output: str = ""
     result: TaskResult | None = None
     spawned: ChildSpawned | None = None  # what the parent said when it made the task
+    spawned_at_ms: int | None = None
     parent_saw: ChildEnded | None = None  # and when it ended
     parent_saw_at_ms: int | None = None
 
@@ -111,6 +115,14 @@ class TaskView:
         if self.result is not None and self.started_at_ms is not None:
             return self.started_at_ms + self.result.metrics.latency_ms
         return self.parent_saw_at_ms
+
+    @property
+    def line(self) -> Line:
+        """What it was at, from when on; its first wait for a worker begins when its parent made it."""
+        first_ms = self.own_line[0][1] if self.own_line else self.spawned_at_ms
+        if self.spawned_at_ms is None or first_ms is None or (self.own_line and self.spawned_at_ms >= first_ms):
+            return self.own_line
+        return ((At.QUEUED, self.spawned_at_ms), *self.own_line)
 
     @property
     def reused(self) -> bool:

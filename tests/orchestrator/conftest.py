@@ -8,7 +8,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -276,13 +276,20 @@ def memory_stage(keep_settings: Settings, tmp_path: Path) -> Stage:
     return make_stage(MemoryTransport(keyring=KEYRING, limits=Limits(lease_ms=1_000)), keep_settings, tmp_path)
 
 
+@asynccontextmanager
+async def stage_on(server: Server, settings: Settings, folder: Path) -> AsyncIterator[Stage]:
+    name, limits = f"c{next(_fleets)}", Limits(lease_ms=1_000)
+    transport = await connect_redis(server.url, keyring=KEYRING, fleet=name, limits=limits)
+    try:
+        yield make_stage(transport, settings, folder)
+    finally:
+        await transport.close()
+
+
 @pytest_asyncio.fixture
 async def redis_stage(conductor_redis: Server, keep_settings: Settings, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with AsyncExitStack() as stack:
-        name, limits = f"c{next(_fleets)}", Limits(lease_ms=1_000)
-        transport = await connect_redis(conductor_redis.url, keyring=KEYRING, fleet=name, limits=limits)
-        stack.push_async_callback(transport.close)
-        yield make_stage(transport, keep_settings, tmp_path)
+    async with stage_on(conductor_redis, keep_settings, tmp_path) as made:
+        yield made
 
 
 @pytest_asyncio.fixture

@@ -42,6 +42,7 @@ from ..tools.registry import all_tools, offered
 from ..tools.task import TASK
 from ..tools.web import WEB_TOOLS
 from .opening import may_read
+from .params import agent_params
 from .planning import planning_of, planning_tools
 from .till import TraceTill
 
@@ -170,7 +171,8 @@ class Rigging:
         """Retries around what is recorded, around hooks, around the fleet's limit, around the engine, which is shown
         the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report
-        chat = await hooks.parameters(Parameters(self.attempt.agent.temperature))
+        told = agent_params(self.attempt.request).temperature
+        chat = await hooks.parameters(Parameters(self.attempt.agent.temperature if told is None else told))
         time_left_s = await self._time_left()
         limited = Limited(
             Seeing(

@@ -30,6 +30,8 @@ from ..errors import BadInput
 from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
+from ..recording.dubbed import Dubbed
+from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
 from ..references.names import check_refs
@@ -57,8 +59,7 @@ class AgentTasks:
 
         `BadInput` and `NoModel` before the first call.
         """
-        records = agent_params(attempt.request).record
-        return await self.run_on(Recorder(self.kit.transport.blobs, attempt) if records else NoTape(), attempt)
+        return await self.run_on(await self._tape(attempt), attempt)
 
     async def run_on(self, tape: Tape, attempt: Attempt) -> TaskOutcome | Pause:
         """As `run`, with what `tape` makes of the world."""
@@ -68,13 +69,13 @@ class AgentTasks:
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
         session = await with_plan_file(await self._session(attempt, turns, tape), attempt, tape)
         tape.opened(session)
-        attempt.reporter.totals.metrics = _spent(session)
+        attempt.reporter.totals.metrics = spent(session)
         if attempt.claim.checkpoint is None:
             shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
             report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
         price = await tape.kept("price", PRICE, lambda: self.kit.models.price(session.model))
-        _require_price(price, session, ledger)
+        require_price(price, session, ledger)
         session = _with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
@@ -93,6 +94,12 @@ class AgentTasks:
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
         return _outcome(session, token, await attachments(self.kit.transport.blobs, session))
 
+    async def _tape(self, attempt: Attempt) -> Tape:
+        params, blobs = agent_params(attempt.request), self.kit.transport.blobs
+        if params.replay is not None:
+            return Dubbed(await cassette_at(blobs, params.replay))
+        return Recorder(blobs, attempt) if params.record else NoTape()
+
     async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:
         """This task's own checkpoint, else the session that the request continues, else a new one."""
         request = attempt.request
@@ -104,7 +111,7 @@ class AgentTasks:
         if attempt.claim.session:
             earlier = await turns.load_to_go_on(attempt.claim.session)
             only_compact = is_request(request.input.prompt)
-            earlier = await self._with_work(attempt, _without_what_its_caller_has(earlier, request))
+            earlier = await self._with_work(attempt, without_what_its_caller_has(earlier, request))
             prompt: str | Prompt = ""
             if not only_compact:
                 said = await first_prompt(request, request.input.prompt or "Go on.", attempt.sandbox)
@@ -120,7 +127,7 @@ class AgentTasks:
         return session
 
 
-def _require_price(price: Price | None, session: Session, ledger: Ledger) -> None:
+def require_price(price: Price | None, session: Session, ledger: Ledger) -> None:
     if price is None and (ledger.tightest.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
@@ -136,7 +143,7 @@ def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
     return session.model_copy(update={"budget": budget.model_copy(update={"max_cost_microusd": None})})
 
 
-def _spent(session: Session) -> Metrics:
+def spent(session: Session) -> Metrics:
     calls = len(session.tool_calls) + sum(answer.ran and not answer.waits for answer in session.open_turn)
     return Metrics(usage=session.usage, cost_microusd=session.cost_microusd, turns=session.turn, tool_calls=calls)
 
@@ -153,7 +160,7 @@ def _wait_of(session: Session) -> Wait | None:
     return None
 
 
-def _without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
+def without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
     """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
 
     What a failed one had done was never taken in.

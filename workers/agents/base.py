@@ -11,6 +11,8 @@ from envelope.scope import Scope
 from ..permissions.rules import Rule
 
 Mode = Literal["primary", "subagent", "all", "recipe"]
+# Who leads the session: our loop, or a program in the sandbox that speaks the Agent Client Protocol.
+Engine = Literal["loop", "acp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Agent:
     counts_tests: bool = False  # of a recipe: each command's tests are counted, and the tree they ran on is named
     origin: str = ""  # the file that it comes from; empty: built-in
     stops_at_failure: bool = True  # of a recipe: False when failures are what it is asked to find out
+    engine: Engine = "loop"
+    # The rest is of a program (see `workers/acp/`): how it is started, and in which of its own modes it works.
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # `${relay}` and the like: see `program.py`
+    session_mode: str = ""
 
     @property
     def model_options(self) -> dict[str, Any]:

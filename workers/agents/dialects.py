@@ -43,7 +43,7 @@ KNOWN_PERMISSIONS = frozenset(
             "plan_update",
             "question",
         ),
-        *("plan_enter", "plan_exit", "doom_loop"),
+        *("plan_enter", "plan_exit", "doom_loop", "engine"),
     )
 )
 # Near enough for a misspelling (`raed`), too far for another word (`grape`).

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from envelope.agents import AgentCard
 from envelope.pattern import match
+from envelope.redaction import redact
 from envelope.scope import Scope
 
 from ..errors import BadAgent
@@ -22,7 +24,7 @@ from ..hints import nearest
 from ..llm.options import KNOWN as KNOWN_OPTIONS
 from ..llm.options import unsent
 from ..permissions.rules import Action, Rule
-from .base import Agent, Mode
+from .base import Agent, Engine, Mode
 from .dialects import denials, permission_rules, switch_rules, switches
 
 EDITING = ("edit", "write", "apply_patch")
@@ -40,8 +42,9 @@ NOT_OURS = frozenset(
 ).union(("prompt",))
 # So near a key of ours that nobody means an option of the model.
 MISSPELT = 0.85
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The values of these keys are few, so that a wrong one has a near miss.
-FEW = {"mode": get_args(Mode), "color": (*COLORS, "'#rrggbb'")}
+FEW = {"mode": get_args(Mode), "engine": get_args(Engine), "color": (*COLORS, "'#rrggbb'")}
 
 
 class FrontMatter(BaseModel):
@@ -70,6 +73,10 @@ class FrontMatter(BaseModel):
     returns_patch: bool = True
     counts_tests: bool = False
     stops_at_failure: bool = True
+    engine: Engine = "loop"
+    command: tuple[str, ...] = Field(default=(), strict=False)
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    session_mode: str = ""
 
     @field_validator("fixed")
     @classmethod
@@ -84,6 +91,25 @@ class FrontMatter(BaseModel):
         switches(written)
         switch_rules(written, ())
         return written
+
+    @field_validator("env")
+    @classmethod
+    def _no_secrets(cls, env: dict[str, str]) -> dict[str, str]:
+        if wrong := next((name for name in env if not VARIABLE.fullmatch(name)), None):
+            raise ValueError(f"{reprlib.repr(wrong)} is no name of a variable")
+        if secret := next((name for name, value in env.items() if redact(value) != value), None):
+            raise ValueError(f"{secret} looks like a secret, and none enters a sandbox; the relay adds the model's key")
+        return env
+
+    @model_validator(mode="after")
+    def _program(self) -> Self:
+        if self.engine == "acp" and not (self.command and self.command[0].strip()):
+            raise ValueError("engine: acp needs a command: [program, argument, …]")
+        if self.engine == "loop" and (self.command or self.env or self.session_mode):
+            raise ValueError("command, env and session_mode are of an agent with engine: acp")
+        if self.engine == "acp" and self.mode == "recipe":
+            raise ValueError("a recipe calls no model, and engine: acp is one that does")
+        return self
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -123,6 +149,10 @@ def parse_agent(name: str, text: str) -> Agent:
         returns_patch=matter.returns_patch,
         counts_tests=matter.counts_tests,
         stops_at_failure=matter.stops_at_failure,
+        engine=matter.engine,
+        command=matter.command,
+        env=matter.env,
+        session_mode=matter.session_mode,
     )
 
 
@@ -166,6 +196,7 @@ def card(agent: Agent) -> AgentCard:
         max_turns=agent.max_turns,
         tools=agent.tools,
         color=agent.color,
+        engine=agent.engine,
     )
 
 

@@ -23,6 +23,8 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
 
     `BadAgent` when nothing is left of its scope.
     """
+    if agent.engine != "loop":
+        raise BadAgent("it runs a program of its own, which people must trust", hint="muster trust", key="engine")
     kind = builtin.get(agent.name) or builtin[KIND_OF_MODE[agent.mode]]
     ceiling = (*DEFAULTS, *kind.rules)
     lost = [

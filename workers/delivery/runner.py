@@ -19,11 +19,13 @@ from transport.base import Claim, Transport
 from transport.consumer import Again, Delivery, Ending, Pause, StopReason
 from transport.errors import Fenced, Unreachable
 
+from ..acp.task import EngineTasks
 from ..agent_task.attachments import furnish
 from ..agent_task.task import AgentTasks
 from ..agents.base import Agent
 from ..agents.layers import Known
 from ..agents.project import ProjectAgents
+from ..kit import Kit
 from ..metrics import WorkerMetrics
 from ..permissions.guard import Guard
 from ..recipes.task import run_recipe_task
@@ -117,8 +119,7 @@ class Runner:
         ) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
-            agent_tasks = AgentTasks(replace(self.agent_tasks.kit, agents=known.agents))
-            outcome = await (run_recipe_task(attempt) if agent.mode == "recipe" else agent_tasks.run(attempt))
+            outcome = await _done(attempt, replace(self.agent_tasks.kit, agents=known.agents))
             return outcome if isinstance(outcome, Pause) else await self._with_patch(attempt, outcome)
 
     async def _with_patch(self, attempt: Attempt, outcome: TaskOutcome) -> TaskResult:
@@ -179,6 +180,15 @@ class Runner:
             scope=request.auth_scope,
             tell=egress.tell,
         )
+
+
+async def _done(attempt: Attempt, kit: Kit) -> TaskOutcome | Pause:
+    """By whoever leads such an agent's session: nobody, a program of others, our own loop."""
+    if attempt.agent.mode == "recipe":
+        return await run_recipe_task(attempt)
+    if attempt.agent.engine == "acp":
+        return await EngineTasks(kit).run(attempt)
+    return await AgentTasks(kit).run(attempt)
 
 
 def _tell_faults(attempt: Attempt, known: Known) -> None:

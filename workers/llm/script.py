@@ -41,8 +41,10 @@ class _Written(BaseModel):
 
 
 class When(_Written):
-    """All that is given must hold. `prompt` is the first user message, `user` the last; turns count from 1."""
+    """All that is given must hold. `prompt` is the first user message, `user` the last; turns count from 1. `model` is
+    the one that is asked, by the name that the server is given."""
 
+    model: str | None = None
     system_contains: str | None = None
     prompt_contains: str | None = None
     user_contains: str | None = None
@@ -178,7 +180,7 @@ def _holds(when: When, now: Conversation) -> bool:
         (when.user_contains, now.user),
         (when.result_contains, now.results[-1] if now.results else ""),
     )
-    equals = ((when.turn, now.turn), (when.tool_results, len(now.results)))
+    equals = ((when.model, now.model), (when.turn, now.turn), (when.tool_results, len(now.results)))
     return all(part is None or part in text for part, text in contains) and all(
         wanted is None or wanted == found for wanted, found in equals
     )

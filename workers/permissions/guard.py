@@ -14,7 +14,8 @@ from .rules import Action, Rule, evaluate, hidden
 SCOPED_AS = {"bash_unparsed": "bash"}
 # Asked for beside a tool's own permission; a scope has no grants for them.
 PLAN_FILE = "plan_file"  # the one file that whoever plans may write; it is in no workspace
-UNSCOPED = frozenset({"external_directory", "doom_loop", "question", "plan_exit", PLAN_FILE})
+ENGINE = "engine"  # what a program with `engine: acp` asks for that is none of our tools
+UNSCOPED = frozenset({"external_directory", "doom_loop", "question", "plan_exit", PLAN_FILE, ENGINE})
 # What a headless task is not even offered: tools that do nothing but ask people.
 HEADLESS = tuple(Rule(tool, "*", Action.DENY) for tool in ("question", "plan_enter", "plan_exit"))
 # permission → what the model can do instead

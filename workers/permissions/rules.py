@@ -73,6 +73,7 @@ class Decision(str):
 DEFAULTS: tuple[Rule, ...] = (
     Rule("*", "*", Action.ALLOW),
     Rule("doom_loop", "*", Action.ASK),
+    Rule("engine", "*", Action.ASK),  # a program of others asks, and nobody knows what for
     Rule("external_directory", "*", Action.ASK),
     # the scratch folder is the sandbox's own, and dies with its container
     Rule("external_directory", "/tmp/*", Action.ALLOW),  # noqa: S108

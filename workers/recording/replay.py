@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
@@ -29,7 +28,7 @@ from ..delivery.results import TaskOutcome
 from ..equipment import plain_equipment
 from ..errors import BadInput
 from ..kit import Kit
-from ..llm.cassette import Call, Entry, Kept, read
+from ..llm.cassette import Call, Entry, Kept
 from ..llm.limited import Limiter
 from ..models import Models
 from ..sandboxes.of_task import NOTHING, TaskSandbox
@@ -38,6 +37,7 @@ from ..sessions.checkpoints import Checkpoints
 from ..subagents.inheritance import guard_of
 from ..web.access import WebAccess
 from .player import Difference, NotRecorded, Player, ToldNo
+from .reading import cassette_at, read_cassette, readable
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 
 UNASKED = "not/asked"  # the model of a task that ended before it asked one
@@ -45,10 +45,6 @@ DEADLINE_MS = 3_600_000  # a replay takes seconds; the recorded deadline may hav
 
 
 EARLIER_REF: TypeAdapter[str | None] = TypeAdapter(str | None)
-# The longest session that a window of a million tokens allows is a hundredth of this.
-MAX_CASSETTE_BYTES = 512 * 1024 * 1024
-# What can be wrong with a file that somebody else has written; `ValueError` holds JSON's, pydantic's and UTF-8's.
-ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +60,17 @@ class Replayed:
 async def find_cassette(blobs: Blobs, attachments: Mapping[str, str], checkpoint: str | None) -> tuple[Entry, ...]:
     """The one that a result names; of a task that was stopped, what it had stored. `BadInput` when there is none."""
     if CASSETTE in attachments:
-        content = await blobs.get(attachments[CASSETTE])
-        with _readable():
-            return _read(content)
+        return await cassette_at(blobs, attachments[CASSETTE])
     newest = (await Checkpoints(blobs).load(checkpoint)).cassette if checkpoint else None
     if newest is None:
         raise BadInput("the task was not recorded", hint="record the next one: muster run --record …")
-    with _readable():
-        return _read((await whole(blobs, newest)).encode())
+    return read_cassette((await whole(blobs, newest)).encode())
 
 
 async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Agent]) -> Replayed:
     """`agents` are those of today; one that is not among them is taken from the recording. `BadInput` for a recording
     that is none."""
-    with _readable():
+    with readable():
         found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
         recorded = AGENTS.validate_python(found[AGENT])
         agents = {recorded.name: recorded, **agents}
@@ -106,21 +99,6 @@ async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Ag
         except NotRecorded:
             return Replayed(player.calls, player.answered, is_whole=False)
     return Replayed(player.calls, player.answered)
-
-
-@contextmanager
-def _readable() -> Generator[None]:
-    try:
-        yield
-    except ODD as e:
-        why = " ".join(f"{type(e).__name__}: {e}".split())[:200]
-        raise BadInput(f"the recording cannot be read: {why}", hint="record the task again: --record") from e
-
-
-def _read(content: bytes) -> tuple[Entry, ...]:
-    if len(content) > MAX_CASSETTE_BYTES:
-        raise ValueError(f"it is longer than {MAX_CASSETTE_BYTES >> 20} MiB")
-    return read(content.decode())
 
 
 class Unwatched:

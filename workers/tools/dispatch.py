@@ -171,7 +171,7 @@ async def _answer(
                 tool=item.tool.name,
                 state=CallState.RUNNING,
                 title=title,
-                input=_shown(dict(item.input)),
+                input=shown(dict(item.input)),
                 started_at_ms=started_ms,
             )
         )
@@ -200,15 +200,15 @@ async def _before(item: _Ready, context: ToolContext, guard: Guard) -> Asked | T
     return await _told(item, differs(item.call, item.tool, item.input, context))
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Arguments as people see them: an event is at most 1 MiB, and a file that is written may be longer."""
     match value:
         case str() if len(value) > SHOWN_ARGUMENT_CHARS:
             return f"{value[:SHOWN_ARGUMENT_CHARS]}… ({len(value) - SHOWN_ARGUMENT_CHARS} more characters)"
         case dict():
-            return {key: _shown(inner) for key, inner in cast(dict[str, Any], value).items()}
+            return {key: shown(inner) for key, inner in cast(dict[str, Any], value).items()}
         case list():
-            return [_shown(inner) for inner in cast(list[Any], value)[:SHOWN_ARGUMENT_ITEMS]]
+            return [shown(inner) for inner in cast(list[Any], value)[:SHOWN_ARGUMENT_ITEMS]]
         case _:
             return value
 

@@ -21,7 +21,7 @@ from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import fleet, sign_in
+from . import deeds, fleet, sign_in, traces
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -29,7 +29,7 @@ from .visitor import SignInNeeded
 
 _log = get_logger("console")
 
-ROUTERS: Sequence[APIRouter] = (sign_in.router, fleet.router)
+ROUTERS: Sequence[APIRouter] = (sign_in.router, fleet.router, traces.router, deeds.router)
 
 
 def create_console(muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams) -> FastAPI:

@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ...gating.told import gate_name, verdict_text
 from ...units import dollars, duration, tokens
 from ...words import clock, counted, short
 
@@ -31,7 +32,6 @@ HEADERS = {
 }
 # Formatting and control characters: overrides of the reading direction, what is invisible, escapes of terminals.
 _UNSEEN = ("Cc", "Cf", "Co", "Cs")
-_LINES = "\n\t"
 
 
 def safe(text: object) -> str:
@@ -40,10 +40,12 @@ def safe(text: object) -> str:
     >>> safe("a\\u202eb\\x1b[2Jc\\n")
     'a\\ufffdb\\ufffd[2Jc\\n'
     """
-    return "".join(
-        char if char in _LINES or unicodedata.category(char) not in _UNSEEN else "\ufffd"
-        for char in str(text).replace("\r\n", "\n")
-    )
+    lines = str(text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_seen, line)) for line in lines)
+
+
+def _seen(char: str) -> str:
+    return char if char == "\t" or unicodedata.category(char) not in _UNSEEN else "\ufffd"
 
 
 @cache
@@ -65,6 +67,8 @@ def templates() -> Environment:
         "counted": counted,
         "short": short,
         "clock": clock,
+        "gate_name": gate_name,
+        "verdict_text": verdict_text,
     }
     return made
 

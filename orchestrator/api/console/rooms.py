@@ -70,6 +70,8 @@ class Room:
     def _look(self) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._keep_looking())
+            # what went wrong is the visitors' to hear; where there are none, nobody's
+            self._looking.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return self._looking
 
     async def _keep_looking(self) -> None:

@@ -186,7 +186,7 @@ def test_a_list_that_is_missing_or_empty_is_named(tmp_path, content, message):
 
 def test_a_listed_file_that_no_repository_has_is_named():
     shards = Shards(files=("a.py", "b.py", "tests/none.py"), exclude=("tests/**",))
-    found = shards_of(FILES, shards, max_shards=9, name="demo")
+    found = {shard.key for shard in shards_of(FILES, shards, max_shards=9, name="demo")}
 
     with pytest.raises(BadInput, match=r"no repository of the batch has the file 'b\.py'"):
         refuse_empty(shards, found)

@@ -8,6 +8,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from envelope.messages import TaskProgress
 from orchestrator.batch.fund import Fund
 from orchestrator.batch.report import BatchReport
 from orchestrator.driver import Driver
@@ -190,3 +191,58 @@ async def test_a_restarted_driver_counts_what_it_has_not_come_to_again(stage, te
     assert (result.attempt, [shard.outcome for shard in report.shards]) == (2, ["applied"] * 4)
     assert heard.caps == {d[0].trace_id: PART + PART // 2, again_a[0].trace_id: PART + PART // 2}
     assert report.cost_microusd == PART + 2 * (PART + PART // 2) <= 1_000_000
+
+
+async def test_what_a_concluded_repository_has_spent_stays_spent_after_a_restart(stage, text, heard, monkeypatch):
+    """b tries again with what c and d have left: what a has spent is gone, though nobody looks at it again."""
+    concluded, restarted = asyncio.Event(), asyncio.Event()
+    save = Driver.save
+    tries = []
+
+    async def saved(driver, blob):
+        await save(driver, blob)
+        concluded.set()
+
+    async def hold(task):
+        path = task.input.prompt[-4:]
+        if path == "b.py":
+            tries.append(task)
+            await restarted.wait()
+            await heard.until(lambda: heard.closed >= 2)
+
+    def edit(task, files):
+        path = task.input.prompt.split()[1]
+        if path == "src/b.py" and not task.retry_of:
+            raise stage.builders.fails("its budget is spent")
+        files[path] = files[path].replace("old", "new")
+
+    async def charging(delivery):
+        lease = delivery.claim.lease
+        progress = TaskProgress(
+            trace_id=lease.trace_id, task_id=lease.task_id, attempt=1, seq=0, at_ms=0, status=State.RUNNING
+        )
+        await stage.transport.emit(lease, progress, charge_microusd=stage.builders.cost(delivery.request))
+        return await handle_of_builders(delivery)
+
+    handle_of_builders = stage.builders.handle
+    monkeypatch.setattr(stage.builders, "handle", charging)
+    monkeypatch.setattr(Driver, "save", saved)
+    stage.builders.edit, stage.builders.before_start = edit, hold
+    stage.builders.cost = lambda task: PART if task.input.prompt[-4:] in ("a.py", "b.py") else 0
+    stage.builders.code = lambda _: ErrorCode.BUDGET
+    one = await stage.repository({"src/a.py": "old a\n", "t": "assert\n"}, name="one")
+    rest = await stage.repository({path: FILES[path] for path in FILES if path != "src/a.py"}, name="rest")
+
+    async with stage.workers():
+        async with stage.orchestrator():
+            [handle] = await stage.muster.submit_many([stage.batch_request(one, rest, text=text)])
+            await concluded.wait()
+        heard.closed = 0
+        restarted.set()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    report = BatchReport.model_validate(result.output.structured)
+    assert (result.attempt, [shard.outcome for shard in report.shards]) == (2, ["applied"] * 4)
+    assert [task.budget.max_cost_microusd for task in tries] == [PART, 2 * PART]
+    assert report.cost_microusd == 3 * PART

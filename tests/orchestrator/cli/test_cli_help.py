@@ -52,6 +52,7 @@ Commands:
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
   serve     Serve the HTTP API.
+  mcp       Be an MCP server for a coding agent or an editor.
   token     Say who may call the HTTP API.
   doctor    Check every part that Muster needs.
   publish   Bring what was made to where people review it.

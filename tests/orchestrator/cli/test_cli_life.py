@@ -9,7 +9,7 @@ from envelope.errors import ErrorCode
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
-from orchestrator.cli.life import MAX_ATTEMPTS, Told, life_lines
+from orchestrator.life_lines import MAX_ATTEMPTS, Told, life_lines
 from orchestrator.task_life import Life, Phase
 from transport.base import TaskRecord
 

@@ -27,13 +27,13 @@ from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, FileStat, Output, PatchRef, TaskProgress, TaskResult
 from envelope.plan import Plan, PlanStep
 from orchestrator import units, words
-from orchestrator.cli import plan_lines
 from orchestrator.cli.console import answer, plain
 from orchestrator.cli.failure import failure_of
 from orchestrator.cli.lines import details, milestones
 from orchestrator.cli.outcome import exit_code_of
 from orchestrator.cli.summary import summary_of_run
 from orchestrator.errors import BadInput
+from orchestrator.session import said
 from orchestrator.session.fold import Session, apply_all
 from orchestrator.units import dollars, duration, parse_duration_s, tokens
 from repo.errors import BranchRefused
@@ -185,7 +185,7 @@ def test_a_failure_is_a_sentence_and_a_hint():
 
 
 def test_the_examples_of_figures_and_words_hold():
-    assert [doctest.testmod(module).failed for module in (plan_lines, units, words)] == [0, 0, 0]
+    assert [doctest.testmod(module).failed for module in (said, units, words)] == [0, 0, 0]
 
 
 def test_what_a_task_waits_for_and_that_it_was_lost_is_told_as_it_happens():

@@ -15,8 +15,9 @@ from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskResult
 from envelope.plan import Plan, PlanStep
-from orchestrator.cli.tree import INTEREST, rows, tree
+from orchestrator.cli.tree import rows, tree
 from orchestrator.session.fold import Session, apply
+from orchestrator.session.said import INTEREST
 from transport.base import Entry
 
 TRACE = new_trace_id()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from envelope.agents import AgentCard, WorkerCard
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress, TaskResult
 from orchestrator.api.app import create_app
 from orchestrator.api.tokens import Role, TokenFile
+from transport.base import Lease
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
@@ -33,6 +37,35 @@ class Page:
         found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.text)
         assert found, self.text
         return found[1]
+
+
+@dataclass
+class Work:
+    """A task that is under way, in the hands of the test."""
+
+    transport: Any
+    lease: Lease
+    seq: itertools.count[int] = field(default_factory=itertools.count)
+
+    @property
+    def trace(self) -> str:
+        return f"/traces/{self.lease.trace_id}"
+
+    @property
+    def task(self) -> str:
+        return f"/tasks/{self.lease.task_id}"
+
+    async def tell(self, *events: Any, **fields: Any) -> None:
+        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
+        now_ms = await self.transport.now_ms()
+        progress = TaskProgress(
+            **{**said, "seq": next(self.seq), "at_ms": now_ms, "status": State.RUNNING, "events": events, **fields}
+        )
+        await self.transport.emit(self.lease, progress)
+
+    async def end(self, status: State = State.COMPLETED, **fields: Any) -> None:
+        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
+        await self.transport.finish(self.lease, TaskResult(**said, status=status, **fields))
 
 
 @dataclass
@@ -55,6 +88,14 @@ class Console:
         csrf = (await self.get("/console/", who=who)).csrf if csrf is None else csrf
         return await self._call("POST", path, who, data={**fields, "csrf": csrf})
 
+    async def work(self, prompt: str, **fields: Any) -> Work:
+        """A task of an agent, submitted and begun."""
+        task = {"agent": "build", "prompt": prompt, "deadline_ms": 60_000, **fields}
+        handle = await self.stage.muster.submit(**task)
+        claims = await self.stage.transport.claim("build", "w", slots=1, wait_s=10)
+        assert [claim.lease.task_id for claim in claims] == [handle.task_id]
+        return Work(self.stage.transport, claims[0].lease)
+
     async def sign_in(self, who: str) -> Page:
         return await self._call("POST", "/console/sign-in", who, data={"token": self.secrets[who]})
 
@@ -64,20 +105,21 @@ class Console:
             return Page(response.status, await response.text(), response.headers)
 
 
-@pytest_asyncio.fixture
-async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
+@asynccontextmanager
+async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
+    """A server of the stage's fleet; tests/browser has the same one."""
     card = WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,))
-    await redis_stage.transport.announce(card, ttl_s=600)
-    tokens = TokenFile(tmp_path / "tokens.json")
+    await stage.transport.announce(card, ttl_s=600)
+    tokens = TokenFile(folder / "tokens.json")
     secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
     secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    app = create_app(redis_stage.muster, tokens)
+    app = create_app(stage.muster, tokens)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.wait({serving}, timeout=0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    made = Console(f"http://127.0.0.1:{port}", redis_stage, tokens, app, secrets)
+    made = Console(f"http://127.0.0.1:{port}", stage, tokens, app, secrets)
     async with AsyncExitStack() as stack:
         for who in (*secrets, "nobody"):
             jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name
@@ -88,3 +130,9 @@ async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
     server.should_exit = True
     server.force_exit = True
     await serving
+
+
+@pytest_asyncio.fixture
+async def console(redis_stage, tmp_path: Path) -> AsyncIterator[Console]:
+    async with served_console(redis_stage, tmp_path) as made:
+        yield made

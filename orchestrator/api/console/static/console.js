@@ -16,22 +16,188 @@ function put(id, html) {
   if (focused) document.getElementById(focused)?.focus();
 }
 
-// A page that shows its parts in another way (a list too long for the document) registers for them.
-const muster = { puts: [], put(parts) {
+// A page that shows its parts in another way (a list too long for the document) registers for them: `puts` take parts
+// one by one, `then` is told when all of a message are there.
+const muster = { puts: [], then: [], put(parts) {
   for (const [id, html] of Object.entries(parts)) {
     if (!muster.puts.some((take) => take(id, html))) put(id, html);
   }
+  for (const each of muster.then) each();
 } };
 
 function follow(address) {
   const source = new EventSource(address);
   const notice = document.getElementById("connection");
   source.onopen = () => { notice.hidden = true; };
-  source.onerror = () => { notice.hidden = false; };
+  source.onerror = () => {
+    notice.hidden = false;
+    if (source.readyState === EventSource.CLOSED) notice.textContent = "Not connected any more. Load the page again.";
+  };
   source.onmessage = (event) => muster.put(JSON.parse(event.data));
   source.addEventListener("end", () => { source.close(); notice.hidden = true; });
 }
 
+// Lengths of time that still grow, by the server's clock.
+const clock = { ahead_ms: 0, now: () => Date.now() + clock.ahead_ms };
+
+function duration(ms) {
+  if (ms < 60000) return `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
+  const seconds = Math.floor(ms / 1000), minutes = Math.floor(seconds / 60), two = (n) => String(n).padStart(2, "0");
+  return minutes < 60 ? `${minutes} m ${two(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${two(minutes % 60)} m`;
+}
+
+function tick() {
+  for (const each of document.querySelectorAll("[data-since]")) {
+    each.textContent = duration(clock.now() - Number(each.dataset.since));
+  }
+}
+
+// The tree of a trace: all rows are known, those that can be seen are in the document.
+class Tree {
+  constructor(list) {
+    this.list = list;
+    this.box = list.parentElement; // what scrolls
+    this.rows = new Map(); // number → html
+    this.words = new Map(); // number → what is searched
+    this.order = null; // null until the stream has told it: the server's first rows stand until then
+    this.found = [];
+    this.drawn = new Map(); // number → {html, element}
+    this.search = document.getElementById("tree-q");
+    this.first = list.querySelector(".row");
+    this.box.addEventListener("scroll", () => this.soon());
+    window.addEventListener("resize", () => this.soon());
+    this.box.addEventListener("keydown", (event) => this.key(event));
+    this.search.form.addEventListener("submit", (event) => event.preventDefault());
+    this.search.addEventListener("input", () => { this.box.scrollTop = 0; this.choose(); this.draw(); });
+  }
+
+  take(id, html) {
+    if (id === "tree-order") { this.order = html.split(",").map(Number); return true; }
+    if (!id.startsWith("tree-")) return false;
+    const number = Number(id.slice(5));
+    if (html === null) this.rows.delete(number); else this.rows.set(number, html);
+    this.words.delete(number);
+    return true;
+  }
+
+  then() {
+    if (this.order === null) return;
+    if (!this.box.classList.contains("virtual")) {
+      this.height = this.first.getBoundingClientRect().height;
+      this.box.classList.add("virtual");
+      this.list.replaceChildren();
+      document.getElementById("tree-pager").hidden = true;
+      this.choose();
+      this.draw();
+      return;
+    }
+    this.choose();
+    this.soon();
+  }
+
+  choose() {
+    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    this.found = (this.order ?? []).filter((number) => {
+      if (!this.rows.has(number)) return false;
+      if (!words.length) return true;
+      const [text, id] = this.text(number);
+      return words.every((word) => text.includes(word) || (word.length >= 6 && id.includes(word)));
+    });
+  }
+
+  text(number) {
+    let text = this.words.get(number);
+    if (text === undefined) {
+      const made = new DOMParser().parseFromString(this.rows.get(number), "text/html");
+      text = [made.body.textContent.toLowerCase(), made.querySelector("a").getAttribute("href")];
+      this.words.set(number, text);
+    }
+    return text;
+  }
+
+  soon() {
+    if (this.waits) return;
+    this.waits = true;
+    requestAnimationFrame(() => { this.waits = false; this.draw(); });
+  }
+
+  draw() {
+    if (this.order === null) return;
+    const { list, box, height, found } = this, spare = 8;
+    const from = Math.max(0, Math.min(found.length, Math.floor(box.scrollTop / height)) - spare);
+    const to = Math.min(found.length, Math.ceil((box.scrollTop + box.clientHeight) / height) + spare);
+    const wanted = new Set(found.slice(from, to));
+    for (const [number, { element }] of this.drawn) {
+      if (wanted.has(number)) continue;
+      if (element.contains(document.activeElement)) box.focus({ preventScroll: true });
+      element.remove();
+      this.drawn.delete(number);
+    }
+    let after = null;
+    for (let place = from; place < to; place++) {
+      const element = this.element(found[place], place);
+      const next = after === null ? list.firstChild : after.nextSibling;
+      if (element !== next) list.insertBefore(element, next);
+      after = element;
+    }
+    list.style.paddingTop = `${from * height}px`;
+    list.style.paddingBottom = `${(found.length - to) * height}px`;
+    this.stretch();
+    tick();
+  }
+
+  element(number, place) {
+    const html = this.rows.get(number);
+    let known = this.drawn.get(number);
+    if (known?.html !== html) {
+      const template = document.createElement("template");
+      template.innerHTML = html.trim();
+      const element = template.content.firstElementChild;
+      if (known) {
+        const focused = known.element.contains(document.activeElement);
+        known.element.replaceWith(element);
+        if (focused) element.querySelector("a").focus({ preventScroll: true });
+      }
+      known = { html, element };
+      this.drawn.set(number, known);
+    }
+    known.element.setAttribute("aria-posinset", place + 1);
+    known.element.setAttribute("aria-setsize", this.found.length);
+    return known.element;
+  }
+
+  // every line is as wide as the trace is long
+  stretch() {
+    const span = Math.max(1, (this.over ?? clock.now()) - Number(this.list.dataset.begin));
+    for (const line of this.list.querySelectorAll("svg.line")) line.setAttribute("viewBox", `0 0 ${span} 4`);
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity }[event.key];
+    if (step === undefined || this.order === null || !this.found.length) return;
+    event.preventDefault();
+    const row = document.activeElement.closest?.(".row");
+    const here = row ? Number(row.getAttribute("aria-posinset")) - 1 : step > 0 ? -1 : 0;
+    const place = Math.max(0, Math.min(this.found.length - 1, here + step));
+    const top = place * this.height, { box } = this;
+    this.draw(); // its height may be of before the last change
+    if (top < box.scrollTop) box.scrollTop = top;
+    if (top + this.height > box.scrollTop + box.clientHeight) box.scrollTop = top + this.height - box.clientHeight;
+    this.draw();
+    this.drawn.get(this.found[place]).element.querySelector("a").focus({ preventScroll: true });
+  }
+}
+
 document.addEventListener("DOMContentLoaded", () => {
-  if (document.body.dataset.live) follow(document.body.dataset.live);
+  const { live, now } = document.body.dataset;
+  if (now) clock.ahead_ms = Number(now) - Date.now();
+  const list = document.getElementById("tree");
+  if (list) {
+    const tree = new Tree(list);
+    muster.puts.push((id, html) => tree.take(id, html));
+    muster.then.push(() => tree.then());
+    setInterval(() => { if (!document.querySelector(".is-over")) tree.stretch(); }, 1000);
+  }
+  setInterval(tick, 1000);
+  if (live) follow(live);
 });

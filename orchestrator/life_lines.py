@@ -12,12 +12,14 @@ from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from transport.base import Entry, TaskRecord
 
-from ..client import Muster
-from ..task_life import Attempt, Ending, Life, task_life
-from ..units import duration
-from ..words import clock, counted, reason_text, short
-from .summary import Line
-from .tree import GLYPHS
+from .client import Muster
+from .session.said import GLYPH
+from .submit import DRIVERS
+from .task_life import Attempt, Ending, Life, task_life
+from .units import duration
+from .words import clock, counted, reason_text, short
+
+Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say
 
 # The latest ones: a task that parks at every turn has hundreds.
 MAX_ATTEMPTS = 20
@@ -177,7 +179,7 @@ def _cancelled(told: Told) -> Iterator[Line]:
 def _session(told: Told) -> Iterator[Line]:
     record, result = told.record, told.life.result
     token = result.resume_token if result else ""
-    if record.checkpoint or token:
+    if record.pool != DRIVERS and (record.checkpoint or token):  # a driver's checkpoint is no session
         session = record.session_id or token or record.task_id
         yield "session", f"{session}; go on with it: muster task prompt {record.task_id} TEXT"
 
@@ -188,7 +190,7 @@ def _children(children: Sequence[TaskRecord]) -> Iterator[Line]:
     states = Counter(child.state for child in children)
     yield "children", f"{len(children)}: {', '.join(f'{count} {state}' for state, count in states.items())}"
     for child in children[:MAX_CHILDREN]:
-        glyph, _ = GLYPHS[child.state]
-        yield "", f"{glyph} {short(child.task_id)} {child.agent} {child.intent if child.intent != child.agent else ''}"
+        intent = child.intent if child.intent != child.agent else ""
+        yield "", f"{GLYPH[child.state]} {short(child.task_id)} {child.agent} {intent}"
     if more := max(0, len(children) - MAX_CHILDREN):
         yield "", f"… {more} more (muster task list --trace {short(children[0].task_id)})"

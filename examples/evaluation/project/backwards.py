@@ -1,0 +1,3 @@
+def backwards(text: str):
+    """Return its words from the last to the first."""
+    raise NotImplementedError

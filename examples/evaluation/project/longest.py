@@ -1,0 +1,3 @@
+def longest(text: str):
+    """Return the longest of its words, of equal ones the first."""
+    raise NotImplementedError

@@ -1,0 +1,3 @@
+def palindrome(text: str):
+    """Return whether it reads the same from both sides."""
+    raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Evaluations: cases with gates, tried by models, agents and prompts, and compared."""

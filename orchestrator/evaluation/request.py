@@ -1,0 +1,82 @@
+"""The request of a suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from envelope.budget import Budget
+from envelope.ids import BlobRef, content_key
+from envelope.messages import MAX_DEADLINE_MS, TaskRequest
+from envelope.scope import Scope
+from envelope.wire import Wire
+
+from ..settings import Settings
+from ..submit import DRIVERS, EVAL, RECIPE_SCOPE, GoalStep, HiddenTests, task_request
+from .spec import SuiteSpec
+
+
+class CaseInput(Wire):
+    """A case's code: the commit `base` in `bundle`, and on it the commit that its gate has, where tests are hidden."""
+
+    bundle: BlobRef
+    base: str
+    hidden: HiddenTests | None = None
+
+
+class EvalParams(Wire):
+    """`input.params` of a suite's driver. `agents`: who its variants name, as workers offer them. `cassettes`: by a
+    sample's key, what its model said once and says again."""
+
+    spec: SuiteSpec
+    cases: dict[str, CaseInput]
+    agents: dict[str, GoalStep]
+    sample_deadline_ms: int
+    record: bool = False
+    cassettes: dict[str, BlobRef] | None = None
+
+
+def eval_request(
+    spec: SuiteSpec,
+    cases: Mapping[str, CaseInput],
+    agents: Mapping[str, GoalStep],
+    *,
+    settings: Settings,
+    record: bool = False,
+    cassettes: Mapping[str, BlobRef] | None = None,
+    sender: str = "cli",
+    tenant: str = "",
+) -> TaskRequest:
+    """The same suite on the same commits has the same key; `Muster.submit_repeatable` repeats one that failed."""
+    limits = spec.limits
+    deadline_s = limits.sample_deadline_s
+    params = EvalParams(
+        spec=spec,
+        cases=dict(cases),
+        agents=dict(agents),
+        sample_deadline_ms=deadline_s * 1000 if deadline_s else settings.deadline_ms,
+        record=record,
+        cassettes=None if cassettes is None else dict(cassettes),
+    )
+    told = params.model_dump(mode="json")
+    places = {name: [case.base, case.hidden.base if case.hidden else ""] for name, case in cases.items()}
+    content = json.dumps({**told, "cases": places}, sort_keys=True)
+    cap = limits.budget_microusd(settings.budget_microusd)
+    return task_request(
+        agent=EVAL,
+        pool=DRIVERS,
+        prompt=spec.name,
+        params=told,
+        auth_scope=_scope(agents),
+        budget=Budget(max_cost_microusd=cap),
+        deadline_ms=limits.deadline_s * 1000 if limits.deadline_s else MAX_DEADLINE_MS,
+        idempotency_key=content_key("eval", content, str(cap)),
+        tenant=tenant or settings.tenant,
+        sender=sender,
+    )
+
+
+def _scope(agents: Mapping[str, GoalStep]) -> Scope:
+    """All samples fit into it."""
+    grants = (grant for step in agents.values() for grant in step.auth_scope)
+    return tuple(dict.fromkeys((*grants, *RECIPE_SCOPE)))

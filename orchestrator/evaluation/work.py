@@ -1,0 +1,75 @@
+"""A sample as a goal. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envelope.budget import MICROUSD_PER_USD, Budget
+from envelope.ids import content_key
+from envelope.messages import TaskRequest, Workspace
+
+from ..driver import Work
+from ..submit import DRIVERS, RUN, GoalParams, scope_of_goal, task_request
+from .matrix import Sample, prompt_of
+from .outcomes import is_final
+from .request import EvalParams
+from .spec import Case, SuiteSpec
+
+
+def sample_cap(params: EvalParams, sample: Sample, whole_microusd: int | None, count: int) -> int | None:
+    """What one sample may spend: as its case says, or the suite, or an equal part of the whole."""
+    if params.cassettes is not None:
+        return None  # no model is asked
+    return sample_cap_of(params.spec, sample.case, whole_microusd, count)
+
+
+def sample_cap_of(spec: SuiteSpec, case: Case, whole_microusd: int | None, count: int) -> int | None:
+    usd = case.budget_usd or spec.limits.sample_budget_usd
+    if usd is not None:
+        return round(usd * MICROUSD_PER_USD)
+    return None if whole_microusd is None else whole_microusd // max(1, count)
+
+
+def sample_work(
+    request: TaskRequest, params: EvalParams, sample: Sample, *, cap_microusd: int | None, remaining_ms: int
+) -> Work:
+    """Found again by what it is: the case at its commit, the variant, the number of the try, and its limits."""
+    spec, case, given = params.spec, sample.case, params.cases[sample.case.name]
+    gate = case.gate or spec.gate
+    assert gate is not None  # the form has seen to it
+    setup = spec.setup if case.setup is None else case.setup
+    goal = GoalParams(
+        **params.agents[sample.variant.agent].model_dump(),
+        gate=gate.commands,
+        min_tests=gate.min_tests,
+        gate_rules=gate.rules(),
+        record=params.record,
+        hidden=given.hidden,
+        replay=params.cassettes[sample.key] if params.cassettes is not None else None,
+        temperature=sample.variant.temperature,
+    )
+    prompt = prompt_of(spec, sample)
+    deadline_ms = case.deadline_s * 1000 if case.deadline_s else params.sample_deadline_ms
+    told: dict[str, Any] = goal.model_dump(mode="json")
+    # a bundle's bytes may differ for the same commit
+    what = {**told, "hidden": given.hidden.base if given.hidden else ""}
+    limits = (str(cap_microusd), str(deadline_ms))
+    key = content_key("sample", prompt, repr(what), repr(setup), given.base, sample.variant.model, *limits, sample.key)
+    child = task_request(
+        agent=RUN,
+        pool=DRIVERS,
+        prompt=prompt,
+        params=told,
+        workspace=Workspace(bundle=given.bundle, base=given.base, setup=setup),
+        auth_scope=scope_of_goal(goal),
+        budget=Budget(max_cost_microusd=cap_microusd),
+        deadline_ms=max(1, min(deadline_ms, remaining_ms)),
+        intent=f"eval: {sample.key}"[:200],
+        idempotency_key=key,
+        model=sample.variant.model,
+        priority=request.priority,
+        tenant=request.tenant,
+        batch_id=request.task_id,
+        sender="eval",
+    )
+    return Work(sample.key, child, sample.key, reusable=is_final)

@@ -1,0 +1,122 @@
+"""Stop work, talk to it, and answer what it asks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from ...asks import OpenAsk, reply_to
+from ..text import DATA, line, shown
+from ..tool import Call, Said
+from .looking import Nothing, WhichTask
+from .starting import MAX_TEXT_CHARS, Started
+
+MAX_ASKS = 50
+MAX_DETAIL_CHARS = 5_000
+
+
+class Stop(WhichTask):
+    reason: Annotated[str, Field(max_length=500)] = "asked for"
+
+
+class Words(WhichTask):
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+
+
+class Reply(Said):
+    """`says`: to questions, one text each."""
+
+    ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$")]
+    choice: Literal["once", "always", "reject", ""] = ""
+    message: Annotated[str, Field(max_length=10_000, description="With reject: why. The agent hears it.")] = ""
+    says: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=20)] = ()
+
+
+class Stopped(BaseModel):
+    task_id: str
+    stopped_tasks: int
+
+
+class Ask(BaseModel):
+    """`detail`: the exact command or diff. `questions`: what is asked, with the answers that are offered."""
+
+    ask_id: str
+    task_id: str
+    agent: str
+    permission: str
+    patterns: list[str]
+    question: str
+    detail: str
+    questions: list[str]
+    can_be_always: bool
+
+
+class Asks(BaseModel):
+    note: str = DATA
+    asks: list[Ask]
+    more: int
+    next: str
+
+
+class Standing(BaseModel):
+    ask_id: str
+    answered_by: str
+
+
+async def cancel_task(call: Call, said: Stop) -> Stopped:
+    """Stop a task and everything below it. What it has done so far is kept with its result."""
+    await call.caller.record(said.task_id)
+    stopped = await call.caller.muster.cancel(said.task_id, said.reason, by=call.caller.name)
+    return Stopped(task_id=said.task_id, stopped_tasks=stopped)
+
+
+async def prompt_task(call: Call, said: Words) -> Started:
+    """Say something to the agent of a task: one at work hears it at its next turn, one that has ended goes on."""
+    await call.caller.record(said.task_id)
+    handle = await call.caller.muster.prompt(said.task_id, said.text, by=call.caller.name)
+    return Started(
+        task_id=handle.task_id,
+        trace_id=handle.trace_id,
+        existing=handle.existing,
+        next="call task_result with wait_s, with this task_id",
+    )
+
+
+async def list_asks(call: Call, said: Nothing) -> Asks:
+    """What tasks ask people: permissions, questions, plans to approve. Show them to your user; decide nothing alone."""
+    found = await call.caller.open_asks()
+    return Asks(
+        asks=[_told(one) for one in found[:MAX_ASKS]],
+        more=max(0, len(found) - MAX_ASKS),
+        next="answer with answer_ask if your role may, else a person types: muster ask answer ASK_ID",
+    )
+
+
+async def answer_ask(call: Call, said: Reply) -> Standing:
+    """Give a person's answer to an ask: once, always or reject; to questions a text for each in `says`.
+
+    Only with your user's own decision on this very ask. Who comes second is told what was answered first.
+    """
+    one = await call.caller.ask_to_answer(said.ask_id)
+    reply = reply_to(one.ask, said.choice, message=said.message, says=said.says)
+    standing = await call.caller.muster.reply(one, reply, by=call.caller.name)
+    return Standing(ask_id=said.ask_id, answered_by=standing.by)
+
+
+def _told(one: OpenAsk) -> Ask:
+    ask = one.ask
+    return Ask(
+        ask_id=ask.ask_id,
+        task_id=one.task.task_id,
+        agent=one.task.agent,
+        permission=ask.permission,
+        patterns=[line(pattern) for pattern in ask.patterns],
+        question=shown(ask.question)[:MAX_DETAIL_CHARS],
+        detail=shown(ask.detail)[:MAX_DETAIL_CHARS],
+        questions=[
+            line(f"{each.question} ({' | '.join(option.label for option in each.options)})", 1_000)
+            for each in ask.questions
+        ],
+        can_be_always=bool(ask.always),
+    )

@@ -1,0 +1,72 @@
+"""What a task is at, in the words of every tree: the terminal's, `muster top`'s and the console's. Pure."""
+
+from __future__ import annotations
+
+from envelope.lifecycle import State
+from envelope.plan import Plan, StepStatus
+
+from ..units import dollars, duration, tokens
+from ..words import plain, reason_text
+from .fold import Session
+from .task import TaskView
+
+GLYPH: dict[State, str] = {
+    State.PENDING: "·",
+    State.RUNNING: "●",
+    State.WAITING: "◌",
+    State.COMPLETED: "✔",
+    State.ERROR: "✘",
+    State.CANCELLED: "⊘",
+    State.EXPIRED: "⌛",
+}
+# Where there is no room for all: what moves first, then what went wrong, then what waits, then what is done.
+INTEREST = [State.RUNNING, State.WAITING, State.ERROR, State.EXPIRED, State.CANCELLED, State.PENDING, State.COMPLETED]
+STEPS_OVER = (StepStatus.DONE, StepStatus.SKIPPED)
+
+
+def doing_with(view: Session, task: TaskView) -> str:
+    """What a task is at; of an agent with subagents at work also how many of them have ended. Each has its own row."""
+    ended = [view.tasks[child].ended for child in task.children]
+    if task.ended or not task.turn or all(ended):
+        return doing(task)
+    return " · ".join(part for part in (f"{sum(ended)}/{len(ended)} ended", doing(task)) if part)
+
+
+def doing(task: TaskView) -> str:
+    """What a task is at, or how it ended when that says more than its state."""
+    if task.ended:
+        return plain(task.error.partition("\n")[0]) or ("as before" if task.reused else "")
+    if task.asks:
+        return "asks: " + plain(next(iter(task.asks.values())))
+    if task.state is State.WAITING and (stop := task.stopped_by):
+        return f"waits for money: {dollars(stop.spent)} of the {stop.whose}'s {dollars(stop.allowed)} are spent"
+    if task.state is not State.RUNNING and task.reason:
+        return reason_text(task.reason)
+    plan = [how_far(task.plan)] if task.plan else []
+    tool = task.current_tool
+    now = f"{tool.tool} {tool.title}".strip() if tool else "thinking" if task.turn else ""
+    return plain(" · ".join([*([now] if now else []), *plan]))
+
+
+def figures(task: TaskView, now_ms: int) -> tuple[str, str, str, str]:
+    """Its turns, tokens, cost and time; empty where there is nothing to say."""
+    used = task.usage.total_tokens
+    started, ended = task.started_at_ms, task.ended_at_ms
+    return (
+        f"{task.turn} turns" if task.turn > 1 else "1 turn" if task.turn else "",
+        tokens(used) if used else "",
+        dollars(task.cost_microusd) if task.cost_microusd else "",
+        duration((ended or now_ms) - started) if started is not None else "",
+    )
+
+
+def how_far(plan: Plan) -> str:
+    """
+    >>> from envelope.plan import PlanStep
+    >>> steps = [PlanStep(step_id=s, title=s, goal="", agent="build", status=s) for s in ("done", "running", "pending")]
+    >>> how_far(Plan(goal="", steps=steps))
+    'plan 1/3: running'
+    """
+    done = sum(step.status in STEPS_OVER for step in plan.steps)
+    now = next((step.title for step in plan.steps if step.status is StepStatus.RUNNING), "")
+    return f"plan {done}/{len(plan.steps)}{f': {now}' if now else ''}"

@@ -1,0 +1,96 @@
+"""Files laid over a commit, as a commit of their own; and a change of the one as a change of the other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .bundle import bundle
+from .changes import NO_MODE, changes_between
+from .errors import FilesRefused
+from .fast_import import NewFile, commit_files
+from .local import Place
+from .mirror import Mirror
+from .patch import NO_OBJECT, Patch, apply_to_tree, patch_between
+from .scratch import make_git_dir, scratch
+from .temporary import temporary_folder
+
+# People keep a project or its tests in such a folder; what is larger belongs in a repository.
+MAX_FILES, MAX_BYTES = 10_000, 64 * 1024 * 1024
+DATE = "0 +0000"  # the same files are the same commit, whenever it is made
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    message: str
+    files: Mapping[str, NewFile]
+
+
+def files_in(folder: Path) -> dict[str, NewFile]:
+    """All regular files below a folder, by their paths in it. `FilesRefused` for links, and for too much.
+
+    What tools of Python leave behind (`__pycache__`) and git's own folders are passed over.
+    """
+    found: dict[str, NewFile] = {}
+    size = 0
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__", ".pytest_cache"))
+        for name in sorted(names):
+            path = Path(parent) / name
+            if path.is_symlink() or not path.is_file():
+                raise FilesRefused(f"{path} is no regular file", hint="put the file itself there")
+            size += path.stat().st_size
+            if len(found) == MAX_FILES or size > MAX_BYTES:
+                limit = f"{MAX_FILES} files or {MAX_BYTES >> 20} MiB"
+                raise FilesRefused(f"{folder} has more than {limit}", hint="commit it to a repository, and name that")
+            executable = os.access(path, os.X_OK)
+            found[path.relative_to(folder).as_posix()] = NewFile(path.read_bytes(), executable)
+    return found
+
+
+async def bundle_layers(
+    layers: Sequence[Layer], target: Path, *, on: str = "", place: Place | None = None
+) -> tuple[str, ...]:
+    """Write files to the bundle `target`, each layer a commit over the one before, the first over the commit `on` of
+    `place`; their ids, in order.
+
+    Nothing is written to `place`, and nothing in the commits tells of the day or the machine.
+    """
+    with temporary_folder("files") as folder:
+        git_dir = folder / "git"
+        make_git_dir(git_dir)
+        if place is not None:
+            (git_dir / "objects/info/alternates").write_text(f"{place.objects.absolute()}\n")
+            if (shallow := place.common_dir / "shallow").is_file():
+                shutil.copy(shallow, git_dir / "shallow")
+        commits: list[str] = []
+        for layer in layers:
+            with scratch(*([place.objects] if place else []), write_to=git_dir / "objects") as own:
+                parent = commits[-1] if commits else on
+                commits.append(await commit_files(own, layer.files, on=parent, message=layer.message, date=DATE))
+        await bundle(Place(git_dir, git_dir, git_dir, True), commits[-1], target)
+    return tuple(commits)
+
+
+async def carried_over(mirror: Mirror, base: str, onto: str, diff: bytes) -> Patch:
+    """The change `diff` of `base` as one of `onto`, a commit on `base`: where both touch a path, that of `onto` stays.
+
+    `PatchRefused` for a diff that does not apply to `base`. The new objects stay in the mirror.
+    """
+    changed = await apply_to_tree(mirror.git_dir, base, diff)
+    with scratch(write_to=mirror.objects) as own:
+        await own.git("read-tree", changed)
+        covering = await changes_between(own, base, onto)
+        gone = {path for change in covering for path in change.paths}
+        removals = b"".join(b"0 %s\t%s\0" % (NO_OBJECT.encode(), path) for path in sorted(gone))
+        entries = b"".join(
+            b"%s %s\t%s\0" % (change.mode.encode(), change.id.encode(), change.path)
+            for change in covering
+            if change.mode != NO_MODE
+        )
+        await own.git("update-index", "-z", "--index-info", stdin=removals + entries)
+        tree = (await own.git("write-tree")).line
+    return await patch_between(mirror, onto, tree)

@@ -1,0 +1,120 @@
+"""`muster eval` on the example, with scripted models over real HTTP, real sandboxes and real gates."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+from scripted import scripted_model
+
+pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "evaluation"
+TIMEOUT_S = 280  # where others keep the machine busy
+PRICE = {"input": 1_000_000, "output": 5_000_000}
+REPORTS = ("--report", "json=out/r.json", "--report", "markdown=out/r.md", "--report", "junit=out/r.xml")
+
+
+@pytest.fixture(scope="module")
+def fleet_environment() -> Iterator[dict[str, str]]:
+    prices = json.dumps({"openai/careful": PRICE, "openai/hasty": PRICE})
+    with scripted_model(EXAMPLE / "model.yaml") as environment:
+        yield environment | {"MUSTER_PRICES": prices}
+
+
+@pytest.fixture(scope="module")
+def example(fleet):
+    """The example, in the fleet's home, where each test sees what the others have made."""
+    shutil.copytree(EXAMPLE, fleet.home, dirs_exist_ok=True)
+    return fleet
+
+
+def test_the_example_is_killed_goes_on_and_finds_the_worse_model(example):
+    """One run for all that it has to show: it takes half a minute."""
+    words = (sys.executable, "-m", "orchestrator.cli.main", "eval", "suite.toml", "--yes", "--record", "tapes")
+    where = {"cwd": example.home, "env": example.environment, "text": True}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, **where) as first:
+        assert first.stderr is not None
+        for line in first.stderr:
+            if "completed" in line and line.startswith("eval: ✔"):
+                break
+        os.kill(first.pid, signal.SIGKILL)
+
+    done = subprocess.run([*words, *REPORTS], capture_output=True, timeout=TIMEOUT_S, **where)
+
+    assert done.returncode == 0, done.stderr
+    assert "it is already under way" in done.stderr
+    assert "6 accepted, 6 rejected" in done.stderr
+    assert "openai-hasty is worse than openai-careful: pass@1 -100 points" in done.stdout
+    report = json.loads((example.home / "out/r.json").read_text())
+    assert [(one["name"], one["pass_at"]) for one in report["variants"]] == [
+        ("openai-careful", {"1": 1.0}),
+        ("openai-hasty", {"1": 0.0}),
+    ]
+    assert 0 < report["paid_microusd"] == sum(one["cost_microusd"] for one in report["samples"])
+    assert all(one["turns"] == 2 and one["usage"]["input_tokens"] for one in report["samples"])
+    assert "| openai\\-careful | 6 | 0 | 100% |" in (example.home / "out/r.md").read_text()
+    suites = fromstring((example.home / "out/r.xml").read_text())
+    assert [(one.get("tests"), one.get("failures")) for one in suites] == [("6", "0"), ("6", "6")]
+
+
+def test_what_was_done_is_not_done_again(example):
+    again = example.muster("eval", "suite.toml", "--yes", "--record", "tapes")
+
+    assert again.exit_code == 0
+    assert "it is already done" in again.stderr and "6 accepted, 6 rejected" in again.stderr
+
+
+def test_a_recording_is_judged_again_and_asks_no_model(example):
+    """Of one case; the models' server is told to nobody."""
+    suite = (example.home / "suite.toml").read_text().split("\n[[cases]]")
+    (example.home / "one.toml").write_text("\n[[cases]]".join(suite[:2]))
+    found = example.muster("eval", "one.toml", "--recorded", "tapes", "--dry-run")
+    done = example.muster("eval", "one.toml", "--recorded", "tapes", "--report", "json=one.json")
+
+    assert "nothing: no model is asked" in found.stderr
+    assert done.exit_code == 0, done.stderr
+    report = json.loads((example.home / "one.json").read_text())
+    assert report["counts"] == {"accepted": 1, "rejected": 1}
+    assert report["paid_microusd"] == 0
+    assert {one["turns"] for one in report["samples"]} == {2}
+
+
+def test_what_was_not_recorded_is_said(example):
+    done = example.muster("eval", "suite.toml", "--recorded", "nowhere")
+
+    assert done.exit_code == 2
+    assert "error: the sample initials/openai-careful/1 was not recorded" in done.stderr
+    assert "hint: record the suite first: --record DIR" in done.stderr
+
+
+def test_a_dry_run_tells_the_samples_and_the_most_they_may_cost(example):
+    done = example.muster("eval", "suite.toml", "--dry-run")
+
+    assert done.exit_code == 0
+    assert "12: each case by each variant" in done.stderr
+    assert "at most $1.00, $0.0833 a sample" in done.stderr
+
+
+def test_a_bad_suite_ends_with_its_place_and_a_hint(example):
+    (example.home / "bad.toml").write_text((example.home / "suite.toml").read_text().replace("commands", "comands"))
+    done = example.muster("eval", "bad.toml")
+
+    assert done.exit_code == 2
+    assert "error: bad.toml:11: unknown key 'gate.comands'" in done.stderr
+    assert "hint: did you mean 'commands'?" in done.stderr
+
+
+def test_a_suite_is_nothing_for_who_may_only_look(example):
+    done = example.muster("eval", "suite.toml", env={"MUSTER_READ_ONLY": "1"})
+
+    assert done.exit_code == 7
+    assert "a suite's samples change code" in done.stderr

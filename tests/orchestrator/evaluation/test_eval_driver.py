@@ -1,0 +1,280 @@
+"""Suites from the request to the report: real git and a real queue; only the workers' part is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping
+
+import pytest
+
+from envelope.agents import AgentCard
+from envelope.errors import ErrorCode
+from envelope.lifecycle import State
+from orchestrator.cli.outcome import exit_code_of
+from orchestrator.errors import BadBatchFile, BadInput
+from orchestrator.evaluation.file import parse_suite
+from orchestrator.evaluation.plan import packed_cases
+from orchestrator.evaluation.report import EvalReport, report_of
+from orchestrator.evaluation.request import eval_request
+from orchestrator.submit import VERIFY, step_of
+from repo.mirror import mirror_of
+from transport.errors import NotFound
+
+BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
+SUITE = """
+name = "words"
+repository = { folder = "project" }
+matrix = { model = ["good", "bad"] }
+gate = { commands = ["run-tests"], reruns = 0 }
+[[cases]]
+name = "one"
+prompt = "Do one"
+hidden = "hidden/one"
+[[cases]]
+name = "two"
+prompt = "Do two"
+"""
+CODE = {"project/a.py": "old\n", "project/t.py": "assert\n", "hidden/one/secret/test_one.py": "assert\nassert\n"}
+
+
+class Suites:
+    """Suites on one stage, whose files are below `root`."""
+
+    def __init__(self, stage):
+        self.stage, self.root = stage, stage.folder / "suites"
+        self.write(CODE)
+        stage.builders.edit = self.edit
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def edit(self, task, files) -> None:
+        files["a.py"] = "new\n" if task.model == "good" else "fail\n"
+
+    async def plan(self, text: str = SUITE):
+        return await self.stage.muster.evals.plan(parse_suite(text), file=self.root / "suite.toml")
+
+    async def request(self, text: str = SUITE, **fields):
+        plan = await self.plan(text)
+        cases = await packed_cases(plan, self.stage.muster)
+        settings = self.stage.muster.settings
+        return eval_request(plan.spec, cases, {"build": step_of(BUILD)}, settings=settings, **fields)
+
+    async def run(self, text: str = SUITE, **fields):
+        result = await self.stage.run(await self.request(text, **fields))
+        return result, EvalReport.model_validate(result.output.structured)
+
+    def agents(self):
+        return self.stage.builders.shards_started()
+
+
+@pytest.fixture
+def suites(stage) -> Suites:
+    return Suites(stage)
+
+
+async def test_each_variant_tries_each_case_and_the_gate_says_who_is_better(suites):
+    result, report = await suites.run()
+
+    assert (result.status, result.errors) == (State.COMPLETED, ())
+    assert [(one.case, one.variant) for one in report.samples] == [
+        ("one", "good"), ("one", "bad"), ("two", "good"), ("two", "bad"),
+    ]  # fmt: skip
+    assert [one.outcome for one in report.samples] == ["accepted", "rejected"] * 2
+    good, bad = report.variants
+    assert (good.pass_at, bad.pass_at) == ({1: 1.0}, {1: 0.0})
+    [compared] = report.comparisons
+    assert (compared.difference, compared.worse, compared.p_value, compared.verdict) == (-1.0, 2, 0.5, "unclear")
+    assert [(one.case, one.variant) for one in report.chosen] == [("one", "good"), ("two", "good")]
+    assert {sample.outcome for sample in (await suites.stage.muster.evals.report(result.task_id)).samples} == {
+        "accepted", "rejected",
+    }  # fmt: skip
+
+
+async def test_hidden_tests_are_only_where_the_gate_runs(suites, tmp_path):
+    seen: list[str] = []
+    suites.stage.builders.edit = lambda task, files: (seen.extend(files), suites.edit(task, files))
+
+    await suites.run()
+
+    assert set(seen) == {"a.py", "t.py"}
+    gates = [task for task in suites.stage.builders.started if task.agent == VERIFY]
+    [given] = {task.workspace.bundle for task in gates if task.input.params} - {
+        agent.workspace.bundle for agent in suites.agents()
+    }
+    for agent in suites.agents():
+        assert given not in agent.model_dump_json()  # nor does a reference lead there
+        packed = tmp_path / "agent.bundle"
+        packed.write_bytes(await suites.stage.transport.blobs.get(agent.workspace.bundle))
+        mirror = await mirror_of(tmp_path / agent.task_id, bundle=packed, commit=agent.workspace.base)
+        every = subprocess.run(
+            ["git", "cat-file", "--batch-all-objects", "--batch"], cwd=mirror.git_dir, check=True, capture_output=True
+        ).stdout
+        assert b"test_one" not in every and b"secret" not in every
+
+
+async def test_no_run_of_hidden_tests_is_there_while_an_agent_could_look_at_it(suites):
+    started: list[str] = []
+
+    async def note(task):
+        if task.agent != VERIFY:
+            others = await suites.stage.transport.tasks(trace_id=task.trace_id)
+            started.extend(one.agent for one in others)
+
+    suites.stage.builders.before_start = note
+    await suites.run(SUITE.replace('[[cases]]\nname = "two"\nprompt = "Do two"\n', ""))
+
+    assert set(started) == {"run", "build"}
+
+
+async def test_what_an_agent_writes_in_the_place_of_hidden_tests_does_not_stay(suites):
+    def cheat(task, files):
+        files["a.py"] = "fail\n"
+        files["secret"] = "assert\nassert\nassert\n"  # a file where the tests' folder is to be
+
+    suites.stage.builders.edit = cheat
+    _, report = await suites.run()
+
+    assert [one.outcome for one in report.samples] == ["rejected"] * 4
+
+
+async def test_a_hidden_test_that_fails_before_and_after_accepts_nothing(suites):
+    suites.write({"hidden/one/secret/test_one.py": "fail\n"})
+    result, report = await suites.run()
+
+    assert [one.outcome for one in report.samples if one.case == "one"] == ["rejected"] * 2
+    assert result.status is State.COMPLETED  # to find out was what it was for
+
+
+async def test_an_agent_that_changes_nothing_is_not_accepted(suites):
+    suites.stage.builders.edit = lambda task, files: None
+    _, report = await suites.run()
+
+    assert {(one.outcome, one.code) for one in report.samples} == {("rejected", "")}
+
+
+async def test_of_many_tries_the_best_that_the_gate_accepts_is_chosen(suites):
+    tries = iter(("fail\n", "new\nnew\nnew\n", "new\n"))
+    suites.stage.builders.edit = lambda task, files: files.update({"a.py": next(tries)})
+    text = SUITE.replace('["good", "bad"]', '["good"]').replace('name = "words"', 'name = "words"\nsamples = 3')
+    text = text.replace('[[cases]]\nname = "two"\nprompt = "Do two"\n', "[limits]\nconcurrency = 1\n")
+
+    _, report = await suites.run(text)
+
+    [variant] = report.variants
+    assert variant.counts == {"rejected": 1, "accepted": 2}
+    assert variant.pass_at == pytest.approx({1: 2 / 3, 2: 1.0, 3: 1.0})
+    assert [one.number for one in report.chosen] == [3]
+
+
+async def test_no_sample_begins_that_the_budget_has_no_room_for(suites):
+    suites.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
+    text = SUITE + "[limits]\nbudget_usd = 1.0\nsample_budget_usd = 0.5\n"
+    result, report = await suites.run(text)
+
+    assert [one.outcome for one in report.samples].count("not_run") == 2
+    assert {task.budget.max_cost_microusd for task in suites.agents()} == {500_000}
+    assert (report.paid_microusd, report.cap_microusd) == (600_000, 1_000_000)
+    assert result.errors[0].code is ErrorCode.BUDGET and exit_code_of(result) == 3
+    assert report.variants[0].cost_per_accepted_microusd == 300_000
+
+
+async def test_the_same_suite_again_does_only_what_is_missing(suites):
+    suites.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
+    limits = "[limits]\nbudget_usd = {}\nsample_budget_usd = 0.5\n"
+    await suites.run(SUITE + limits.format("1.0"))
+    before = len(suites.agents())
+
+    _, report = await suites.run(SUITE + limits.format("3.0"))
+
+    assert (before, len(suites.agents())) == (2, 4)
+    assert (report.reused, report.paid_microusd) == (2, 600_000)
+    assert "not_run" not in report.counts
+    assert sum(one.cost_microusd for one in report.samples) == 1_200_000  # what a try costs is not what was paid now
+
+
+async def test_what_says_nothing_of_a_variant_counts_in_no_rate_and_is_done_again(suites):
+    def lose(task, files):
+        if task.model == "bad":
+            raise suites.stage.builders.fails("the sandbox is gone")
+        suites.edit(task, files)
+
+    suites.stage.builders.edit = lose
+    suites.stage.builders.code = lambda _: ErrorCode.SETUP_FAILED
+    result, report = await suites.run()
+
+    assert report.variants[1].counts == {"failed": 2} and report.variants[1].pass_at == {}
+    assert result.errors[0].code is ErrorCode.PARTIAL and exit_code_of(result) == 8
+
+    suites.stage.builders.edit = suites.edit
+    again, report = await suites.run()
+
+    assert again.status is State.COMPLETED
+    assert (report.reused, report.counts) == (2, {"accepted": 2, "rejected": 2})
+
+
+async def test_an_orchestrator_that_is_lost_is_followed_by_one_that_finds_what_there_is(suites):
+    halted, go_on = asyncio.Event(), asyncio.Event()
+    stage = suites.stage
+
+    async def halt(task):
+        if len(suites.agents()) == 3:
+            halted.set()
+            await go_on.wait()
+
+    stage.builders.before_start = halt
+    handle = await stage.muster.submit(await suites.request(SUITE + "[limits]\nconcurrency = 1\n"))
+    async with stage.workers():
+        async with stage.orchestrator():
+            async with asyncio.timeout(30):
+                await halted.wait()
+        go_on.set()
+        async with stage.orchestrator():
+            [result] = await stage.muster.gather([handle])
+
+    report = report_of(result)
+    assert report is not None and report.counts == {"accepted": 2, "rejected": 2}
+    assert len(suites.agents()) == 4  # none twice
+    assert report.reused == 0
+
+
+async def test_what_is_required_and_not_reached_ends_with_exit_code_1(suites):
+    result, report = await suites.run(SUITE + '[require]\nmin_pass_at_1 = 0.9\nvariant = "bad"\n')
+
+    assert report.unmet == ("pass@1 of bad is 0.0%, and 90.0% is required",)
+    assert exit_code_of(result) == 1
+
+
+async def test_a_repository_of_git_is_tried_at_its_commit_with_hidden_tests_from_beside_it(suites):
+    given = await suites.stage.repository({"a.py": "old\n", "t.py": "assert\n"}, name="git")
+    [folder] = [path for path in suites.stage.folder.glob("git-*") if path.is_dir()]
+    _, report = await suites.run(SUITE.replace('folder = "project"', f'path = "{folder}"'))
+
+    assert report.counts == {"accepted": 2, "rejected": 2}
+    assert {task.workspace.base for task in suites.agents()} == {given.base}
+
+
+async def test_hidden_tests_that_the_repository_shows_are_refused(suites):
+    suites.write({"project/hidden/test_one.py": "assert\n"})
+    with pytest.raises(BadBatchFile, match=r"hidden tests of 'one' are in its repository, as hidden/test_one\.py"):
+        await suites.plan(SUITE.replace("hidden/one", "project/hidden"))
+
+
+async def test_a_folder_that_is_not_there_is_said(suites):
+    with pytest.raises(BadBatchFile, match="no folder with files at"):
+        await suites.plan(SUITE.replace("hidden/one", "hidden/none"))
+
+
+async def test_the_budget_of_a_suite_is_not_raised_while_it_runs(suites):
+    result, _ = await suites.run()
+    with pytest.raises(BadInput, match="stands in its file"):
+        await suites.stage.muster.raise_budget(result.trace_id, 9_000_000)
+
+
+async def test_a_report_is_asked_of_a_suite_alone(suites):
+    with pytest.raises(NotFound):
+        await suites.stage.muster.evals.report("019a0000-0000-7000-8000-000000000000")

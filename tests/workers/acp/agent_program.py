@@ -1,0 +1,202 @@
+"""An agent that speaks the Agent Client Protocol, of the standard library alone: it runs inside the sandbox.
+
+What it does stands in its prompt: a line `>> NAME ARGUMENT …` is a step, in their order. What the steps said is its
+last message.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+
+SESSION = "s1"
+numbers = iter(range(1, 10**9))
+
+
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def tell(sort, /, **fields):
+    update = {"sessionUpdate": sort, **fields}
+    say({"method": "session/update", "params": {"sessionId": SESSION, "update": update}})
+
+
+def words(text):
+    return {"type": "text", "text": text}
+
+
+def ask(method, **params):
+    """The result, or the error's message behind `ERROR `."""
+    number = next(numbers)
+    say({"id": number, "method": method, "params": {"sessionId": SESSION, **params}})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("id") == number and "method" not in message:
+            return message.get("result") if "result" in message else f"ERROR {message['error']['message']}"
+    sys.exit(0)
+
+
+def http(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"].removesuffix("/v1") + path, data)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return f"HTTP {error.code} {error.read().decode()}"
+
+
+def openai(text, stream=False):
+    body = {"model": "any", "messages": [{"role": "user", "content": text}], "stream": stream}
+    said = http("/v1/chat/completions", body)
+    if stream or said.startswith("HTTP"):
+        return said
+    return json.loads(said)["choices"][0]["message"]["content"]
+
+
+def anthropic(text):
+    body = {"model": "any", "max_tokens": 10, "messages": [{"role": "user", "content": text}]}
+    return json.loads(http("/v1/messages", body))["content"][0]["text"]
+
+
+def edits(path, text):
+    """By itself, as most programs do: told, asked for, done."""
+    call = {"toolCallId": "edit1", "title": f"Edit {path}", "kind": "edit", "locations": [{"path": path}]}
+    tell("tool_call", status="pending", rawInput={"path": path}, **call)
+    options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+    outcome = ask("session/request_permission", toolCall=call, options=options)["outcome"]
+    if outcome.get("optionId") != "allow_once":
+        tell("tool_call_update", toolCallId="edit1", status="failed")
+        return outcome.get("optionId") or outcome["outcome"]
+    with open(path, "w") as file:
+        file.write(text)
+    tell(
+        "tool_call_update",
+        toolCallId="edit1",
+        status="completed",
+        content=[{"type": "content", "content": words(text)}],
+    )
+    return "edited"
+
+
+def permission(kind, title, command=""):
+    call = {"toolCallId": "p1", "title": title, "kind": kind, "rawInput": {"command": command}}
+    options = [{"optionId": each, "name": each, "kind": each} for each in ("allow_once", "reject_once")]
+    return ask("session/request_permission", toolCall=call, options=options)["outcome"].get("optionId")
+
+
+def read(path, line=None, limit=None):
+    found = ask("fs/read_text_file", path=path, line=line, limit=limit)
+    return found if isinstance(found, str) else found["content"]
+
+
+def write(path, text):
+    found = ask("fs/write_text_file", path=path, content=text)
+    return found if isinstance(found, str) else "written"
+
+
+def run(*command):
+    opened = ask("terminal/create", command=" ".join(command))
+    if isinstance(opened, str):
+        return opened
+    ended = ask("terminal/wait_for_exit", terminalId=opened["terminalId"])
+    output = ask("terminal/output", terminalId=opened["terminalId"])
+    ask("terminal/release", terminalId=opened["terminalId"])
+    return f"{ended['exitCode']} {output['output'].strip()}"
+
+
+def kill(*command):
+    opened = ask("terminal/create", command=" ".join(command))
+    ask("terminal/kill", terminalId=opened["terminalId"])
+    return ask("terminal/wait_for_exit", terminalId=opened["terminalId"]).get("signal")
+
+
+def plan(*entries):
+    tell("plan", entries=[{"content": entry, "priority": "high", "status": "pending"} for entry in entries])
+    tell("agent_thought_chunk", content=words("thinking"))
+
+
+def pause():
+    """Until somebody says in the sandbox that it may go on."""
+    plan("wait")
+    while not os.path.exists("/tmp/go"):
+        time.sleep(0.02)
+
+
+def env(name):
+    return os.environ.get(name, "")
+
+
+def die(code):
+    sys.stderr.write("Traceback: \x1b[31mthe program is broken\n")
+    sys.stderr.flush()
+    os._exit(int(code))
+
+
+def hang():
+    time.sleep(3600)
+
+
+def garbage():
+    for _ in range(300):
+        sys.stdout.write("no json at all\n")
+    for odd in ("[1]", '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": 7}}', "{" * 2000):
+        sys.stdout.write(odd + "\n")
+    sys.stdout.flush()
+    time.sleep(3600)
+
+
+def flood():
+    while True:
+        tell("agent_message_chunk", content=words("x" * 100_000))
+
+
+def noise():
+    """Other things, too, which a program's libraries print."""
+    sys.stdout.write("a banner\n")
+    tell("some_new_kind", what="ever")
+    lie = {"sessionUpdate": "agent_message_chunk", "content": words("LIE")}
+    say({"method": "session/update", "params": {"sessionId": "other", "update": lie}})
+
+
+STEPS = {each.__name__: each for each in (openai, anthropic, edits, permission, read, write, run, kill, plan, env, die,
+                                          hang, garbage, flood, noise, pause)}  # fmt: skip
+STEPS["get"] = STEPS["post"] = http
+STEPS["stream"] = lambda text: openai(text, stream=True)
+
+
+def prompted(blocks):
+    said = []
+    for line in "\n".join(block["text"] for block in blocks).splitlines():
+        if line.startswith(">> "):
+            name, *arguments = json.loads(line[3:])
+            said.append(str(STEPS[name](*arguments)))
+    tell("agent_message_chunk", content=words("\n".join(said) or f"heard: {blocks[-1]['text']}"))
+    return {"stopReason": os.environ.get("STOP", "end_turn")}
+
+
+def answered(message):
+    match message["method"]:
+        case "initialize":
+            return {"protocolVersion": 1, "agentCapabilities": {}}
+        case "session/new":
+            modes = {
+                "currentModeId": "code",
+                "availableModes": [{"id": "code", "name": "Code"}, {"id": "look", "name": "Look"}],
+            }
+            return {"sessionId": SESSION, "modes": modes}
+        case "session/set_mode":
+            os.environ["MODE"] = message["params"]["modeId"]
+            return {}
+        case "session/prompt":
+            return prompted(message["params"]["prompt"])
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message and "method" in message:
+        say({"id": message["id"], "result": answered(message)})

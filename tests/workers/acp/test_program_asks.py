@@ -1,0 +1,163 @@
+"""What a program asks of us: files, commands, permissions; each below scope, rules, and people."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.asks import AskTerms, Reply
+from envelope.errors import ErrorCode
+from envelope.events import AskOpened, ToolCallChanged
+from envelope.lifecycle import State
+from envelope.messages import TaskProgress
+from orchestrator.asks import open_asks
+
+pytestmark = [pytest.mark.redis, pytest.mark.docker]
+
+GREET = "/workspace/src/greet.py"
+
+
+async def test_files_are_read_and_written_by_our_tools_and_within_the_grants(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(
+        hands,
+        steps(
+            ("write", "/workspace/src/made.py", "A = 1\nB = 2\nC = 3\n"),
+            ("read", "/workspace/src/made.py", 2, 1),
+            ("write", "/workspace/tests/made.py", "A = 1\n"),
+            ("read", "/workspace/../etc/passwd"),
+            ("read", "src/greet.py"),
+            ("run", "ln -s /etc/passwd src/link"),
+            ("read", "/workspace/src/link"),
+            ("run", "rm src/link"),
+            ("read", "/workspace/none"),
+        ),
+    )
+
+    result = await hands.result(request)
+
+    assert result.errors == ()
+    said = result.output.text
+    assert said.startswith("written\nB = 2\n")
+    assert "'tests/made.py' is outside this task's scope" in said
+    assert "'/etc/*' needs a person's approval" in said
+    assert "Invalid params" in said
+    assert "src/link is a link" in said
+    assert "root:" not in said
+    assert [file.path for file in result.patch.files] == ["src/made.py"]
+    tools = [event.tool for event in await hands.events(request.trace_id, "tool_call") if event.state == "completed"]
+    assert tools == ["write", "read", "bash", "bash"]
+
+
+async def test_commands_run_in_terminals_below_the_rules(start_agents, led, agent_file, steps):
+    rules = 'permission: {bash: {"*": allow, "git push *": deny}}\n'
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file(rules)})
+    request = led(
+        hands,
+        steps(
+            ("run", "echo out; echo err >&2; exit 3"),
+            ("run", "pwd; cat"),
+            ("kill", "sleep 1000"),
+            ("run", "sleep 1000 & echo left"),
+            ("run", "git push origin"),
+            ("run", "no-such-program"),
+        ),
+    )
+
+    result = await hands.result(request)
+
+    assert result.errors == ()
+    said = result.output.text
+    assert said.startswith("3 out\nerr\n0 /workspace\nSIGKILL\n0 left\n")
+    assert "denied by the rule `bash: git push *`" in said
+    assert "127 sh: 1: no-such-program: not found" in said
+
+
+async def test_nobody_to_ask_is_a_no_and_what_is_none_of_ours_is_asked_for(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    prompt = steps(
+        ("edits", GREET, "X = 3\n"),
+        ("permission", "other", "Leave the planet"),
+        ("permission", "execute", "List", "ls src"),
+        ("permission", "execute", "Anything"),
+    )
+
+    result = await hands.result(led(hands, prompt))
+
+    assert result.errors == ()
+    assert result.output.text == "reject_once\nreject_once\nallow_once\nreject_once"
+    assert result.patch is None
+
+
+async def held(hands, request) -> AskOpened:
+    found: list[AskOpened] = []
+
+    def asks(progress: TaskProgress) -> bool:
+        found.extend(event for event in progress.events if event.kind == "ask_opened")
+        return bool(found)
+
+    await hands.until(request.trace_id, asks)
+    return found[0]
+
+
+async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    request = led(hands, steps(("edits", GREET, "X = 3\n"), ("write", GREET, "X = 4\n")), asks=AskTerms())
+    await hands.transport.submit([request])
+
+    ask = await held(hands, request)
+    [listed] = await open_asks(hands.transport, trace_id=request.trace_id)
+    assert (listed.ask.ask_id, listed.task.state) == (ask.ask_id, State.RUNNING)
+    assert (ask.permission, ask.patterns, ask.held) == ("edit", ("src/greet.py",), True)
+    await hands.transport.answer(request.task_id, ask.ask_id, Reply(choice="always", rules=ask.always).text(), by="me")
+    result = await hands.ended(request.task_id)
+
+    assert result.errors == ()
+    assert result.output.text == "edited\nwritten"
+    assert "+X = 4" in await hands.diff(result)
+    [answered] = await hands.events(request.trace_id, "ask_answered")
+    assert (answered.answer, answered.by) == ("always", "me")
+
+
+async def test_a_plain_no_ends_the_task_and_a_word_with_it_does_not(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    for reply, ends in ((Reply(choice="reject", message="not this file"), False), (Reply(choice="reject"), True)):
+        request = led(hands, steps(("edits", GREET, "X = 3\n")), asks=AskTerms())
+        await hands.transport.submit([request])
+        ask = await held(hands, request)
+        await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="me")
+
+        result = await hands.ended(request.task_id)
+
+        assert [error.code for error in result.errors] == [ErrorCode.REFUSED] * ends
+        assert result.patch is None
+
+
+async def test_what_a_program_does_without_asking_is_in_its_sandbox_and_checked(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: deny}\n")})
+
+    read_only = await hands.result(led(hands, steps(("edits", GREET, "X = 3\n"), ("write", GREET, "X = 3\n"))))
+
+    assert read_only.patch is None
+    others, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    outside = await others.result(
+        led(others, steps(("run", "echo 1 > tests/new.py")), auth_scope=("bash:**", "edit:src/**"))
+    )
+    assert [error.code for error in outside.errors] == [ErrorCode.OUT_OF_SCOPE]
+
+
+async def test_people_see_its_calls_thoughts_and_plan(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("plan", "first", "second"), ("edits", GREET, "X = 3\n")))
+
+    await hands.result(request)
+
+    events = await hands.events(request.trace_id)
+    calls = [event for event in events if isinstance(event, ToolCallChanged)]
+    assert [(call.tool, call.state.value, call.output) for call in calls] == [
+        ("edit", "pending", ""),
+        ("edit", "completed", "X = 3\n"),
+    ]
+    assert calls[0].title == f"Edit {GREET}"
+    kinds = [event.kind for event in events]
+    assert [todo.content for todo in events[kinds.index("todo")].todos] == ["first", "second"]
+    assert events[kinds.index("reasoning")].text == "thinking"

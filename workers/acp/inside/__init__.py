@@ -1,0 +1,1 @@
+"""What runs in a sandbox: each file is a program of the standard library alone."""

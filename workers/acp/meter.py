@@ -1,0 +1,118 @@
+"""A program's model calls, made as the task's own: counted, capped, paid, limited, retried and stored like any turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Self
+
+from envelope.events import Event
+from envelope.messages import ToolCallSummary
+
+from ..agent.bound import request_tokens
+from ..agent.budget import Stop, why_stop
+from ..agent.means import Loop
+from ..agent.paying import paid_call, stopped
+from ..agent.session import Session
+from ..errors import WorkerError
+from ..llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
+
+Answer = Completed | Failed | Stop
+OVER = Failed(Failure.UNAVAILABLE, "the task is over")
+
+
+class Meter:
+    """One call after another: each is judged by what all before it have spent. What was begun is paid, and so it is not
+    broken off when nobody waits for its reply any more; `async with` waits for it.
+
+    `session` counts for the task, also over attempts; what the program's messages are is its own affair. `stop` is the
+    grant that is used up, `failed` what the latest call failed with. `on_failure` hears what ends the attempt.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        loop: Loop,
+        on_stop: Callable[[Stop], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.session = session
+        self.stop: Stop | None = None
+        self.failed: Failed | None = None
+        self._loop = loop
+        self._on_stop, self._on_failure = on_stop, on_failure
+        self._calls: set[asyncio.Task[Answer]] = set()
+        self._is_over = False
+        self._one_at_a_time = asyncio.Lock()
+        self._replies: dict[str, Completed] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_over = True
+        if kind is not None and not issubclass(kind, WorkerError):
+            for call in self._calls:
+                call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._calls)
+
+    def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> asyncio.Task[Answer]:
+        call = asyncio.create_task(self._in_turn(messages, tools))
+        self._calls.add(call)
+        call.add_done_callback(self._done)
+        return call
+
+    def count(self, call: ToolCallSummary) -> None:
+        self.session = self.session.model_copy(update={"tool_calls": (*self.session.tool_calls, call)})
+
+    async def save(self, session: Session) -> None:
+        """Store it; calls that were counted meanwhile stay counted."""
+        saved = await self._loop.save(session)
+        self.session = saved.model_copy(update={"tool_calls": self.session.tool_calls})
+
+    def _done(self, call: asyncio.Task[Answer]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled() and (error := call.exception()):
+            self._on_failure(error)
+
+    async def _in_turn(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+        async with self._one_at_a_time:
+            return OVER if self._is_over else await self._call([self._as_it_was(each) for each in messages], tools)
+
+    async def _call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+        if stop := self.stop or why_stop(self.session, trace_exhausted=self._loop.exhausted()):
+            return self._stopped(stop)
+        tokens = request_tokens(messages, tools)
+        paid = await paid_call(self.session, messages, tools, self._loop, input_tokens=tokens, tell=_nobody_listens)
+        if isinstance(paid, Stop):
+            return self._stopped(paid)
+        self._loop.context.may_have_written = False  # what a lost attempt has done is not gone on with
+        await self.save(paid.session.model_copy(update={"tool_calls": self.session.tool_calls}))
+        self.failed = paid.reply if isinstance(paid.reply, Failed) else None
+        if isinstance(paid.reply, Completed) and paid.reply.thoughts:
+            self._replies |= {call.id: paid.reply for call in paid.reply.tool_calls}
+        return paid.reply
+
+    def _stopped(self, stop: Stop) -> Stop:
+        if self.stop is None:
+            # nobody can wait here for more money: the program would have to be kept alive for as long
+            self.stop = replace(stop, waits_at_microusd=None, waits_for_tenant=False)
+            stopped(self.session, self.stop, self._loop)
+            self._on_stop(self.stop)
+        return self.stop
+
+    def _as_it_was(self, message: ChatMessage) -> ChatMessage:
+        """With the thoughts that its provider wants to see again, and the program's format has no place for."""
+        reply = next((self._replies[call.id] for call in message.tool_calls if call.id in self._replies), None)
+        if reply is None:
+            return message
+        return message.model_copy(update={"thoughts": reply.thoughts, "reasoning": reply.reasoning})
+
+
+def _nobody_listens(event: Event) -> None:
+    """People hear what the program makes of a reply."""

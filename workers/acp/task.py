@@ -1,0 +1,199 @@
+"""A task whose session a program leads: `engine: acp` in its agent's file. It may, and costs, what any agent does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envelope.events import MessageAdded, WarningRaised
+from envelope.messages import ErrorInfo, Output, TaskRequest
+
+from ..after_write.care import FileCare
+from ..after_write.settings import AfterWrite
+from ..agent.history import open_session, reopen_session, with_prompts
+from ..agent.means import Loop
+from ..agent.session import Outcome, Session
+from ..agent_task.first_prompt import first_prompt
+from ..agent_task.params import agent_params, undoing
+from ..agent_task.rigging import Rigging
+from ..agent_task.task import SHOWN_PROMPT_CHARS, require_price, spent, without_what_its_caller_has
+from ..delivery.attempt import Attempt, resume_token
+from ..delivery.results import TaskOutcome
+from ..errors import BadInput
+from ..kit import Kit
+from ..llm.base import ChatMessage
+from ..recording.tape import NoTape
+from ..references.names import check_refs
+from ..sandboxes.subpath import folder_of, require_folder
+from ..sessions.between_turns import Turns
+from ..sessions.titles import Titling
+from ..tools.base import Tool
+from .calls import Calls
+from .ending import Ending
+from .meter import Meter
+from .program import environment, running
+from .relay import open_relay
+from .terminals import Terminals
+from .told import Told
+
+if TYPE_CHECKING:
+    from .client import EngineClient
+
+AGAIN = "the attempt before this one was lost, and the agent's program with it: it begins again; what was spent counts"
+EARLIER = "Earlier in this session (your work is in the workspace):"
+# Of what was said before; the newest of it.
+MAX_EARLIER_CHARS = 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTasks:
+    """Runs programs for attempts; shared by all attempts of a worker."""
+
+    kit: Kit
+
+    async def run(self, attempt: Attempt) -> TaskOutcome:
+        """`BadInput` for what no program can be asked, and for one that cannot be led; `EngineFailed` when it breaks
+        off. It never waits without its slot: a parked task would lose the program."""
+        request, report = attempt.request, attempt.reporter.report
+        _require_led_alone(request)
+        check_refs(request.context_refs)
+        turns = Turns(self.kit.transport, attempt)
+        session = await self._session(attempt, turns)
+        attempt.reporter.totals.metrics = spent(session)
+        if attempt.claim.checkpoint is None:
+            report(MessageAdded(role="user", text=request.input.prompt[:SHOWN_PROMPT_CHARS]))
+        elif session.outcome is None:
+            report(WarningRaised(message=AGAIN))
+        ledger = await attempt.reporter.ask_ledger()
+        price = await self.kit.models.price(session.model)
+        require_price(price, session, ledger)
+        titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, self.kit.equipment.habits, attempt)
+        async with titling.beside(session), FileCare(AfterWrite(), report) as care:
+            rigging = Rigging(self.kit, attempt, NoTape(), turns, price, titling, _nothing_foreign, care)
+            if session.outcome is None:
+                session = await self._led(attempt, session, await rigging.loop(session))
+        return _outcome(session, resume_token(attempt.claim, request, attempt.reporter))
+
+    async def _session(self, attempt: Attempt, turns: Turns) -> Session:
+        """As for any agent, but what is in the middle of something begins again: the program's own state is lost."""
+        request = attempt.request
+        model = self.kit.models.choose(request.model, attempt.agent.model)
+        if attempt.claim.checkpoint:
+            session = await turns.load(attempt.claim.checkpoint)
+        elif attempt.claim.session:
+            earlier = without_what_its_caller_has(await turns.load_to_go_on(attempt.claim.session), request)
+            said = request.input.prompt or "Go on."
+            session = reopen_session(earlier, attempt.agent, model=model, prompt=said, budget=request.budget)
+        else:
+            system, prompt = attempt.agent.prompt, request.input.prompt
+            session = open_session(attempt.agent, model=model, system=system, prompt=prompt, budget=request.budget)
+        if session.changes:
+            attempt.sandbox.earlier_work_diff = await self.kit.transport.blobs.get(session.changes)
+        return session
+
+    async def _led(self, attempt: Attempt, session: Session, loop: Loop) -> Session:
+        """The session with its outcome, stored."""
+        sandbox, folder = await attempt.sandbox.opened(), folder_of(attempt.request)
+        await require_folder(sandbox, folder)
+        ending = Ending()
+        async with AsyncExitStack() as stack:
+            stack.callback(ending.close)
+            meter = await stack.enter_async_context(Meter(session, loop, ending.stop, ending.fail))
+            relay = await stack.enter_async_context(open_relay(sandbox, meter, ending.fail))
+            terminals = Terminals(sandbox)
+            stack.push_async_callback(terminals.close)
+            env = environment(attempt.agent.env, relay=relay, model=session.model)
+            program = await stack.enter_async_context(running(sandbox, attempt.agent.command, folder, env))
+            calls, told = Calls(loop, attempt.guard), Told(loop.emit, meter.count, ending.flood)
+            client_of, conversation_of = _protocol()
+            client: EngineClient = client_of(calls, terminals, told, folder, ending.refuse, ending.fail)
+            conversation = conversation_of(
+                *(sandbox, program, client, told, meter, ending),
+                lambda: meter.is_busy or told.is_at_work or calls.waiting > 0 or terminals.is_at_work,
+            )
+            outcome = await conversation.run(
+                await _prompts(attempt, session),
+                lambda: _heard(meter, told, loop),
+                folder=folder,
+                mode=attempt.agent.session_mode,
+                guard=attempt.guard,
+            )
+        loop.context.may_have_written = True  # by itself, as far as we know
+        await meter.save(_ended(meter.session, outcome))
+        return meter.session
+
+
+def _protocol():  # noqa: ANN202 - the library's types are known where it is
+    """Imported now: few workers lead a program, and the library takes a third of a second."""
+    try:
+        from .client import EngineClient
+        from .conversation import Conversation
+    except ImportError as e:
+        raise BadInput(
+            "this worker cannot lead a program: the Agent Client Protocol is not installed",
+            hint="install muster with its extra `acp` for the workers",
+        ) from e
+    return EngineClient, Conversation
+
+
+def _require_led_alone(request: TaskRequest) -> None:
+    """What is done by our own loop alone."""
+    params = agent_params(request)
+    wanted = {
+        "output_schema": request.output_schema is not None,
+        "record": params.record,
+        "undo, revert_to, fork_of": undoing(request) is not None,
+        "plan, waypoints": params.plan is not None or bool(params.waypoints),
+    }
+    if asked := ", ".join(name for name, is_wanted in wanted.items() if is_wanted):
+        raise BadInput(f"an agent with `engine: acp` cannot be asked for: {asked}", hint="name another agent for that")
+
+
+async def _prompts(attempt: Attempt, session: Session) -> list[str]:
+    """The agent's own words, what was said before, and what is to be done, with all that the request brings along."""
+    system, *_, latest = session.messages
+    asked = await first_prompt(attempt.request, latest.content, attempt.sandbox)
+    if asked.files:
+        attempt.reporter.report(WarningRaised(message="images and documents are files in the sandbox for this agent"))
+    return [text for text in (attempt.agent.prompt, _earlier(session, system), asked.text) if text]
+
+
+def _earlier(session: Session, system: ChatMessage) -> str:
+    said = [message for message in session.messages[:-1] if message is not system and message.role != "system"]
+    text = "\n\n".join(f"{message.role}: {message.content}" for message in said if message.content)
+    return f"{EARLIER}\n\n{text[-MAX_EARLIER_CHARS:]}" if text else ""
+
+
+async def _heard(meter: Meter, told: Told, loop: Loop) -> Sequence[str]:
+    """What people have said meanwhile; it is in the session before it leaves their mail."""
+    await meter.save(meter.session)
+    prompts = await loop.hear()
+    for prompt in prompts:
+        loop.emit(MessageAdded(role="user", text=prompt))
+    if prompts:
+        meter.session = with_prompts(_with_words(meter.session, told.text), prompts)
+    return prompts
+
+
+def _ended(session: Session, outcome: Outcome) -> Session:
+    return _with_words(session, outcome.text).model_copy(update={"outcome": outcome})
+
+
+def _with_words(session: Session, text: str) -> Session:
+    said = (ChatMessage(role="assistant", content=text, agent=session.agent),) if text else ()
+    return session.model_copy(update={"messages": (*session.messages, *said)})
+
+
+def _outcome(session: Session, token: str) -> TaskOutcome:
+    outcome = session.outcome
+    if outcome is None:
+        raise AssertionError("a program's session ends with an outcome")
+    errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
+    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)
+
+
+async def _nothing_foreign() -> list[Tool]:
+    """Tools of MCP servers are for our own loop; a program has its own."""
+    return []

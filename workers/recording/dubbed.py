@@ -1,0 +1,87 @@
+"""The tape that answers for the model alone: what a cassette's model said is said again, and the tools run.
+
+So that a gate, a sandbox or a tool is tried on recorded work, at no cost. Where the world answers otherwise than it
+did, the replies stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter
+
+from ..agent.calls import OnChange, RunCalls
+from ..agent.session import Session
+from ..errors import BadInput
+from ..llm.base import ChatMessage, Completed, ModelEvent, ToolCall, ToolSpec
+from ..llm.cassette import Answers, Entry, calls_of
+from ..llm.prices import Price
+from ..llm.retry import Retrying
+from ..tools.base import CallResult, ToolResult
+from ..tools.task import TASK
+from .reading import readable
+from .tape import NoTape
+
+T = TypeVar("T")
+
+NO_PRICE = Price(0, 0)  # nothing is asked, so nothing is paid
+
+
+class Dubbed(NoTape):
+    """A failed try is not played again. What a subagent said is on the cassette: none is started."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        with readable():
+            calls = calls_of(entries)
+        self._replies = [call.reply for call in calls if call.reply and isinstance(call.reply[-1], Completed)]
+        answers = [answer for entry in entries if isinstance(entry, Answers) for answer in entry.answers]
+        self._answers = {answer.call_id: answer for answer in answers}
+        self._at = 0
+
+    async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
+        return cast(T, NO_PRICE) if name == "price" else await find()
+
+    def opened(self, session: Session) -> None:
+        """Another attempt goes on after the turns that the one before it has stored."""
+        self._at = session.turn
+
+    def model(self, model: Retrying) -> Retrying:
+        return replace(model, model=_Dub(model.name, self._reply))
+
+    def run_calls(self, run: RunCalls) -> RunCalls:
+        async def answers(calls: Sequence[ToolCall], on_change: OnChange) -> list[CallResult]:
+            known = {
+                call.id: self._answers[call.id] for call in calls if call.name == TASK and call.id in self._answers
+            }
+            if lost := next((call for call in calls if call.name == TASK and call.id not in known), None):
+                raise BadInput(f"the recording has no answer of the subagent {lost.id!r}", hint="record the task again")
+            ran = iter(await run([call for call in calls if call.id not in known], on_change))
+            said: dict[str, CallResult] = {
+                key: ToolResult(one.content, is_error=one.is_error, files=one.files) for key, one in known.items()
+            }
+            return [said[call.id] if call.id in said else next(ran) for call in calls]
+
+        return answers
+
+    def _reply(self) -> Sequence[ModelEvent]:
+        if self._at >= len(self._replies):
+            raise BadInput(
+                f"the recording has {len(self._replies)} replies, and the task asks for another",
+                hint="the tools answered otherwise than then; record the task again",
+            )
+        self._at += 1
+        return self._replies[self._at - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dub:
+    name: str
+    reply: Callable[[], Sequence[ModelEvent]]
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, Any]:
+        for event in self.reply():
+            yield event
