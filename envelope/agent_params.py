@@ -29,6 +29,8 @@ class AgentParams(Wire):
 
     `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
     its living plan, which it may change.
+
+    `keeps_work`: of a task that goes on with a session for a caller who has nothing of what was done in it.
     """
 
     record: bool = False
@@ -42,6 +44,7 @@ class AgentParams(Wire):
     inherited_denies: tuple[RuleRows, ...] = ()
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
     plan: Plan | None = None
+    keeps_work: bool = False
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from envelope.asks import WORDS, Question, Reply, read_reply
@@ -28,38 +28,52 @@ SHORTEST = 4  # characters of an id's end that name an ask
 
 @dataclass(frozen=True, slots=True)
 class OpenAsk:
-    """A question that a task waits for. `ask` says so when the stream no longer holds its text."""
+    """A question that a task waits for. `ask` says so when the stream no longer holds its text.
+
+    `since_ms`: when it was asked first; 0 where that is not known any more.
+    """
 
     task: TaskRecord
     ask: AskOpened
+    since_ms: int = field(default=0, compare=False)
 
 
 async def open_asks(transport: Transport, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
     """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked."""
-    traces = [trace_id] if trace_id else await _live_traces(transport, tenant)
-    found = await asyncio.gather(*(_of_trace(transport, each) for each in traces))
-    return [one for asks in found for one in asks]
+    traces = [trace_id] if trace_id else await live_traces(transport, tenant)
+    tasks = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
+    return await asks_of([task for each in tasks for task in each], transport)
 
 
-async def _live_traces(transport: Transport, tenant: str | None) -> list[str]:
+async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
     roots = await transport.roots(tenant=tenant, limit=MAX_ROOTS)
     return [root.trace_id for root in roots.records if root.state not in TERMINAL]
 
 
-async def _of_trace(transport: Transport, trace_id: str) -> list[OpenAsk]:
+async def asks_of(tasks: Iterable[TaskRecord], transport: Transport) -> list[OpenAsk]:
     """The records say what is waited for; only then the stream is read for what it is.
 
     A program of others cannot be parked, and what it asks stands in the stream alone: that is read where one may run.
     """
-    tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
+    tasks = list(tasks)
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
     running = [task for task in tasks if task.state is State.RUNNING]
     led = await _may_be_led(transport, running) if running else []
-    if not waiting and not led:
-        return []
-    texts = await _texts(transport, trace_id)
-    held = [OpenAsk(task, ask) for task in led for ask in await _held(transport, task, texts)]
-    return [*(one for task in waiting for one in _of_task(task, texts)), *held]
+    traces = list(dict.fromkeys(task.trace_id for task in (*waiting, *led)))
+    texts = dict(zip(traces, await asyncio.gather(*(_texts(transport, each) for each in traces)), strict=True))
+    held = [one for task in led for one in await _held(transport, task, texts[task.trace_id])]
+    return [*(one for task in waiting for one in _of_task(task, texts[task.trace_id])), *held]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What was asked, as it was said last, and when it was said first."""
+
+    ask: AskOpened
+    since_ms: int = 0
+
+
+_Texts = Mapping[tuple[str, str], _Text]
 
 
 async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> list[TaskRecord]:
@@ -68,39 +82,44 @@ async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> li
     return [task for task in running if task.agent not in ours]
 
 
-async def _held(transport: Transport, task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> list[AskOpened]:
+async def _held(transport: Transport, task: TaskRecord, texts: _Texts) -> list[OpenAsk]:
     """What it waits for an answer to."""
-    asks = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id and ask.held]
-    if not asks:
+    asked = [text for (task_id, _), text in texts.items() if task_id == task.task_id and text.ask.held]
+    if not asked:
         return []
     said = await _answers(transport, task)
-    return [ask for ask in asks if ask.ask_id not in said]
+    return [OpenAsk(task, text.ask, text.since_ms) for text in asked if text.ask.ask_id not in said]
 
 
-async def _texts(transport: Transport, trace_id: str) -> Mapping[tuple[str, str], AskOpened]:
-    """What was asked, by task and id, as far as the stream still has it; what a lost attempt held is nobody's."""
-    texts: dict[tuple[str, str], AskOpened] = {}
+async def _texts(transport: Transport, trace_id: str) -> _Texts:
+    """By task and id, as far as the stream still has it; what a lost attempt held is nobody's."""
+    texts: dict[tuple[str, str], _Text] = {}
     attempts: dict[str, int] = {}
     async for entry in transport.follow(trace_id, wait=False):
         if not isinstance(told := entry.message, TaskProgress):
             continue
         if attempts.setdefault(told.task_id, told.attempt) < told.attempt:
             attempts[told.task_id] = told.attempt
-            texts = {key: ask for key, ask in texts.items() if key[0] != told.task_id or not ask.held}
-        opened = (event for event in told.events if isinstance(event, AskOpened))
-        texts.update({(told.task_id, event.ask_id): event for event in opened})
+            texts = {key: text for key, text in texts.items() if key[0] != told.task_id or not text.ask.held}
+        for event in told.events:
+            if isinstance(event, AskOpened):
+                key = (told.task_id, event.ask_id)
+                first = texts.get(key)
+                texts[key] = _Text(event, first.since_ms if first else told.at_ms)
     return texts
 
 
-def _forgotten(ask_id: str) -> AskOpened:
-    return AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
+def _open(task: TaskRecord, ask_id: str, texts: _Texts) -> OpenAsk:
+    forgotten = _Text(AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept"))
+    text = texts.get((task.task_id, ask_id), forgotten)
+    return OpenAsk(task, text.ask, text.since_ms)
 
 
-def _of_task(task: TaskRecord, texts: Mapping[tuple[str, str], AskOpened]) -> Iterator[OpenAsk]:
-    known = [ask for (task_id, _), ask in texts.items() if task_id == task.task_id]
-    order = {ask.ask_id: place for place, ask in enumerate(known)}
+def _of_task(task: TaskRecord, texts: _Texts) -> Iterator[OpenAsk]:
+    known = [ask_id for task_id, ask_id in texts if task_id == task.task_id]
+    order = {ask_id: place for place, ask_id in enumerate(known)}
     for ask_id in sorted(filter(is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
-        yield OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id)))
+        yield _open(task, ask_id, texts)
 
 
 def is_ask(name: str) -> bool:
@@ -140,7 +159,7 @@ async def answered_ask(transport: Transport, words: str, *, tenant: str | None =
         for task, answers in zip(tasks, found, strict=True):
             if ask_id := next((each for each in answers if is_ask(each) and each.endswith(words)), None):
                 texts = await _texts(transport, trace_id)
-                return OpenAsk(task, texts.get((task.task_id, ask_id), _forgotten(ask_id))), answers[ask_id]
+                return _open(task, ask_id, texts), answers[ask_id]
     return None
 
 

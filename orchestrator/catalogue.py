@@ -24,6 +24,11 @@ def agents_of(workers: Iterable[WorkerCard], *, commit: str = "") -> dict[str, A
     return everywhere | {agent.name: agent for project in projects for agent in project.agents}
 
 
+def is_startable(agent: AgentCard) -> bool:
+    """Is it one that people start?"""
+    return agent.mode in PEOPLE_START and not agent.hidden
+
+
 def agent_named(
     name: str,
     workers: Iterable[WorkerCard],
@@ -38,7 +43,7 @@ def agent_named(
     """
     agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
     card = agents.get(name)
-    startable = {known for known, agent in agents.items() if agent.mode in PEOPLE_START and not agent.hidden}
+    startable = {known for known, agent in agents.items() if is_startable(agent)}
     if card is None:
         raise UnknownName(f"there is no agent {name!r}", hint=near_miss(name, startable if by_person else agents))
     if by_person and name not in startable:
@@ -60,7 +65,7 @@ def default_agent(
         except UnknownName as e:
             raise UnknownName(f"the setting default_agent: {e.message}", hint=e.hint) from e
     agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
-    startable = sorted(name for name, agent in agents.items() if agent.mode in PEOPLE_START and not agent.hidden)
+    startable = sorted(name for name, agent in agents.items() if is_startable(agent))
     if not startable:
         raise UnknownName("there is no agent that people start", hint="see: muster agents list")
     return agents[USUAL if USUAL in startable else startable[0]]

@@ -132,7 +132,7 @@ async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
             raise BadInput("the gate's hidden tests would be told to the agents of a plan", hint="leave the plan out")
         return await _ask_planned(driver, params, gate)
     beside = gate is not None and params.hidden is None  # of hidden tests there is no run while an agent could look
-    works = [agent_work(driver, params), *([gate.before()] if gate and beside else [])]
+    works = [agent_work(driver, params, session=params.session), *([gate.before()] if gate and beside else [])]
     answer: TaskResult | None = None
     before: Run | None = None
     async with aclosing(driver.run(works)) as endings:

@@ -21,20 +21,27 @@ TITLE_CHARS = 72  # git's custom for the first line of a commit
 
 
 def agent_work(
-    driver: Driver, step: GoalStep, *, plan: TaskResult | None = None, told: AgentParams = AgentParams()
+    driver: Driver,
+    step: GoalStep,
+    *,
+    plan: TaskResult | None = None,
+    told: AgentParams = AgentParams(),
+    session: str = "",
 ) -> Work:
-    """`plan`: the result of the agent whose approved plan is carried out. `told`: what else the agent hears."""
+    """`plan`: the result of the agent whose approved plan is carried out. `told`: what else the agent hears.
+    `session`: the one that it goes on with."""
     request = driver.request
     goal = params_of(GoalParams, request)
-    taped = {"record": goal.record, "replay": goal.replay, "temperature": goal.temperature}
-    params: dict[str, Any] = told.model_copy(update=taped).model_dump(mode="json", exclude_defaults=True)
+    resumed = plan.resume_token if plan else session
+    own = {"record": goal.record, "replay": goal.replay, "temperature": goal.temperature, "keeps_work": bool(resumed)}
+    params: dict[str, Any] = told.model_copy(update=own).model_dump(mode="json", exclude_defaults=True)
     child = task_request(
         parent=request,
         agent=step.agent,
         pool=step.pool,
         prompt=CARRY_OUT if plan else request.input.prompt,
         params=params,
-        resume_token=plan.resume_token if plan else "",
+        resume_token=resumed,
         workspace=request.workspace,
         auth_scope=step.auth_scope,
         budget=request.budget,

@@ -14,6 +14,7 @@ from repo.keeping import DAY_S, GIB, Allowance
 from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
 
+from .console_settings import ConsoleSettings
 from .errors import BadSettings, near_miss
 from .publication.settings import ForgeName, ForgeSettings
 from .webhooks.config import Webhook, WebhookName
@@ -49,6 +50,7 @@ class Settings(FleetSettings):
     forges: dict[ForgeName, ForgeSettings] = Field(default_factory=dict[str, ForgeSettings])  # docs/publishing.md
     # What this process submits, or drives, may only look (docs/ci.md). It is not the fleet's: no child inherits it.
     read_only: bool = Field(default=False, exclude=True)
+    console: ConsoleSettings = ConsoleSettings()  # docs/console.md
     public_url: str = ""  # where people outside reach the API: links to it begin so
     workers: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)  # theirs to read, and to check
 

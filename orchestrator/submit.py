@@ -84,6 +84,8 @@ class GoalFields(TypedDict, total=False):
     asks: AskTerms | None  # None: nobody can be asked
     tenant: str
     attachments: tuple[Attachment, ...]
+    session: str  # that its agent goes on with; empty: it opens one
+    near: str  # the trace where that session is
 
 
 class RepositoryInput(Wire):
@@ -117,6 +119,7 @@ class HiddenTests(Wire):
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
+    `session`: the one that the agent goes on with; empty: it opens one.
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
     `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
 
@@ -124,6 +127,7 @@ class GoalParams(GoalStep):
     and `temperature` are the agent's (see `AgentParams`).
     """
 
+    session: str = ""
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
@@ -293,6 +297,7 @@ def goal_request(
     params = _goal_params(agent, then, planning, fields)
     deadline_ms = fields.get("deadline_ms")
     return task_request(
+        near=fields.get("near", ""),
         agent=RUN,
         pool=DRIVERS,
         prompt=goal,
@@ -322,6 +327,7 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
         min_tests=fields.get("min_tests", 1),
         gate_rules=fields.get("gate_rules", GateRules()),
         record=fields.get("record", False),
+        session=fields.get("session", ""),
     )
     if planning is None:
         return params

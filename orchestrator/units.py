@@ -50,3 +50,14 @@ def parse_duration_s(text: str) -> int:
     if not re.fullmatch(r"\d+|(\d+[smhd])+", text):
         raise ValueError(f"{text!r} is not a length of time such as 90s, 5m or 1h30m")
     return sum(int(count) * UNIT_S[unit or "s"] for count, unit in re.findall(r"(\d+)([smhd]?)", text))
+
+
+def parse_microusd(text: str) -> int:
+    """Of dollars as people write them; ValueError for anything else.
+
+    >>> parse_microusd("2.50"), parse_microusd("$0.001")
+    (2500000, 1000)
+    """
+    if not re.fullmatch(r"\$?\d{1,6}(\.\d{1,6})?", text.strip()):
+        raise ValueError(f"{text!r} is not an amount of dollars such as 2.50")
+    return round(float(text.strip().removeprefix("$")) * MICROUSD_PER_USD)

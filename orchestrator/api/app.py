@@ -58,7 +58,7 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
         fleet,
     ):
         app.include_router(routes.router)
-    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams))
+    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
     app.add_api_route("/", _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)

@@ -12,7 +12,7 @@ from .problems import problem
 
 MAX_JSON_BYTES = 1024 * 1024  # of an envelope, too
 MAX_BLOB_BYTES = 64 * 1024 * 1024  # a repository's bundle; what is larger comes by URL
-BLOBS = "/v1/blobs"
+BLOBS = ("/v1/blobs", "/console/start")
 # For a whole body: a slow line has 20 KB/s of JSON, and 200 KB/s of a blob of the largest size.
 JSON_S, BLOB_S = 60.0, 360.0
 
@@ -27,7 +27,7 @@ class BodyCap:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit, time_s = (MAX_BLOB_BYTES, BLOB_S) if scope["path"] == BLOBS else (MAX_JSON_BYTES, JSON_S)
+        limit, time_s = (MAX_BLOB_BYTES, BLOB_S) if scope["path"] in BLOBS else (MAX_JSON_BYTES, JSON_S)
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if told.isdigit() and int(told) > limit:
             await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))(scope, receive, send)

@@ -57,7 +57,7 @@ class Money(BaseModel):
 @router.get("/{tenant}/budget")
 async def show_tenant_budget(tenant: str, caller: Viewer) -> Money:
     """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
-    _require_own(tenant, caller)
+    require_own(tenant, caller)
     return Money.of(await caller.muster.tenant_budget(tenant))
 
 
@@ -67,7 +67,7 @@ async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
 
     More than it may spend now only by a token of all tenants: nobody raises its own.
     """
-    _require_own(tenant, caller)
+    require_own(tenant, caller)
     now = (await caller.muster.tenant_budget(tenant)).cap_microusd
     is_more = now is not None and (cap.cap_microusd is None or cap.cap_microusd > now)
     if caller.seen_tenant is not None and is_more:
@@ -78,7 +78,7 @@ async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
 @router.get("/{tenant}/allotment")
 async def show_allotment(tenant: str, caller: Viewer) -> Share:
     """What a tenant gets beside others; who was given nothing has the weight 1, and no cap."""
-    _require_own(tenant, caller)
+    require_own(tenant, caller)
     given = (await caller.muster.allotments()).get(tenant, Allotment())
     return Share(weight=given.weight, max_running=given.max_running)
 
@@ -86,13 +86,13 @@ async def show_allotment(tenant: str, caller: Viewer) -> Share:
 @router.put("/{tenant}/allotment")
 async def allot(tenant: str, share: Share, caller: Operator) -> Share:
     """Say what a tenant gets beside others, from now on. For tokens of all tenants: nobody widens its own."""
-    _require_own(tenant, caller)
+    require_own(tenant, caller)
     if caller.seen_tenant is not None:
         raise Problem(HTTPStatus.FORBIDDEN, "a tenant's share is given by who sees all", hint="a token of tenant *")
     await caller.muster.allot(tenant, Allotment(share.weight, share.max_running), by=caller.name)
     return share
 
 
-def _require_own(tenant: str, caller: Caller) -> None:
+def require_own(tenant: str, caller: Caller) -> None:
     if not caller.token.sees(tenant):
         raise NotFound(f"there is no tenant {tenant!r}", hint="a token sees its own")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transport.base import TaskRecord
+from transport.base import Answer, TaskRecord
 from transport.errors import NotFound, no_task
 
 from ..asks import OpenAsk, answered_ask, is_ask
@@ -76,11 +76,16 @@ class Caller:
         try:
             return await self.ask(ask_id)
         except NotFound:
-            transport, tenant = self.muster.transport, self.seen_tenant
-            known = await answered_ask(transport, ask_id, tenant=tenant) if is_ask(ask_id) else None
-            if known is None or known[0].ask.ask_id != ask_id or not self.sees(known[0].task):
+            if (known := await self.answered(ask_id)) is None:
                 raise
             return known[0]
+
+    async def answered(self, ask_id: str) -> tuple[OpenAsk, Answer] | None:
+        """One of theirs that has its answer, with that."""
+        transport, tenant = self.muster.transport, self.seen_tenant
+        known = await answered_ask(transport, ask_id, tenant=tenant) if is_ask(ask_id) else None
+        is_theirs = known is not None and known[0].ask.ask_id == ask_id and self.sees(known[0].task)
+        return known if is_theirs else None
 
     def sees(self, record: TaskRecord) -> bool:
         return self.token.sees(record.tenant)

@@ -87,6 +87,7 @@ class NewGoal(Body):
     model: Model = ""
     plan: PlanMode = PlanMode.NONE
     given_plan: Plan | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Accepted(BaseModel):
@@ -167,6 +168,10 @@ async def submit_task(task: NewTask, caller: Submitter, response: Response, key:
 @router.post("/goals", status_code=201)
 async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Give an agent a goal, and prove its change by the gate, if one is named."""
+    return accepted(await give_goal(caller, goal, key), response)
+
+
+async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
     require_reachable(goal.workspace)
     request = await caller.muster.goal(
         **{name: getattr(goal, name) for name in NewGoal.model_fields},
@@ -174,7 +179,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
         sender=caller.name,
         tenant=caller.tenant,
     )
-    return accepted(await caller.muster.submit(request), response)
+    return await caller.muster.submit(request)
 
 
 def require_reachable(workspace: Workspace | None) -> None:

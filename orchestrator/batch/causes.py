@@ -36,9 +36,18 @@ def causes(report: BatchReport) -> list[Cause]:
     """The commonest first. Two failures are alike when code and words are, whatever files and numbers they name."""
     found: dict[tuple[str, str], list[tuple[str, ShardReport]]] = {}
     for name, shard in _undone(report):
-        found.setdefault((_code(shard), PARTICULAR.sub("…", shard.detail)), []).append((name, shard))
+        found.setdefault((_code(shard), in_general(shard.detail)), []).append((name, shard))
     grouped = [Cause(code, shards[0][1].detail, tuple(shards)) for (code, _), shards in found.items()]
     return sorted(grouped, key=lambda cause: -len(cause.shards))
+
+
+def in_general(detail: str) -> str:
+    """What two failures of one cause say alike.
+
+    >>> in_general("src/a.py: line 7") == in_general("src/b.py: line 12")
+    True
+    """
+    return PARTICULAR.sub("…", detail)
 
 
 def _undone(report: BatchReport) -> Iterator[tuple[str, ShardReport]]:

@@ -53,6 +53,7 @@ COMMANDS: Mapping[str, Command] = {
     "up": Command(".up:up", "Start the fleet of this machine."),
     "down": Command(".up:down", "Stop the fleet of this machine."),
     "serve": Command(".serve:serve", "Serve the HTTP API."),
+    "acp": Command(".acp:acp", "Be the agent of an editor (Agent Client Protocol)."),
     "mcp": Command(".mcp:mcp", "Be an MCP server for a coding agent or an editor."),
     "token": Command(".token:app", "Say who may call the HTTP API."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),

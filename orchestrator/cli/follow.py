@@ -16,12 +16,12 @@ from transport.base import Entry
 
 from ..client import Muster
 from ..session.fold import Session
+from ..watch import Show, watch
 from .asking import ask_at_keyboard, show_ask
 from .console import interactive, note
 from .interrupt import Choice, Interrupts, ask_choice, interrupts
 from .live import shown, skew_of
 from .person import person
-from .watch import Show, watch
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ from transport.base import Entry
 
 from ..client import Muster
 from ..session.fold import Session
+from ..watch import Show
 from .console import data, people
 from .lines import milestones
 from .tree import tree
-from .watch import Show
 
 REFRESH_PER_S = 8
 # Room for the prompt, and for what the terminal scrolled in above the tree.

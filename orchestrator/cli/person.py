@@ -7,11 +7,11 @@ import pwd
 import socket
 
 
-def person() -> str:
+def person(door: str = "cli") -> str:
     """By the account and the machine: nobody proves more at a terminal."""
     uid = os.getuid()
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:  # a container's, mostly
         name = str(uid)
-    return f"cli:{name}@{socket.gethostname()}"
+    return f"{door}:{name}@{socket.gethostname()}"

@@ -4,10 +4,8 @@ routed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from envelope.agents import AgentCard, CommandCard
 from envelope.errors import ExitCode, ScopeExceeded
@@ -15,13 +13,12 @@ from envelope.scope import Scope, narrow, split
 from repo.local import locate
 
 from ..catalogue import PEOPLE_START
+from ..command_cards import command_cards
 from ..errors import BadInput, UnknownName, near_miss
 from ..submit import scope_of
 from .console import data, note, plain
 from .session import session_of
 
-# Packages that the orchestrator must not import tell their commands under this name (`pyproject.toml`).
-PROMPTS = "muster.prompts"
 # What a person says about a session → the command that does it.
 OF_SESSIONS: Mapping[str, tuple[str, ...]] = {
     "/undo": ("task", "undo"),
@@ -126,6 +123,4 @@ def _is_within(scope: Scope, ceiling: Scope) -> bool:
 
 
 async def _cards(path: Path) -> list[CommandCard]:
-    root = (await locate(path)).root
-    tellers = (cast("Callable[[Path], list[CommandCard]]", point.load()) for point in entry_points(group=PROMPTS))
-    return [card for tell in tellers for card in tell(root)]
+    return command_cards((await locate(path)).root)

@@ -163,9 +163,10 @@ def _wait_of(session: Session) -> Wait | None:
 def without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Session:
     """A subagent starts from its caller's workspace as it is now: what it did before is in there, or was refused.
 
-    What a failed one had done was never taken in.
+    What a failed one had done was never taken in, and who leads a goal takes in nothing.
     """
-    taken_in = request.parent_task_id is not None and earlier.outcome is not None and earlier.outcome.error is None
+    has_caller = request.parent_task_id is not None and not agent_params(request).keeps_work
+    taken_in = has_caller and earlier.outcome is not None and earlier.outcome.error is None
     return earlier.model_copy(update={"changes": None}) if taken_in else earlier
 
 

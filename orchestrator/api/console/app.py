@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -17,11 +18,13 @@ from envelope.logs import get_logger
 from repo.errors import RepoError
 
 from ...client import Muster
+from ...errors import BadSettings
+from ...settings import Settings
 from ..problems import status_of
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import deeds, fleet, sign_in, traces
+from . import asks, batches, deeds, fleet, sign_in, start, traces
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -29,17 +32,28 @@ from .visitor import SignInNeeded
 
 _log = get_logger("console")
 
-ROUTERS: Sequence[APIRouter] = (sign_in.router, fleet.router, traces.router, deeds.router)
+ROUTERS: Sequence[APIRouter] = (
+    sign_in.router,
+    fleet.router,
+    traces.router,
+    deeds.router,
+    start.router,
+    asks.router,
+    batches.router,
+)
 
 
-def create_console(muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams) -> FastAPI:
-    """For one fleet. `rates` and `streams` are shared with the API: a token has one allowance."""
+def create_console(
+    muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams, places: Mapping[str, asyncio.Semaphore]
+) -> FastAPI:
+    """For one fleet. `rates`, `streams` and `places` to fetch in are shared with the API: a token has one allowance."""
     app = FastAPI(title="Muster console", openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
-    app.state.signer, app.state.rooms = signer_of(tokens), Rooms()
+    app.state.signer, app.state.rooms, app.state.fetch_places = signer_of(tokens), Rooms(), places
     for router in ROUTERS:
         app.include_router(router)
+    app.state.door = _door(app, muster.settings)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_exception_handler(SignInNeeded, _to_sign_in)
     app.add_exception_handler(MusterError, _problem)
@@ -48,6 +62,19 @@ def create_console(muster: Muster, tokens: TokenFile, rates: Rates, streams: Str
     app.add_exception_handler(HTTPException, _no_page)
     app.add_exception_handler(Exception, _unforeseen)
     return app
+
+
+def _door(app: FastAPI, settings: Settings) -> object:
+    """The way in by an identity provider, where one is named. Its libraries are imported for nobody else."""
+    if settings.console.oidc is None:
+        return None
+    try:
+        from . import oidc
+    except ModuleNotFoundError as e:
+        hint = "pip install 'muster[oidc]', or take [console.oidc] out of the settings"
+        raise BadSettings(f"console.oidc needs {e.name}, which is not installed", hint=hint) from e
+    app.include_router(oidc.router)
+    return oidc.Door.of(settings)
 
 
 async def _to_sign_in(request: Request, _: Exception) -> Response:

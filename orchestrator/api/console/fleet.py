@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ...client import Muster
 from ...overview import Overview, Overviews
-from ..access import Caller
+from ..caller import Caller
 from .live import live
 from .rendering import fragment, page
 from .rooms import Looks

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from fastapi import Request
 
-from ..access import Caller
+from ..caller import Caller
 from ..streams import EventStream
 from .rooms import Looks, News, Rooms
 from .visitor import signed_in

@@ -21,7 +21,7 @@ FAILURES = "sign-in"  # the bucket of calls that all attempts share
 
 @router.get("/sign-in")
 async def ask(request: Request, to: str = "") -> Response:
-    return page(request, "sign_in.html", to=to, problem="")
+    return page(request, "sign_in.html", to=to, problem="", by_provider=_by_provider(request))
 
 
 @router.post("/sign-in")
@@ -30,12 +30,31 @@ async def sign_in(request: Request, token: Annotated[str, Form()] = "", to: Anno
     tokens: TokenFile = request.app.state.tokens
     if request.app.state.rates.take(FAILURES):
         said = "Too many attempts. Wait a moment and try again."
-        return page(request, "sign_in.html", status=HTTPStatus.TOO_MANY_REQUESTS, to=to, problem=said)
+        return page(
+            request,
+            "sign_in.html",
+            status=HTTPStatus.TOO_MANY_REQUESTS,
+            to=to,
+            problem=said,
+            by_provider=_by_provider(request),
+        )
     found = tokens.find(token.strip())
     if found is None:
         said = "No token is like that. It may have been revoked."
-        return page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, to=to, problem=said)
+        return page(
+            request,
+            "sign_in.html",
+            status=HTTPStatus.UNAUTHORIZED,
+            to=to,
+            problem=said,
+            by_provider=_by_provider(request),
+        )
     return admitted(request, found, to)
+
+
+def _by_provider(request: Request) -> bool:
+    """Is there a provider of identities where people can sign in, too?"""
+    return request.app.state.door is not None
 
 
 def admitted(request: Request, token: Token, to: str) -> Response:

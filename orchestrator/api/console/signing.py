@@ -7,7 +7,6 @@ a token is signed out with that token.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -48,27 +47,38 @@ class Signer:
         by_file = token.sha256 != _NO_HASH
         claims: dict[str, Any] = {"until": int(self.clock_s() + SIGNED_IN_S), "nonce": secrets.token_hex(8)}
         claims |= {"hash": token.sha256} if by_file else {"person": token.model_dump(mode="json")}
-        body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()
-        return f"{body}.{self._mac('cookie', body)}"
+        return self.seal("cookie", json.dumps(claims))
 
     def read(self, cookie: str) -> SignedIn | None:
         """None for one that is not ours, is too old, or whose token was revoked."""
-        body, _, mac = cookie.partition(".")
-        if not hmac.compare_digest(mac.encode(), self._mac("cookie", body).encode()):
+        text = self.unseal("cookie", cookie)
+        if text is None:
             return None
         try:
-            claims = json.loads(base64.urlsafe_b64decode(body))
+            claims = json.loads(text)
             token = self._token(claims)
-        except (binascii.Error, ValueError, KeyError, ValidationError):
+        except (ValueError, KeyError, ValidationError):
             return None  # of an older release
         if token is None or claims["until"] <= self.clock_s():
             return None
-        return SignedIn(token, self._mac("form", body))
+        return SignedIn(token, self._mac("form", cookie.partition(".")[0]))
 
     def _token(self, claims: dict[str, Any]) -> Token | None:
         if "person" in claims:
             return Token.model_validate(claims["person"])
         return next((each for each in self.tokens.all() if each.sha256 == claims["hash"]), None)
+
+    def seal(self, purpose: str, text: str) -> str:
+        """A text that comes back as it was, or not at all. Whoever has it can read it."""
+        body = base64.urlsafe_b64encode(text.encode()).decode()
+        return f"{body}.{self._mac(purpose, body)}"
+
+    def unseal(self, purpose: str, sealed: str) -> str | None:
+        """None for what was not sealed here for this purpose."""
+        body, _, mac = sealed.partition(".")
+        if not hmac.compare_digest(mac.encode(), self._mac(purpose, body).encode()):
+            return None
+        return base64.urlsafe_b64decode(body).decode()
 
     def _mac(self, purpose: str, text: str) -> str:
         return hmac.new(self.key, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()

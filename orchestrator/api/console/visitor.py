@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from ...client import Muster
-from ..access import Caller
+from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
 from ..tokens import Right
@@ -35,11 +35,11 @@ def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
         rates: Rates = request.app.state.rates
         if wait_s := rates.take(known.token.name):
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls", hint="come again", retry_after_s=wait_s)
-        if request.method not in ("GET", "HEAD"):
-            await require_own_form(request, known.csrf)
         if not known.token.may(right):
             hint = "ask an operator for another role"
             raise Problem(HTTPStatus.FORBIDDEN, f"the role {known.token.role} may not {right}", hint=hint)
+        if request.method not in ("GET", "HEAD"):
+            await require_own_form(request, known.csrf)
         muster: Muster = request.app.state.muster
         return Caller(known.token, muster.read_only() if known.token.read_only else muster)
 

@@ -9,11 +9,11 @@ import pytest
 from envelope.events import ChildEnded, ChildSpawned, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
-from orchestrator.cli.watch import MAX_SHARDS, watch
 from orchestrator.client import Muster
 from orchestrator.session.fold import Session
 from orchestrator.settings import Settings
 from orchestrator.submit import task_request
+from orchestrator.watch import MAX_SHARDS, watch
 from transport.base import Claim, Handle
 from transport.errors import Unreachable
 from transport.keyring import fresh

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI
@@ -130,6 +131,12 @@ async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
     server.should_exit = True
     server.force_exit = True
     await serving
+
+
+@pytest.fixture
+def serve_console(tmp_path: Path) -> Callable[[Any], AbstractAsyncContextManager[Console]]:
+    """`async with serve_console(stage) as console`: for a stage that a test has changed."""
+    return lambda stage: served_console(stage, tmp_path)
 
 
 @pytest_asyncio.fixture

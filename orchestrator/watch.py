@@ -12,9 +12,9 @@ from envelope.messages import TaskResult
 from transport.base import Entry
 from transport.errors import NotFound
 
-from ..client import Muster
-from ..session.fold import Session, apply
-from ..session.task import TaskView
+from .client import Muster
+from .session.fold import Session, apply
+from .session.task import TaskView
 
 # A shard is a trace of its own; following one costs a blocked connection, and a screen shows no more rows than this.
 MAX_SHARDS = 32
@@ -24,10 +24,15 @@ Show = Callable[[Session, Entry], None]
 
 async def watch(muster: Muster, view: Session, show: Show) -> Session:
     """Follow the view's root task to its end; `show` sees each step on the way."""
-    async with aclosing(_Followers(muster, view).entries()) as steps:
-        async for view, entry in steps:
+    async with aclosing(steps(muster, view)) as seen:
+        async for view, entry in seen:
             show(view, entry)
     return view
+
+
+def steps(muster: Muster, view: Session) -> AsyncGenerator[tuple[Session, Entry]]:
+    """Each step on the way of the view's root task to its end, and the view after it."""
+    return _Followers(muster, view).entries()
 
 
 @dataclass(frozen=True, slots=True)

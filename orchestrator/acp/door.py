@@ -1,0 +1,56 @@
+"""The editor at the other end, as one session sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acp import update_agent_message_text, update_agent_thought_text
+from acp.interfaces import Client
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    PermissionOption,
+    ToolCallUpdate,
+)
+
+from .texts import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """`by`: who sits there, as records name them. `has_forms`: it can show a form, and not only a choice."""
+
+    client: Client
+    session_id: str
+    by: str
+    has_forms: bool
+
+    async def send(self, updates: Iterable[Any]) -> None:
+        for update in updates:
+            await self.client.session_update(session_id=self.session_id, update=update)
+
+    async def say(self, text: str) -> None:
+        await self.send([update_agent_message_text(shown(text))])
+
+    async def mention(self, text: str) -> None:
+        """What is good to know, and no part of the answer."""
+        await self.send([update_agent_thought_text(shown(text))])
+
+    async def choose(self, about: ToolCallUpdate, options: Sequence[PermissionOption]) -> str | None:
+        """The id of what the person chose; None when the editor took the question away."""
+        answer = await self.client.request_permission(
+            session_id=self.session_id, tool_call=about, options=list(options)
+        )
+        return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else None
+
+    async def fill(self, message: str, form: ElicitationSchema) -> dict[str, Any] | None:
+        """What the person wrote into a form; None when they did not send it."""
+        mode = ElicitationFormSessionMode(session_id=self.session_id, requested_schema=form)
+        answer = await self.client.create_elicitation(message=message, mode=mode)
+        if not isinstance(answer, AcceptElicitationResponse):
+            return None
+        return answer.model_dump(mode="json").get("content") or {}

@@ -1,0 +1,164 @@
+"""What people are asked: permissions, questions, plans, money. One inbox; the first answer counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData
+
+from envelope.asks import Reply, read_reply
+from transport.audit import TIMEOUT
+from transport.errors import NotFound
+
+from ...asks import PLAN_EXIT, OpenAsk
+from ...client import Muster
+from ...errors import Answered
+from ...inbox import Inbox, inbox_of
+from ..asks import NewAnswer, give_answer
+from ..budgets import TenantCap, cap_tenant, require_own
+from ..caller import Caller
+from ..tokens import ALL_TENANTS, Right
+from .forms import form_of, in_words_of_pages, money_of, text_of, texts_of, unusable
+from .live import live
+from .rendering import fragment, page
+from .rooms import Looks
+from .visitor import Approver, Operator, Viewer
+
+router = APIRouter(prefix="/asks")
+
+LOOK_EVERY_S = 1.0
+# Of the time; the rest of it others have: a look goes through all that is under way.
+LOOKING_SHARE = 5
+NAME_AMOUNT = "say in dollars what all of it may cost"
+
+
+@router.get("")
+async def show_asks(request: Request, caller: Viewer) -> Response:
+    parts = parts_of(await inbox_of(caller.muster, caller.seen_tenant), may=_may(caller))
+    return page(request, "asks.html", parts=parts)
+
+
+@router.get("/live")
+async def follow_asks(request: Request, caller: Viewer) -> Response:
+    may = _may(caller)
+    name = f"asks:{caller.token.tenant}:{'+'.join(sorted(may))}"
+    return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may))
+
+
+@router.get("/{ask_id}")
+async def show_ask(request: Request, ask_id: str, caller: Viewer) -> Response:
+    """Open, with the form that answers it; or what was answered."""
+    try:
+        one = await caller.ask(ask_id)
+    except NotFound as e:
+        if (known := await caller.answered(ask_id)) is None:
+            raise NotFound(f"no ask has the id {ask_id}", hint="it may be over: see those that are open") from e
+        one, answer = known
+        told = _told(one, answer.by, answer.at_ms, read_reply(answer.text))
+        return page(request, "asks/answered.html", **told, first=False)
+    card = parts_of(Inbox([one]), may=frozenset())[f"card-{ask_id}"]
+    return page(request, "asks/ask.html", one=one, card=card, may=_may(caller), plan_exit=PLAN_EXIT)
+
+
+@router.post("/{ask_id}/answer")
+async def answer(request: Request, ask_id: str, caller: Approver) -> Response:
+    """303 to what was answered; 409 with the answer that stands, when somebody was first."""
+    form = await form_of(request)
+    try:
+        one = await caller.ask_to_answer(ask_id)
+    except NotFound as e:
+        raise NotFound(f"the ask {ask_id} is not open any more", hint="it was answered, or its task has ended") from e
+    said = NewAnswer(choice=text_of(form, "choice"), message=text_of(form, "message"), says=_says(form, one))
+    try:
+        async with in_words_of_pages():
+            await give_answer(caller.muster, one, said, by=caller.name)
+    except Answered as first:
+        told = _told(one, first.by, first.at_ms, first.reply)
+        return page(request, "asks/answered.html", status=HTTPStatus.CONFLICT, **told, first=True)
+    return RedirectResponse(f"{request.scope['root_path']}/asks/{ask_id}", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/budget/{trace_id}")
+async def show_budget(request: Request, trace_id: str, caller: Approver) -> Response:
+    await caller.require_trace(trace_id)
+    funds = await caller.muster.budget(trace_id)
+    return page(request, "asks/raise.html", ledger=funds.ledger, what="This trace and all below it")
+
+
+@router.post("/budget/{trace_id}")
+async def raise_budget(request: Request, trace_id: str, caller: Approver) -> Response:
+    await caller.require_trace(trace_id)
+    form = await form_of(request)
+    if (cap := money_of(form, "dollars")) is None:
+        raise unusable("no amount was named", NAME_AMOUNT)
+    await caller.muster.raise_budget(trace_id, cap, by=caller.name)
+    return RedirectResponse(f"{request.scope['root_path']}/asks", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/tenant/{tenant}")
+async def show_tenant(request: Request, tenant: str, caller: Operator) -> Response:
+    require_own(tenant, caller)
+    ledger = await caller.muster.tenant_budget(tenant)
+    return page(request, "asks/raise.html", ledger=ledger, what=f"All traces of the tenant {tenant} together")
+
+
+@router.post("/tenant/{tenant}")
+async def raise_tenant(request: Request, tenant: str, caller: Operator) -> Response:
+    if (cap := money_of(await form_of(request), "dollars")) is None:
+        raise unusable("no amount was named", NAME_AMOUNT)
+    await cap_tenant(tenant, TenantCap(cap_microusd=cap), caller)
+    return RedirectResponse(f"{request.scope['root_path']}/asks", HTTPStatus.SEE_OTHER)
+
+
+def _may(caller: Caller) -> frozenset[str]:
+    """What the one who looks may do here: part of the name of their room, for others see other buttons."""
+    may = {right.value for right in (Right.APPROVE, Right.OPERATE) if caller.token.may(right)}
+    if caller.token.tenant != ALL_TENANTS:
+        may -= {Right.OPERATE.value}
+    return frozenset() if caller.token.read_only else frozenset(may)
+
+
+def _looks(muster: Muster, tenant: str | None, may: frozenset[str]) -> Looks:
+    async def looks() -> AsyncGenerator[Mapping[str, str]]:
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            parts = parts_of(await inbox_of(muster, tenant), may=may)
+            took_s = loop.time() - began_s
+            yield parts
+            await asyncio.sleep(max(LOOK_EVERY_S, LOOKING_SHARE * took_s))
+
+    return looks
+
+
+def parts_of(inbox: Inbox, *, may: frozenset[str]) -> dict[str, str]:
+    """A card for each by its id; `cards` says which there are, in their order, as static/asks.js reads it."""
+    cards: dict[str, str] = {}
+    for one in inbox.asks:
+        plan = inbox.plans.get(one.task.task_id) if one.ask.permission == PLAN_EXIT else None
+        cards[f"card-{one.ask.ask_id}"] = fragment("asks/card.html", one=one, plan=plan, may=may, plan_exit=PLAN_EXIT)
+    for money in inbox.money:
+        cards[f"card-{money.name}"] = fragment("asks/money.html", money=money, may=may)
+    return {**cards, "cards-open": " ".join(cards), "asks-count": fragment("asks/count.html", count=inbox.count)}
+
+
+def _says(form: FormData, one: OpenAsk) -> tuple[str, ...]:
+    """For each question the options that were ticked, and the words beside them."""
+    if one.ask.permission == PLAN_EXIT or not one.ask.questions or text_of(form, "choice") == "reject":
+        return ()
+    said = ([*texts_of(form, f"says-{n}"), *texts_of(form, f"own-{n}")] for n in range(len(one.ask.questions)))
+    return tuple(", ".join(each) for each in said)
+
+
+def _told(one: OpenAsk, by: str, at_ms: int, reply: Reply) -> dict[str, Any]:
+    return {
+        "one": one,
+        "by": "" if by == TIMEOUT else by.removeprefix("api:"),
+        "at_ms": at_ms,
+        "said": reply.in_words(),
+    }

@@ -1,0 +1,270 @@
+"""Batches: a list, a board of each while it is at work, its report when it has ended, and what is done to many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from envelope.errors import MusterError
+from envelope.lifecycle import TERMINAL
+from repo.errors import RepoError
+from transport.base import TaskRecord
+from transport.errors import NotFound
+
+from ...batch.board import COLUMNS, Board, board_of
+from ...batch.causes import causes
+from ...batch.formats.gate_part import gate_lines, output_of
+from ...batch.merge_advice import by_hand
+from ...batch.report import BatchReport, CollisionReport
+from ...client import Muster
+from ...errors import BadInput, UnderWay
+from ...pages import Wanted, page_of
+from ...submit import BATCH
+from ..caller import Caller
+from ..problems import Problem
+from ..publications import Comment, close_requests, comment_on, show_publications
+from ..tokens import Right
+from .forms import form_of, text_of, texts_of, unusable
+from .live import live
+from .rendering import fragment, page
+from .rooms import Looks
+from .visitor import Publisher, Submitter, Viewer
+
+router = APIRouter(prefix="/batches")
+
+LISTED = 50
+MAX_CARDS = 60  # in a column: who wants to see more of one asks for that column
+MAX_MERGES = 200
+MAX_AT_ONCE = 100  # batches that one form is about
+MAX_SIDE_CHARS = 60_000  # of a patch beside another
+LOOK_EVERY_S = 1.0
+LOOKING_SHARE = 5
+
+
+@router.get("")
+async def list_batches(request: Request, caller: Viewer, cursor: str = "") -> Response:
+    found = await _page(caller.muster, caller.seen_tenant, after=cursor)
+    states = {f"state-{one.task_id}": fragment("batches/state.html", record=one) for one in found.records}
+    rights = {right.value for right in (Right.SUBMIT, Right.PUBLISH) if caller.token.may(right)}
+    return page(request, "batches.html", found=found, states=states, may=rights, is_first=not cursor)
+
+
+@router.get("/live")
+async def follow_batches(request: Request, caller: Viewer) -> Response:
+    return live(request, caller, f"batches:{caller.token.tenant}", _listed(caller.muster, caller.seen_tenant))
+
+
+@router.post("/bulk")
+async def do_to_many(request: Request, caller: Viewer) -> Response:
+    """One deed for each batch that was chosen; what became of each is on the page that answers."""
+    form = await form_of(request)
+    name, chosen = text_of(form, "deed"), texts_of(form, "batch")[:MAX_AT_ONCE]
+    if name not in DEEDS:
+        raise unusable(f"there is no deed {name!r}")
+    right, deed = DEEDS[name]
+    if not caller.token.may(right):
+        raise Problem(HTTPStatus.FORBIDDEN, f"the role {caller.token.role} may not {right}")
+    if not chosen:
+        raise unusable("no batch was chosen", "tick some, then choose what to do")
+    told = [(task_id, await _tried(deed, caller, task_id, text_of(form, "text"))) for task_id in chosen]
+    return page(request, "batches/bulk.html", told=told, deed=name)
+
+
+@router.get("/{task_id}")
+async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response:
+    record = await _own(caller, task_id)
+    board = board_of(await caller.muster.tree(record.trace_id))
+    report = await _report(caller.muster, record)
+    said = {"record": record, "rights": {right.value for right in Right if caller.token.may(right)}}
+    told = await show_publications(task_id, caller)
+    return page(request, "batches/batch.html", **said, **_ended(report), parts=parts_of(record, board), published=told)
+
+
+@router.get("/{task_id}/live")
+async def follow_batch(request: Request, task_id: str, caller: Viewer) -> Response:
+    await _own(caller, task_id)
+    return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id))
+
+
+@router.get("/{task_id}/column/{name}")
+async def show_column(request: Request, task_id: str, name: str, caller: Viewer) -> Response:
+    """All of one column, whatever their number."""
+    record = await _own(caller, task_id)
+    if name not in COLUMNS:
+        raise NotFound(f"a board has no column {name!r}", hint="go back to the batch")
+    cards = board_of(await caller.muster.tree(record.trace_id)).columns[name]
+    return page(request, "batches/whole_column.html", record=record, title=name, cards=cards)
+
+
+@router.get("/{task_id}/collisions/{repository}/{number}")
+async def show_collision(request: Request, task_id: str, repository: str, number: int, caller: Viewer) -> Response:
+    """Both sides of what did not fit, in the files where they meet."""
+    record = await _own(caller, task_id)
+    report = await caller.muster.batches.report(task_id)
+    found = next((one.collisions for one in report.repositories if one.name == repository), ())
+    if not 0 <= number < len(found):
+        raise NotFound("there is no such collision", hint="go back to the batch")
+    collision = found[number]
+    sides = [(collision.key, collision.task_id), *zip(collision.with_keys, collision.with_tasks, strict=False)]
+    shown = [(key, side, await _side(caller, side, collision)) for key, side in sides]
+    return page(request, "batches/collision.html", record=record, collision=collision, sides=shown)
+
+
+@router.post("/{task_id}/retry")
+async def retry(request: Request, task_id: str, caller: Submitter) -> Response:
+    """303 to the batch that does again what failed."""
+    await _own(caller, task_id)
+    handle = await caller.muster.batches.retry(task_id, sender=caller.name)
+    return RedirectResponse(f"{request.scope['root_path']}/batches/{handle.task_id}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/{task_id}/cancel")
+async def cancel(request: Request, task_id: str, caller: Submitter) -> Response:
+    await _cancel(caller, task_id, "")
+    return RedirectResponse(f"{request.scope['root_path']}/batches/{task_id}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/{task_id}/comment")
+async def comment(request: Request, task_id: str, caller: Publisher) -> Response:
+    """On all of its open requests."""
+    said = await _comment(caller, task_id, text_of(await form_of(request), "text"))
+    return page(request, "batches/bulk.html", told=[(task_id, said)], deed="comment")
+
+
+@router.post("/{task_id}/close")
+async def close(request: Request, task_id: str, caller: Publisher) -> Response:
+    return page(request, "batches/bulk.html", told=[(task_id, await _close(caller, task_id, ""))], deed="close")
+
+
+async def _retry(caller: Caller, task_id: str, _text: str) -> str:
+    await _own(caller, task_id)
+    handle = await caller.muster.batches.retry(task_id, sender=caller.name)
+    return f"goes on as {handle.task_id}"
+
+
+async def _cancel(caller: Caller, task_id: str, _text: str) -> str:
+    record = await _own(caller, task_id)
+    if record.state in TERMINAL:
+        raise UnderWay(f"the batch has ended already: {record.state}")
+    return f"{await caller.muster.cancel(task_id, 'asked for', by=caller.name)} of its tasks stopped"
+
+
+async def _comment(caller: Caller, task_id: str, text: str) -> str:
+    await _own(caller, task_id)
+    if not text:
+        raise unusable("there is nothing in the comment", "say what reviewers should know")
+    return f"said on {(await comment_on(task_id, Comment(text=text), caller)).said} requests"
+
+
+async def _close(caller: Caller, task_id: str, _text: str) -> str:
+    await _own(caller, task_id)
+    return f"{len(await close_requests(task_id, caller))} requests closed"
+
+
+Deed = Callable[[Caller, str, str], Awaitable[str]]
+DEEDS: Mapping[str, tuple[Right, Deed]] = {
+    "retry": (Right.SUBMIT, _retry),
+    "cancel": (Right.SUBMIT, _cancel),
+    "comment": (Right.PUBLISH, _comment),
+    "close": (Right.PUBLISH, _close),
+}
+
+
+async def _tried(deed: Deed, caller: Caller, task_id: str, text: str) -> str:
+    """One that cannot be done stops none of the others."""
+    try:
+        return await deed(caller, task_id, text)
+    except (MusterError, RepoError) as e:
+        return str(e)
+
+
+async def _own(caller: Caller, task_id: str) -> TaskRecord:
+    """`NotFound` for what is no batch of theirs."""
+    record = await caller.record(task_id)
+    if record.agent != BATCH:
+        raise NotFound(f"the task {task_id} is no batch", hint="see it under Traces")
+    return record
+
+
+async def _page(muster: Muster, tenant: str | None, *, after: str = "") -> Any:
+    wanted = Wanted(tenant, (), lambda record: record.agent == BATCH)
+    return await page_of(muster.transport, wanted, after=after, limit=LISTED)
+
+
+async def _report(muster: Muster, record: TaskRecord) -> BatchReport | None:
+    """None while it is under way, and of one that ended before there was anything to report."""
+    try:
+        return await muster.batches.report(record.task_id)
+    except (BadInput, NotFound):
+        return None
+
+
+def _ended(report: BatchReport | None) -> dict[str, Any]:
+    if report is None:
+        return {"report": None}
+    return {
+        "report": report,
+        "causes": causes(report),
+        "gates": [(one, gate_lines(one), output_of(one).strip()) for one in report.repositories],
+        "by_hand": [each for one in report.repositories for each in by_hand(one, report.branch)],
+        "max_cards": MAX_CARDS,
+    }
+
+
+async def _side(caller: Caller, task_id: str, collision: CollisionReport) -> str:
+    """A task's patch, as far as it is about the files in which it met the other."""
+    if not task_id:
+        return ""
+    await caller.record(task_id)
+    diff = (await caller.muster.diff(task_id)).decode(errors="replace")
+    files = [f"diff --git {each}" for each in diff.split("diff --git ")[1:]]
+    wanted = [file for file in files if any(path in file.partition("\n")[0] for path in collision.paths)]
+    return "".join(wanted or files)[:MAX_SIDE_CHARS]
+
+
+def parts_of(record: TaskRecord, board: Board) -> dict[str, str]:
+    """The page's parts that change. A column that does not change is not sent again."""
+    columns: dict[str, str] = {
+        f"column-{name.replace(' ', '-')}": fragment(
+            "batches/column.html", record=record, title=name, cards=cards, max_cards=MAX_CARDS
+        )
+        for name, cards in board.columns.items()
+    }
+    return {
+        "batch-head": fragment("batches/head.html", record=record, board=board),
+        **columns,
+        "batch-failures": fragment("batches/failures.html", board=board, max_cards=MAX_CARDS),
+        "batch-merges": fragment("batches/merges.html", board=board, max_merges=MAX_MERGES),
+    }
+
+
+def _board_looks(muster: Muster, task_id: str) -> Looks:
+    async def looks() -> AsyncGenerator[Mapping[str, str]]:
+        while True:
+            record = await muster.record(task_id)
+            yield parts_of(record, board_of(await muster.tree(record.trace_id)))
+            if record.state in TERMINAL:
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    return looks
+
+
+def _listed(muster: Muster, tenant: str | None) -> Looks:
+    """How those of the first page stand; new ones are there when the page is loaded again."""
+
+    async def looks() -> AsyncGenerator[Mapping[str, str]]:
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            found = await _page(muster, tenant)
+            took_s = loop.time() - began_s
+            yield {f"state-{one.task_id}": fragment("batches/state.html", record=one) for one in found.records}
+            await asyncio.sleep(max(LOOK_EVERY_S, LOOKING_SHARE * took_s))
+
+    return looks

@@ -1,0 +1,106 @@
+"""A fleet of this machine with a loopback model, for all tests of the editor's door; each has its own repository."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import pytest_asyncio
+
+HERE = Path(__file__).parent
+_numbers = itertools.count()
+
+
+def _kit() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("acp_editor", HERE / "editor.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["acp_editor"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+kit = _kit()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Somebody's machine: where they work, and what their editor starts its agent with."""
+
+    home: Path
+    environment: dict[str, str]
+
+    def muster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orchestrator.cli.main", *words]
+        return subprocess.run(command, env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=120)
+
+    def repository(self, files: dict[str, str]) -> Path:
+        root = self.home / f"project-{next(_numbers)}"
+        root.mkdir()
+        for name, text in files.items():
+            (root / name).write_text(text)
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "start")):
+            kit.git(root, *words)
+        return root
+
+    def editing(self, *words: str, forms: bool = False) -> AbstractAsyncContextManager:
+        return kit.editing(self.environment, self.home, *words, forms=forms)
+
+
+@pytest.fixture(scope="session")
+def model() -> Iterator[str]:
+    """The address of the shipped model server, which plays `model.yaml`."""
+    command = [sys.executable, "-m", "workers.llm.scripted_server", "--script", HERE / "model.yaml", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    yield json.loads(server.stdout.readline())["url"]
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture(scope="session")
+def desk(model: str) -> Iterator[Desk]:
+    # not pytest's own folder: its path may be too long for a socket
+    with tempfile.TemporaryDirectory(prefix="acp-") as folder:
+        ours = ("MUSTER_", "XDG_", "GIT_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        own = {
+            "HOME": folder,
+            "XDG_RUNTIME_DIR": f"{folder}/run",
+            "MUSTER_STATE_DIR": f"{folder}/state",
+            "MUSTER_CONFIG": f"{folder}/none.toml",
+            "MUSTER_MODEL": "openai/scripted",
+            "MUSTER_MODEL_BASE_URL": f"{model}/v1",
+            "MUSTER_MODEL_API_KEY": "no-key",
+            "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
+            "MUSTER_TITLES": "false",
+        }
+        Path(folder, "run").mkdir(mode=0o700)
+        desk = Desk(Path(folder), {**kept, **own, "PYTHONSAFEPATH": "1", "NO_COLOR": "1"})
+        started = desk.muster("up", "--detach")
+        assert started.returncode == 0, started.stderr
+        yield desk
+        desk.muster("down")
+
+
+@pytest.fixture
+def repository(desk: Desk) -> Path:
+    return desk.repository({"a.txt": "one\n", "b.txt": "b\n"})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def editor(desk: Desk) -> AsyncIterator:
+    """One for all tests of a module that need no other: each begins sessions of its own in it."""
+    async with desk.editing() as editor:
+        yield editor
