@@ -23,6 +23,7 @@ from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import Settings, load_settings
 from ..submit import BATCH, params_of
+from ..watch import watch
 from .batch_asking import agreed_on, tell_difference
 from .batch_end import Conclusion, NoPublish, conclude
 from .batch_estimate import agreed_to_batch
@@ -42,7 +43,6 @@ from .places import known_file, recall, repositories_of
 from .report_forms import FORMS, Report, require_form, wanted_reports
 from .reports import formed, write_reports
 from .show import show_task
-from .watch import watch
 
 app = typer.Typer()
 COMMANDS = {
