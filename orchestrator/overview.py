@@ -11,11 +11,11 @@ from typing import Any
 
 from envelope.agents import WorkerCard
 from envelope.lifecycle import TERMINAL, State
-from transport.base import DeadLetter, PoolStats, TaskRecord
+from transport.base import PoolStats, TaskRecord
 from transport.errors import NotFound
 
 from .client import Muster
-from .dead_letters import letters_of
+from .dead_letters import MAX_LISTED, letters_of
 from .session.fold import Session, apply
 from .session.task import Spent, TaskView
 
@@ -23,8 +23,6 @@ HOUR_MS = 3600 * 1000
 # As many of the latest roots are looked through, and so many of them are followed: more than a screen shows.
 LATEST = 1000
 MAX_FOLLOWED = 64
-# Letters that nobody has looked at: whether there are any is what counts, and their list has them all.
-MAX_DEAD = 20
 TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
 
@@ -79,7 +77,7 @@ class Overview:
     workers: Sequence[WorkerCard]
     going: Sequence[Going]
     others: int = 0
-    dead: int = 0  # letters, up to `MAX_DEAD`
+    dead: int = 0  # letters
     grown: Mapping[str, int] = field(default_factory=dict[str, int])  # what waits by pool, since `TREND_MS` ago
 
     @property
@@ -178,12 +176,12 @@ class Overviews:
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}
         pools, workers, now_ms, dead = await asyncio.gather(
-            muster.pools(), muster.workers(), muster.transport.now_ms(), self._letters()
+            muster.pools(), muster.workers(), muster.transport.now_ms(), self._dead()
         )
         views = await asyncio.gather(*map(self._view, followed))
         going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
         grown = self._grown(now_ms, {pool.pool: pool.ready for pool in pools})
-        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), len(dead), grown)
+        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), dead, grown)
 
     def _grown(self, now_ms: int, waits: Mapping[str, int]) -> Mapping[str, int]:
         self._waited.append((now_ms, waits))
@@ -192,8 +190,11 @@ class Overviews:
         _, before = self._waited[0]
         return {pool: count - before.get(pool, 0) for pool, count in waits.items()}
 
-    async def _letters(self) -> Sequence[DeadLetter]:
-        return await letters_of(self._muster.transport, self._tenant, limit=MAX_DEAD)
+    async def _dead(self) -> int:
+        """Of a tenant those among the fleet's latest."""
+        if self._tenant is None:
+            return await self._muster.transport.dead_letter_count()
+        return len(await letters_of(self._muster.transport, self._tenant, limit=MAX_LISTED))
 
     async def _view(self, root: TaskRecord) -> Session:
         fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)

@@ -387,6 +387,8 @@ class Transport(Protocol):
         """The latest first; one per task."""
         ...
 
+    async def dead_letter_count(self) -> int: ...
+
     async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
         """Take tasks off the list of dead letters; how many were on it. Their records stay until retention."""
         ...
@@ -431,9 +433,7 @@ class Transport(Protocol):
         ...
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
-        """Publish a worker and its catalogue of agents; it is forgotten after `ttl_s` without another.
-
-        Its pool is known from now on."""
+        """Publish a worker and its agents, until `ttl_s` without another; its pool is known from now on."""
         ...
 
     async def workers(self) -> list[WorkerCard]: ...

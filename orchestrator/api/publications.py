@@ -55,68 +55,48 @@ class Said(BaseModel):
     said: int
 
 
-class Shown(BaseModel):
-    """What became of one repository's change. `stage`: intended, held, refused, pushed, draft, open, merged, closed; or
-    `not published`, for what nobody has proved. `where`: what a person opens to see it."""
-
-    task_id: str
-    repository: str
-    to: str
-    branch: str
-    commit: str
-    stage: str
-    where: str
-    reason: str
-    hint: str
-    code: str
-
-    @classmethod
-    def of(cls, told: Told) -> Shown:
-        return cls(**told.as_json())
-
-
 @router.post("/tasks/{task_id}/publications")
-async def publish_task(task_id: str, wanted: NewPublication, caller: Publisher) -> list[Shown]:
+async def publish_task(task_id: str, wanted: NewPublication, caller: Publisher) -> list[Told]:
     """Push what a goal or batch has made, or make requests for it, one for each repository; again: bring up to date.
 
     Who stops waiting stops nothing. What cannot go now is held: `POST /v1/publications/sync` goes on with it.
     """
     record = await caller.record(task_id)
     publications = _publications(caller, record.tenant)
-    shown: list[Shown] = []
+    told: list[Told] = []
     for change in await publications.changes(task_id):
         branch = wanted.branch or change.branch
         terms = _terms(change, wanted)
         try:
             _require_bound(change, terms, publications)
         except BadInput as e:
-            shown.append(Shown.of(refused(change, terms, branch, e)))
+            told.append(refused(change, terms, branch, e))
             continue
-        shown.append(Shown.of(await publications.publish_change(change, terms, branch, by=caller.name)))
-    return shown
+        told.append(await publications.publish_change(change, terms, branch, by=caller.name))
+    return told
 
 
 @router.get("/tasks/{task_id}/publications")
-async def show_publications(task_id: str, caller: Viewer) -> list[Shown]:
+async def show_publications(task_id: str, caller: Viewer) -> list[Told]:
     """What was published of a task, as it was seen last."""
     await caller.record(task_id)
-    return [_shown(each) for each in _own(caller, task_id)]
+    return [told_of(each) for each in _own(caller, task_id)]
 
 
 @router.get("/publications")
-async def list_publications(caller: Viewer) -> list[Shown]:
+async def list_publications(caller: Viewer) -> list[Told]:
     """All that the caller's tenant has published, as it was seen last, the latest change first."""
-    return [_shown(each) for each in _own(caller)]
+    return [told_of(each) for each in _own(caller)]
 
 
 @router.post("/publications/sync")
-async def sync_publications(caller: Publisher) -> list[Shown]:
+async def sync_publications(caller: Publisher) -> list[Told]:
     """Go on with what is held or was interrupted, the oldest first; see what people have done with the rest."""
     publications = _publications(caller)
     found = _reached(caller)
     gone_on = await publications.go_on(found)
     looked_at = await publications.published.look(each for each in found if each.stage not in UNFINISHED)
-    return [_shown(each) for each in (*gone_on, *looked_at)]
+    return [told_of(each) for each in (*gone_on, *looked_at)]
 
 
 @router.post("/tasks/{task_id}/publications/comment")
@@ -129,12 +109,12 @@ async def comment_on(task_id: str, comment: Comment, caller: Publisher) -> Said:
 
 
 @router.post("/tasks/{task_id}/publications/close")
-async def close_requests(task_id: str, caller: Publisher) -> list[Shown]:
-    """Close a task's open requests; the branches stay."""
+async def close_requests(task_id: str, caller: Publisher) -> list[Told]:
+    """Close a task's open requests, whose branches stay; give up what is held or refused before there was one."""
     await caller.record(task_id)
     publications = _publications(caller)
-    waiting = await publications.published.waiting(_reached(caller, task_id))
-    return [_shown(each) for each in await publications.published.close(waiting)]
+    waiting = await publications.published.closable(_reached(caller, task_id))
+    return [told_of(each) for each in await publications.published.close(waiting)]
 
 
 def _publications(caller: Caller, tenant: str | None = None) -> Publications:
@@ -160,10 +140,6 @@ def _reached(caller: Caller, task_id: str = "") -> list[Publication]:
     """Of the caller's own those at forges that their tenants may use: what a command of this machine holds elsewhere
     stays so."""
     return [each for each in _own(caller, task_id) if each.forge in _allowed(caller, each.tenant)]
-
-
-def _shown(publication: Publication) -> Shown:
-    return Shown.of(told_of(publication))
 
 
 def _terms(change: Change, wanted: NewPublication) -> Terms:

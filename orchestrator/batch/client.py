@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +20,19 @@ from transport.errors import NotFound
 from ..catalogue import agents_of
 from ..errors import BadInput, UnderWay
 from ..pages import Wanted, page_of
-from ..publication.place import place_of
+from ..publication.place import Place, place_of
 from ..publication.terms import OUTSIDE
 from ..read_only import narrowed
 from ..records import Records
 from ..submit import BATCH, RepositoryInput, params_of, repeated
+from .before import undone_then
 from .chosen import undone_in
 from .difference import Difference, difference, works_of
 from .file import load_batch
 from .looking import require_looking
 from .measured import RUNS, Outlook, Run, by_price, outlook
 from .merge_overlaps import foreseen
+from .obstacles import without_model, without_token
 from .plan import Found, Planned, Sources, planned
 from .preview import BatchPreview, all_shards
 from .report import REPORT_NAME, BatchReport, OverlapReport, report_of
@@ -71,32 +73,44 @@ class Batches:
         earlier = spec.shards.failures_of
         return found if earlier is None else found.having(await self.undone(earlier))
 
-    async def preview(self, plan: Planned, *, tenant: str = "") -> BatchPreview:
+    async def preview(self, plan: Planned, *, tenant: str = "", earlier: str = "") -> BatchPreview:
         """What it would do, where that would go, and what it will about take. `BadInput` for what a run would be
-        refused for. Nothing is asked of a remote, and nothing written there."""
+        refused for. Nothing is asked of a remote, and nothing written there. `earlier`: the batch's last run, whose
+        done shards are not done again."""
         found = await plan.preview(self.muster.settings)
-        there = tuple(
-            [one.model_copy(update={"goes_to": await self._goes_to(plan, one.name)}) for one in found.repositories]
-        )
+        if earlier and found.known:
+            before = await self.difference(plan, earlier)
+            found = found.model_copy(update={"reused": len(before.same)})
+        places = {one.name: await self._place(plan, one.name) for one in found.repositories}
+        there = tuple(one.model_copy(update={"goes_to": _told(places[one.name])}) for one in found.repositories)
         expected = await self._outlook(plan, found, tenant or self.muster.settings.tenant)
-        return found.model_copy(update={"repositories": there, "outlook": expected})
+        warnings = await self._warnings(plan.spec, places.values())
+        return found.model_copy(update={"repositories": there, "outlook": expected, "warnings": warnings})
 
-    async def _goes_to(self, plan: Planned, name: str) -> str:
+    async def _place(self, plan: Planned, name: str) -> Place | str:
+        """Or why nobody knows it; empty for what stays here."""
         terms, start = plan.spec.publish, plan.starts[name]
         if terms is None or terms.to not in OUTSIDE:
             return ""
         asked = terms.model_copy(update={"forge": terms.forge or start.forge})
         try:
-            place = await place_of(asked, self.muster.settings.forges, start.folder, fetched_from=start.url)
+            return await place_of(asked, self.muster.settings.forges, start.folder, fetched_from=start.url)
         except (BadInput, RepoError) as e:
             return f"not known: {e}"
-        return place.address.url
+
+    async def _warnings(self, spec: BatchSpec, places: Iterable[Place | str]) -> tuple[str, ...]:
+        settings = self.muster.settings
+        cards = await self.muster.workers() if spec.asks_a_model else []
+        forges = [place.forge for place in places if isinstance(place, Place)]
+        return (*without_model(spec, cards, model=settings.model), *without_token(forges, settings.forges))
 
     async def _outlook(self, plan: Planned, found: BatchPreview, tenant: str) -> Outlook:
         cap = found.max_cost_microusd
         if not found.known:
             return Outlook(by="only a run tells its shards")
-        if measured := outlook(await self._runs(plan.spec.name, tenant), found.count, cap_microusd=cap):
+        if not found.runs:
+            return Outlook(low_microusd=0, high_microusd=0, by="the last run, which has done all shards")
+        if measured := outlook(await self._runs(plan.spec.name, tenant), found.runs, cap_microusd=cap):
             return measured
         step = next((step for step in plan.spec.steps if step.agent), None)
         cards = await self.muster.workers() if step else []
@@ -105,7 +119,7 @@ class Batches:
         worker = next((each for each in cards if each.price and model in ("", each.model)), None)
         if step is None or worker is None or worker.price is None:
             return Outlook()
-        return by_price(worker.price, worker.model, step.prompt or "", found.count, cap_microusd=cap)
+        return by_price(worker.price, worker.model, step.prompt or "", found.runs, cap_microusd=cap)
 
     async def _runs(self, name: str, tenant: str) -> list[Run]:
         """The latest batches of the name that ended, as far as they are among the latest roots."""
@@ -196,11 +210,12 @@ class Batches:
     async def difference(self, plan: Planned, earlier: str) -> Difference:
         """What the batch would do that an `earlier` one has not done.
 
-        By the files as they were at that one's commits, which are looked for where the repositories are now.
+        By the files as they were at that one's commits, which are looked for where the repositories are now, and by
+        what became of its shards, once it has ended.
         `BadInput` where only a run tells the shards.
         """
         require_known_shards(plan.spec, plan.file)
-        await self.record(earlier)
+        record = await self.record(earlier)
         params = params_of(BatchParams, await self.muster.request(earlier))
         before: dict[str, str] = {}
         for given in params.repositories:
@@ -209,7 +224,12 @@ class Batches:
         after: dict[str, str] = {}
         for name, shards in (await all_shards(plan.spec, plan.starts, found=plan.found)).items():
             after |= works_of(shards, plan.spec, name=name)
-        return difference(before, after, specs=(params.spec, plan.spec), earlier=earlier)
+        found = difference(before, after, specs=(params.spec, plan.spec), earlier=earlier)
+        result = await self.muster.result(earlier)
+        if result is None or not found.same:
+            return found
+        report = None if report_of(result) is None else await self.report(earlier)
+        return found.repeating(await undone_then(self.muster, record, report, found.same))
 
     async def done_before(self, plan: Planned, task_id: str) -> Handle | None:
         """That task, when it was this very batch and completed: then nothing need be packed."""
@@ -237,6 +257,10 @@ def require_known_shards(spec: BatchSpec, file: Path) -> None:
     if spec.shards.command is not None:
         hint = "see what has changed since by running it: what is done is not done again"
         raise BadInput(f"{file} tells its shards by a command, which only a run may start", hint=hint)
+
+
+def _told(place: Place | str) -> str:
+    return place.address.url if isinstance(place, Place) else place
 
 
 async def _works_then(params: BatchParams, start: Start, name: str) -> dict[str, str]:

@@ -6,22 +6,28 @@ import json
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 
+from pydantic import Field
+
 from envelope.wire import Wire
 
 from .shards import Shard
 from .spec import BatchSpec
 from .stages import work_key
 
+WORDS = ("new", "changed", "repeated", "same", "gone")
+
 
 class Difference(Wire):
     """`earlier` is the last run's task. `spec`: how the file changed, as lines. The rest are shards, by
-    `repository:key`: those that are there for the first time, that will be done again, that are done, that are no more.
+    `repository:key`: those that are there for the first time, that are done anew because their work has changed, that
+    were not done and come again (with why), that are done and taken as they are, that are no more.
     """
 
     earlier: str
     spec: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    repeated: dict[str, str] = Field(default_factory=dict[str, str])
     same: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
 
@@ -29,9 +35,19 @@ class Difference(Wire):
     def counts(self) -> str:
         """
         >>> Difference(earlier="", new=("a", "b"), same=("c",)).counts
-        '2 new, 0 changed, 1 same, 0 gone'
+        '2 new, 0 changed, 0 repeated, 1 same, 0 gone'
         """
-        return ", ".join(f"{len(getattr(self, word))} {word}" for word in ("new", "changed", "same", "gone"))
+        return ", ".join(f"{len(getattr(self, word))} {word}" for word in WORDS)
+
+    @property
+    def runs(self) -> int:
+        """How many shards it would do; the others are done."""
+        return len(self.new) + len(self.changed) + len(self.repeated)
+
+    def repeating(self, whys: Mapping[str, str]) -> Difference:
+        """With those of the same shards that were not done."""
+        same = tuple(key for key in self.same if key not in whys)
+        return self.model_copy(update={"same": same, "repeated": dict(whys)})
 
 
 def works_of(shards: Iterable[Shard], spec: BatchSpec, *, name: str) -> dict[str, str]:

@@ -33,17 +33,24 @@ class Outlook(Wire):
 
 
 def outlook(runs: Iterable[Run], count: int, *, cap_microusd: int) -> Outlook | None:
-    """By what a shard cost and took in each of the runs. Pure.
+    """By what a shard cost in each of the runs, and by how long those took that were most like it in size. Pure.
+
+    Merging and the gate take their time however many shards there are, and nobody knows how much of a run that was: it
+    lies between none and all of it.
 
     >>> found = outlook([Run(2, 400, 3_000), Run(10, 1_000, 40_000)], 4, cap_microusd=700)
     >>> found.low_microusd, found.high_microusd, found.low_s, found.high_s, found.by
-    (400, 700, 6.0, 16.0, '2 earlier runs')
+    (400, 700, 3.0, 6.0, '2 earlier runs')
+    >>> outlook([Run(10, 0, 40_000)], 1, cap_microusd=0).high_s
+    40.0
     """
-    known = [run for run in runs if run.shards]
+    known = [run for run in runs if run.shards and count]
     if not known:
         return None
     costs = sorted(min(cap_microusd, run.cost_microusd * count // run.shards) for run in known)
-    times = sorted(run.took_ms * count / run.shards / 1000 for run in known)
+    nearest = min(_unlike(run, count) for run in known)
+    alike = [run for run in known if _unlike(run, count) == nearest]
+    times = sorted(ms / 1000 for run in alike for ms in (run.took_ms, run.took_ms * count / run.shards))
     by = "1 earlier run" if len(known) == 1 else f"{len(known)} earlier runs"
     return Outlook(
         low_microusd=costs[0],
@@ -52,6 +59,11 @@ def outlook(runs: Iterable[Run], count: int, *, cap_microusd: int) -> Outlook | 
         high_s=round(times[-1], 1),
         by=by,
     )
+
+
+def _unlike(run: Run, count: int) -> float:
+    """How many times as large the larger one of the two is."""
+    return max(run.shards, count) / min(run.shards, count)
 
 
 def by_price(price: ModelPrice, model: str, prompt: str, count: int, *, cap_microusd: int) -> Outlook:

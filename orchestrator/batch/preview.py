@@ -26,7 +26,9 @@ class RepositoryPreview(Wire):
 class BatchPreview(Wire):
     """`max_cost_microusd` is for all shards together, and 0 where no model is asked. `known` is false where only a run
     tells the shards, by a command in a sandbox. `publish`: all that the document says of it. `max_gate_runs`: to find
-    who makes the gate fail. `outlook`: what it will about take."""
+    who makes the gate fail. `reused`: how many shards the last run has done. `outlook`: what the rest will about take.
+    `warnings`: what would stop it, sentence by sentence.
+    """
 
     name: str
     repositories: tuple[RepositoryPreview, ...]
@@ -37,11 +39,17 @@ class BatchPreview(Wire):
     known: bool = True
     publish: Publish | None = None
     max_gate_runs: int = 0
+    reused: int = 0
     outlook: Outlook = Outlook()
+    warnings: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         return sum(len(repository.shards) for repository in self.repositories)
+
+    @property
+    def runs(self) -> int:
+        return self.count - self.reused
 
     @property
     def share_microusd(self) -> int:

@@ -78,7 +78,7 @@ def stage_request(
         auth_scope=common(_scope_of(stage, spec.shards, shard), driver.auth_scope),
         budget=budget,
         deadline_ms=deadline_ms,
-        intent=f"{SHARD} {repository.name}:{shard.key}"[:200],
+        intent=shard_intent(f"{repository.name}:{shard.key}"),
         idempotency_key=content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or ""),
         model=driver.model,
         priority=driver.priority,
@@ -87,6 +87,11 @@ def stage_request(
         sender="batch",
         asks=driver.asks,
     )
+
+
+def shard_intent(key: str) -> str:
+    """What the tasks of a shard are for, as statistics and lists say it. `key`: with its repository's name."""
+    return f"{SHARD} {key}"[:200]
 
 
 def work_key(shard: Shard, spec: BatchSpec, *, name: str) -> str:

@@ -17,7 +17,7 @@ path = {path}
 
 [shards] # each is a task of its own in a sandbox of its own. One of: glob, directories, files, files_from, whole = true
 glob = "**/*.py"
-exclude = ["tests/**"]
+exclude = ["**/tests/**"]
 
 [[steps]] # commands without a model; or: agent = "build" with prompt = "… {{path}} …"
 recipe = ["ruff check --isolated --quiet --fix --select UP {{path}}"]

@@ -27,7 +27,8 @@ class Step(Part):
     `prompt`. `{path}`, `{name}`, `{folder}` and `{repository}` are the shard's; so is what its source found.
 
     A step starts from what the steps before it have changed; `when` says whether it is done at all. After a step of an
-    agent, and where a step says `when`, the next one is a task of its own.
+    agent, the next one is a task of its own, and so is one that says `when`, or other `ok_exit_codes` or another
+    `timeout_s` than the one before.
     """
 
     recipe: Texts | None = None

@@ -11,10 +11,9 @@ import typer
 
 from envelope.errors import ExitCode
 from envelope.lifecycle import State
-from transport.base import Handle
+from transport.base import Entry, Handle
 
 from ..batch.file import load_batch
-from ..batch.plan import Sources, planned
 from ..batch.report import report_of
 from ..batch.request import BatchParams
 from ..client import Muster
@@ -24,18 +23,18 @@ from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import Settings, load_settings
 from ..submit import BATCH, params_of
+from ..watch import watch
 from .batch_asking import agreed_on, tell_difference
 from .batch_end import Conclusion, NoPublish, conclude
 from .batch_estimate import agreed_to_batch
-from .batch_file import check, init, show_preview, with_undone
-from .batch_here import require_here
+from .batch_file import check, init, plan_here, show_preview, with_undone
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
 from .batch_submit import submitted, tell_moved
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
-from .follow import follow
+from .follow import Followed, follow
 from .leaving import require_lasting, tell_left
 from .listing import print_tasks
 from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, ask_terms, settings_for
@@ -106,7 +105,8 @@ def retry(
     no_publish: NoPublish = False,
     read_only: ReadOnly = False,
 ) -> None:
-    """Go on with a batch that was started here, and failed or was cancelled. What was done is not done again."""
+    """Run the file of a batch once more that was started here, and failed or was cancelled, as the file and its
+    repositories are now. What was done is not done again."""
     conclusion = Conclusion(wanted_reports(report), publishes=not no_publish)
     flags = {"detach": detach, "as_json": as_json, "may_ask": not no_input, "allow_dirty": allow_dirty, "yes": yes}
     asked = _Asked(settings_for(read_only=read_only), conclusion, **flags)
@@ -151,17 +151,14 @@ async def _run(file: Path, asked: _Asked) -> int:
     settings = asked.settings
     if asked.detach:
         require_lasting(settings)
-    spec = load_batch(file, only_looks=settings.read_only)
-    if settings.read_only:
-        await require_here(spec, file, settings)
-    plan = await planned(spec, file, settings, Sources(allow_dirty=asked.allow_dirty, tell=note))
-    if spec.shards.failures_of is None:
+    plan = await plan_here(file, settings, allow_dirty=asked.allow_dirty)
+    if plan.spec.shards.failures_of is None:
         plan = await agreed_on(plan, settings, may_ask=asked.may_ask, yes=asked.yes)
     async with open_fleet(settings) as muster:
         plan = await with_undone(muster, plan)
-        await tell_difference(muster, plan, settings)
+        found = await tell_difference(muster, plan)
         waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
-        if not await agreed_to_batch(muster, plan, may_ask=waits):
+        if not await agreed_to_batch(muster, plan, count=found.runs if found else None, may_ask=waits):
             return ExitCode.CANCELLED
         terms = ask_terms(settings, list(plan.folders.values()), no_input=not asked.may_ask)
         handle = await submitted(muster, plan, settings, terms)
@@ -216,14 +213,21 @@ async def _known_here(muster: Muster, handle: Handle, file: Path | None, conclus
 async def _follow(
     muster: Muster, handle: Handle, conclusion: Conclusion, *, as_json: bool, may_ask: bool, owner: bool
 ) -> int:
-    """To the end: the live tree, then the reports, the branches, and the summary."""
+    """To the end: the live tree, then the reports, the branches, and the summary. For people nothing is replayed of a
+    batch that has ended; `muster task logs` has it."""
     title = conclusion.spec.name if conclusion.spec else ""
     view = Session.of(handle.task_id, handle.trace_id, agent=BATCH, title=title)
-    followed = await follow(muster, view, as_json=as_json, may_ask=may_ask, owner=owner)
+    if not as_json and (result := await muster.result(handle.task_id)) is not None:
+        followed = Followed(await watch(muster, view, _show_nothing), result)
+    else:
+        followed = await follow(muster, view, as_json=as_json, may_ask=may_ask, owner=owner)
     await write_reports(muster, conclusion.reports, followed.result)
     if followed.result is not None and conclusion.spec is not None:
         await conclude(muster, followed.view, followed.result, conclusion)
     return exit_code_after(followed)
+
+
+def _show_nothing(_view: Session, _entry: Entry) -> None: ...
 
 
 async def _list(as_json: bool) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from transport.errors import NotFound
-
+from ..batch.difference import Difference
 from ..batch.plan import Planned
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import Settings
+from .batch_file import known_run
+from .batch_life import difference_lines
 from .console import early, interactive, note
 from .interrupt import read_line
-from .places import latest_of
+from .summary import print_lines
 
 NO_LIMIT = 1_000_000  # while they are counted; a person says whether that is what was meant
 
@@ -35,19 +36,18 @@ async def agreed_on(plan: Planned, settings: Settings, *, may_ask: bool, yes: bo
     return _with_limit(plan, count)
 
 
-async def tell_difference(muster: Muster, plan: Planned, settings: Settings) -> None:
-    """What is new since the file's last run; nothing is said of a first one, or when nothing has changed."""
-    earlier = latest_of(settings, plan.file)
+async def tell_difference(muster: Muster, plan: Planned) -> Difference | None:
+    """What it would do that the file's last run has not done; None of a first one, and where only a run tells that."""
+    earlier = await known_run(muster, plan.file)
     if earlier is None or plan.spec.shards.command is not None:
-        return
-    try:
-        found = await muster.batches.difference(plan, earlier)
-    except NotFound:
-        return
-    if found.spec or found.new or found.changed or found.gone:
+        return None
+    found = await muster.batches.difference(plan, earlier)
+    if found.spec or found.runs or found.gone:
         note(f"since the last run of {plan.file}: {found.counts}")
         for line in found.spec[2:]:  # without the names of the two sides
             note(f"  {line}")
+        print_lines(difference_lines(found.model_copy(update={"new": (), "gone": ()})))
+    return found
 
 
 def _with_limit(plan: Planned, max_shards: int) -> Planned:

@@ -19,7 +19,7 @@ from ..session.fold import Session
 from .console import note
 from .publish import publish_bundle
 from .report_forms import Wanted
-from .summary import summary_of_batch, summary_of_run
+from .summary import summary_of_batch
 
 NoPublish = Annotated[
     bool, typer.Option("--no-publish", help="Set no branch and publish nothing: `muster publish` can, later.")
@@ -42,7 +42,7 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
     cap = spec.limits.budget_microusd(muster.settings.budget_microusd)
     report = report_of(result)
     if report is None:
-        summary_of_run(view, result, cap_microusd=cap).print()
+        summary_of_batch(view, result, None, cap_microusd=cap, published=()).print()
         return
     terms = spec.publish if asked.publishes else None
     elsewhere = terms if terms is not None and terms.to is not Form.BRANCH else None

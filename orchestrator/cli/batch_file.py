@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from transport.errors import NotFound
+
 from ..batch.file import load_batch
+from ..batch.measured import Outlook
 from ..batch.plan import Planned, Sources, planned
 from ..batch.preview import BatchPreview
 from ..batch.starter import starter
 from ..client import Muster
 from ..errors import BadInput
 from ..publication.terms import Form
-from ..settings import load_settings
-from ..units import dollars
-from .console import data, note
+from ..settings import Settings, load_settings
+from ..units import dollars, duration
+from .batch_here import require_here
+from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records
 from .options import AllowDirty, Json
+from .places import latest_of
 from .summary import Line, print_lines
 
 BatchFile = Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")]
@@ -58,11 +64,21 @@ def show_preview(file: BatchFile, as_json: Json = False) -> None:
         data(found.model_dump_json())
     else:
         print_lines(_lines(found))
+        for warning in found.warnings:
+            warn(warning)
+
+
+async def plan_here(file: Path, settings: Settings, *, allow_dirty: bool) -> Planned:
+    """As `run` would take it: read-only, what it would be refused for is neither read nor fetched."""
+    spec = load_batch(file, only_looks=settings.read_only)
+    if settings.read_only:
+        await require_here(spec, file, settings)
+    return await planned(spec, file, settings, Sources(allow_dirty=allow_dirty, tell=note))
 
 
 async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
     settings = load_settings()
-    found = await planned(load_batch(file), file, settings, Sources(allow_dirty=allow_dirty, tell=note))
+    found = await plan_here(file, settings, allow_dirty=allow_dirty)
     if found.spec.shards.failures_of is not None:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
@@ -72,9 +88,18 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
 async def _foreseen(file: Path) -> BatchPreview:
     """With what the fleet remembers of earlier runs."""
     settings = load_settings()
-    plan = await planned(load_batch(file), file, settings, Sources(allow_dirty=True, tell=note))
+    plan = await plan_here(file, settings, allow_dirty=True)
     async with open_records(settings) as muster:
-        return await muster.batches.preview(await with_undone(muster, plan))
+        plan = await with_undone(muster, plan)
+        return await muster.batches.preview(plan, earlier=await known_run(muster, file) or "")
+
+
+async def known_run(muster: Muster, file: Path) -> str | None:
+    """The task that the file was last run as from here, if its records are still kept."""
+    task_id = latest_of(muster.settings, file)
+    with suppress(NotFound):
+        return task_id and (await muster.record(task_id)).task_id
+    return None
 
 
 async def with_undone(muster: Muster, plan: Planned) -> Planned:
@@ -93,6 +118,9 @@ def _lines(found: BatchPreview) -> list[Line]:
         lines += [("", key) for key in repository.shards[:MAX_SHARDS]]
         if (more := len(repository.shards) - MAX_SHARDS) > 0:
             lines.append(("", f"… {more} more"))
+    if found.reused:
+        told = f"{_count(found.reused, 'shard')} of the last run as before, {found.runs} to do (muster batch diff)"
+        lines.append(("", told))
     lines += [("step", _short(step)) for step in found.steps]
     lines += [("gate", command) for command in found.gate] or [("gate", "none: the change will be done, not verified")]
     if found.max_gate_runs:
@@ -105,9 +133,15 @@ def _lines(found: BatchPreview) -> list[Line]:
         lines.append(("", f"about {dollars(took.low_microusd)} to {dollars(took.high_microusd)}, by {took.by}"))
     elif found.max_cost_microusd:
         lines.append(("", f"about: unknown, {took.by}"))
-    known = took.low_s is not None and took.high_s is not None
-    lines.append(("time", f"about {took.low_s:g} to {took.high_s:g} s, by {took.by}" if known else "unknown"))
+    lines.append(("time", _time(took)))
     return lines
+
+
+def _time(took: Outlook) -> str:
+    if took.low_s is None or took.high_s is None:
+        return f"unknown: {took.by}"
+    low, high = (duration(round(seconds * 1000)) for seconds in (took.low_s, took.high_s))
+    return f"about {low}{f' to {high}' if high != low else ''}, by {took.by}"
 
 
 def _published(found: BatchPreview) -> list[Line]:

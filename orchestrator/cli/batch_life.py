@@ -8,17 +8,14 @@ from pathlib import Path
 
 from envelope.lifecycle import TERMINAL
 from transport.base import TaskRecord
-from transport.errors import NotFound
 
 from ..batch.client import require_known_shards
 from ..batch.difference import Difference
-from ..batch.file import load_batch
-from ..batch.plan import Sources, planned
 from ..client import Muster
 from ..errors import BadInput
-from ..settings import Settings, load_settings
+from ..settings import load_settings
 from ..units import dollars
-from .batch_file import BatchFile, with_undone
+from .batch_file import BatchFile, known_run, plan_here, with_undone
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
@@ -38,7 +35,7 @@ def diff(file: BatchFile, as_json: Json = False) -> None:
         return
     for line in found.spec:
         data(line)
-    print_lines(_lines(found))
+    print_lines([("since", found.earlier), ("shards", found.counts), *difference_lines(found)])
 
 
 def status(task: TaskId, as_json: Json = False) -> None:
@@ -53,32 +50,22 @@ def cancel(task: TaskId) -> None:
 
 async def _diff(file: Path) -> Difference:
     settings = load_settings()
-    spec = load_batch(file)
-    require_known_shards(spec, file)
-    now = await planned(spec, file, settings, Sources(allow_dirty=True, tell=note))
+    now = await plan_here(file, settings, allow_dirty=True)
+    require_known_shards(now.spec, file)
     async with open_records(settings) as muster:
         now = await with_undone(muster, now)
-        return await muster.batches.difference(now, await _earlier(muster, settings, file))
+        if (earlier := await known_run(muster, file)) is not None:
+            return await muster.batches.difference(now, earlier)
+    told = "was never run here" if latest_of(settings, file) is None else "was run here, but that is no longer kept"
+    raise BadInput(f"{file} {told}", hint="see what it would do with: muster batch preview FILE")
 
 
-async def _earlier(muster: Muster, settings: Settings, file: Path) -> str:
-    task_id = latest_of(settings, file)
-    try:
-        if task_id is not None:
-            await muster.record(task_id)
-            return task_id
-    except NotFound as e:
-        hint = "see what it would do with: muster batch preview FILE"
-        raise BadInput(f"the last run of {file} is no longer kept", hint=hint) from e
-    raise BadInput(f"{file} was never run here", hint="see what it would do with: muster batch preview FILE")
-
-
-def _lines(found: Difference) -> list[Line]:
-    lines: list[Line] = [("since", found.earlier), ("shards", found.counts)]
-    for word in ("new", "changed", "gone"):
-        keys: tuple[str, ...] = getattr(found, word)
-        lines += [(word if index == 0 else "", key) for index, key in enumerate(keys[:MAX_LISTED])]
-        if (more := len(keys) - MAX_LISTED) > 0:
+def difference_lines(found: Difference) -> list[Line]:
+    lines: list[Line] = []
+    repeated = [f"{key}: {why.splitlines()[0]}" for key, why in found.repeated.items()]
+    for word, told in (("new", found.new), ("changed", found.changed), ("repeated", repeated), ("gone", found.gone)):
+        lines += [(word if index == 0 else "", key) for index, key in enumerate(told[:MAX_LISTED])]
+        if (more := len(told) - MAX_LISTED) > 0:
             lines.append(("", f"… {more} more"))
     return lines
 

@@ -17,7 +17,7 @@ from transport.watching import UNWATCHED, StoreWatch
 from ..client import Muster
 from ..settings import Settings
 from ..submit import DRIVERS
-from ..supervisor.attach import attached, is_running
+from ..supervisor.attach import Attached, attached, is_running
 from ..supervisor.control import state_lock
 from ..supervisor.errors import AlreadyRuns, FleetError
 from .console import note
@@ -49,9 +49,8 @@ async def _connected(settings: Settings, watch: StoreWatch) -> AsyncGenerator[Mu
         return
     if not await is_running(settings):
         note("starting the fleet of this machine …")
-    async with attached(settings) as here:
-        if not here.same_settings:
-            note("the fleet that runs was started with other settings; `muster down` makes the next start use yours")
+    async with attached(settings, tell=note) as here:
+        tell_different(here)
         async with Muster.connect(settings, watch=watch) as muster:
             yield muster
 
@@ -69,8 +68,15 @@ async def open_records(settings: Settings, *, watch: StoreWatch = UNWATCHED) -> 
             async with embedded_redis(settings.state_dir), Muster.connect(settings, watch=watch) as muster:
                 yield muster
     except AlreadyRuns:
-        async with attached(settings), Muster.connect(settings, watch=watch) as muster:
+        async with attached(settings, works=False), Muster.connect(settings, watch=watch) as muster:
             yield muster
+
+
+def tell_different(here: Attached) -> None:
+    """Others need it as it is: what is asked of it now is done by those settings."""
+    if here.different:
+        names = ", ".join(here.different)
+        note(f"the fleet that runs has other settings ({names}), and goes on with them; `muster down` ends it")
 
 
 def quiet_logs() -> None:

@@ -81,7 +81,8 @@ def _ending(result: TaskResult) -> str:
     metrics = result.metrics
     spent = f", {tokens(metrics.usage.total_tokens)}, {dollars(metrics.cost_microusd)}" if metrics.turns else ""
     why = f": {plain(result.errors[0].message)}" if result.errors else ""
-    return f"{glyph} {result.status} after {duration(metrics.latency_ms)}{spent}{why}"
+    took = f" after {duration(metrics.latency_ms)}" if metrics.latency_ms else ""  # it never began
+    return f"{glyph} {result.status}{took}{spent}{why}"
 
 
 def _child_ended(view: Session, event: ChildEnded) -> str:

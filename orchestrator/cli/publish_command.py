@@ -109,7 +109,7 @@ def comment_on(
 
 @app.command("close")
 def close_requests(tasks: Tasks = None, every: Every = False, as_json: JsonLines = False) -> None:
-    """Close the open requests; their branches stay."""
+    """Close the open requests, whose branches stay; give up what is held or refused before there was one."""
     asyncio.run(_close(_some(tasks, every), as_json))
 
 
@@ -187,7 +187,7 @@ async def _sync(words: list[str], as_json: bool) -> None:
             done = [*await Publications(muster, published.publisher).go_on(going), *done]
     told = [told_of(each) for each in done]
     _print(told, as_json)
-    require_published(told[: len(going)])
+    require_published(told)  # what was refused before is still for somebody to mend
 
 
 async def _comment(text: str, words: list[str]) -> None:
@@ -202,7 +202,7 @@ async def _comment(text: str, words: list[str]) -> None:
 async def _close(words: list[str], as_json: bool) -> None:
     quiet_logs()
     published = Published.of(writing_settings(PUBLISHES))
-    waiting = await published.waiting(_chosen(published, words), _stale)
+    waiting = await published.closable(_chosen(published, words), _stale)
     _print([told_of(each) for each in await published.close(waiting)], as_json)
 
 

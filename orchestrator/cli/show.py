@@ -37,9 +37,8 @@ async def show_result(muster: Muster, view: Session, result: TaskResult) -> None
         answer(await muster.answer(result))
     request = await muster.request(result.task_id)
     cap = request.budget.max_cost_microusd
-    report = report_of(result) if request.agent == BATCH else None
-    if report is not None:
-        summary_of_batch(view, result, report, cap_microusd=cap, published=()).print()
+    if request.agent == BATCH:
+        summary_of_batch(view, result, report_of(result), cap_microusd=cap, published=()).print()
     elif request.agent == EVAL:
         summary_of_eval(view, result, eval_report_of(result)).print()
     elif request.agent == FANOUT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.markup import escape
@@ -13,17 +13,20 @@ from envelope.gate import GateEvidence
 from envelope.lifecycle import State
 from envelope.messages import PatchRef, TaskResult
 
+from ..batch.causes import causes
 from ..batch.report import BatchReport, RepositoryReport
 from ..evaluation.report import EvalReport
 from ..evaluation.table import cost_line
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
 from ..units import dollars, duration, tokens
+from ..words import counted
 from .console import people, plain
 
 # A screenful; the rest is in the patch, which the last lines tell how to see.
 MAX_FILES = 12
 MAX_TROUBLES = 10
+MAX_SHARDS = 5  # of a cause
 ABOUT_CHARS = 9  # so that one summary looks like the next
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
@@ -73,16 +76,25 @@ def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | Non
 
 
 def summary_of_batch(
-    view: Session, result: TaskResult, report: BatchReport, *, cap_microusd: int | None, published: Collection[str]
+    view: Session,
+    result: TaskResult,
+    report: BatchReport | None,
+    *,
+    cap_microusd: int | None,
+    published: Collection[str],
 ) -> Summary:
-    """`published` are the names of the repositories whose branch was set."""
+    """`published` are the names of the repositories whose branch was set. `report`: None of a batch that ended before
+    there was anything to report."""
     lines: list[Line] = []
-    for repository in report.repositories:
+    for repository in report.repositories if report else ():
         lines += _repository(repository)
-        if repository.name in published:
+        if repository.name in published and report:
             lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
+    lines += _causes(report) if report else ()
     lines += [*_troubles(result, []), *_warnings(view.warnings), *_spent(view, result, cap_microusd)]
-    return _summary(result, report.verified, lines)
+    told = _summary(result, report is not None and report.verified, lines)
+    again = (f"muster batch retry {result.task_id}   # once more what was not done",)
+    return told if _is_done(result) else replace(told, commands=(*told.commands, *again))
 
 
 def summary_of_fanout(view: Session, result: TaskResult, *, cap_microusd: int | None) -> Summary:
@@ -169,7 +181,8 @@ def _spent(view: Session, result: TaskResult, cap_microusd: int | None) -> Itera
     cap = f" of {dollars(cap_microusd)}" if cap_microusd is not None else ""
     used = view.usage.total_tokens
     yield "cost", f"{dollars(cost)}{cap}{f', {tokens(used)}' if used else ''}"
-    yield "time", duration(result.metrics.latency_ms)
+    if result.metrics.latency_ms:  # it has begun
+        yield "time", duration(result.metrics.latency_ms)
 
 
 def _repository(repository: RepositoryReport) -> Iterator[Line]:
@@ -188,13 +201,21 @@ def _repository(repository: RepositoryReport) -> Iterator[Line]:
     for collision in repository.collisions[:MAX_TROUBLES]:
         others = ", ".join(collision.with_keys) or "the base"
         yield "collision", f"{collision.key} with {others} in {', '.join(collision.paths)}"
-    undone = [shard for shard in repository.shards if shard.outcome in ("failed", "set_aside")]
-    for shard in undone[:MAX_TROUBLES]:
-        yield "not done", f"{shard.key}: {shard.detail}  (muster task logs {shard.task_id})"
-    if more := max(0, len(undone) - MAX_TROUBLES):
-        yield "", f"… {more} more"
     if not repository.verified and repository.reason:
         yield "not proved", f"{repository.name}: {repository.reason}"
+
+
+def _causes(report: BatchReport) -> Iterator[Line]:
+    """Like with like, and what may mend it; of patches that met in one place their repositories tell."""
+    found = [cause for cause in causes(report) if cause.kind is not None]
+    for cause in found[:MAX_TROUBLES]:
+        yield "not done", f"{len(cause.shards)} × {cause.code}: {cause.detail}"
+        keys = [f"{name}:{shard.key}" for name, shard in cause.shards[:MAX_SHARDS]]
+        more = len(cause.shards) - len(keys)
+        yield "", f"{', '.join(keys)}{f' and {more} more' if more else ''}"
+        yield "", f"muster task logs {cause.shards[0][1].task_id}; {cause.next}"
+    if left := sum(len(cause.shards) for cause in found[MAX_TROUBLES:]):
+        yield "", f"… {counted(left, 'shard')} more, for other causes"
 
 
 def _next(result: TaskResult) -> tuple[str, ...]:

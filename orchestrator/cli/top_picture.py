@@ -10,7 +10,7 @@ from rich.text import Text
 
 from transport.base import PoolStats
 
-from ..overview import MAX_DEAD, AtWork, Going, Overview
+from ..overview import AtWork, Going, Overview
 from ..session.said import doing
 from ..units import dollars, duration, tokens
 from ..words import counted, short
@@ -99,8 +99,7 @@ def bar(running: int, slots: int) -> str:
 
 def _dead_rows(seen: Overview) -> Iterator[Text]:
     if seen.dead:
-        many = f"at least {MAX_DEAD}" if seen.dead == MAX_DEAD else str(seen.dead)
-        yield Text.assemble(("! ", "bold red"), f"dead letters: {many}", ("  muster dlq list", "dim"))
+        yield Text.assemble(("! ", "bold red"), f"dead letters: {seen.dead}", ("  muster dlq list", "dim"))
 
 
 def _ask_rows(seen: Overview) -> Iterator[Text]:

@@ -14,6 +14,7 @@ from ..settings import Settings, load_settings
 from ..supervisor.attach import attached, stop_fleet
 from ..supervisor.fleet import supervise
 from .console import note
+from .fleet import tell_different
 
 
 def up(
@@ -41,8 +42,9 @@ def down() -> None:
 
 
 async def _up_detached(settings: Settings) -> None:
-    async with attached(settings) as fleet:
+    async with attached(settings, tell=note) as fleet:
         await fleet.request("stay")
+        tell_different(fleet)
         pools = ", ".join(f"{pool} ({slots})" for pool, slots in sorted(settings.pools.items()))
         note(f"the fleet runs: {pools}; stop it with: muster down")
 

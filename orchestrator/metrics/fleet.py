@@ -19,7 +19,6 @@ from transport.money import Ledger
 from .survey import Survey, survey
 from .table import WAITS_FOR
 
-MAX_LETTERS = 1000
 OVERDUE_MS = 60_000  # every process ends what is over, within seconds
 TOP_TENANTS = 100
 MAX_TENANTS = 500  # that are remembered, and asked for
@@ -61,8 +60,7 @@ class FleetView:
             for name, metric in COUNTERS.items():
                 self.shown.tell(metric, {(): counters.get(name, 0)})
             self.shown.tell("tasks_overdue", {(): await self.transport.overdue(OVERDUE_MS)})
-            letters = await self.transport.dead_letters(limit=MAX_LETTERS)
-            self.shown.tell("dead_letter_tasks", {(): len(letters)})
+            self.shown.tell("dead_letter_tasks", {(): await self.transport.dead_letter_count()})
             if self.hears_news:
                 self.shown.tell("event_stream_lag_events", {(): await self._lag()})
 

@@ -71,7 +71,7 @@ ORCHESTRATOR: Table = (
     ),
     gauge(
         "dead_letter_tasks",
-        "Tasks that nobody could do; of more than 1,000 the latest",
+        "Tasks that nobody could do, until somebody takes them off the list",
         told=True,
         worry="Any rise: `muster dlq list` says why.",
     ),

@@ -38,6 +38,7 @@ class Stage(StrEnum):
 
 
 UNFINISHED = frozenset({Stage.INTENDED, Stage.HELD})
+STUCK = frozenset({Stage.HELD, Stage.REFUSED})
 WAITS_FOR_PEOPLE = frozenset({Stage.DRAFT, Stage.OPEN})
 
 

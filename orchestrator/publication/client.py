@@ -20,7 +20,7 @@ from ..errors import BadInput, OrchestratorError, code_of
 from ..looking import PUBLISHES, require_writing
 from ..records import Records
 from ..settings import Settings
-from .book import UNFINISHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
+from .book import STUCK, UNFINISHED, WAITS_FOR_PEOPLE, Book, Publication, Stage
 from .errors import ForgeDown, ForgeLimits
 from .forges.http import Pace
 from .publisher import Publisher
@@ -77,9 +77,17 @@ class Published:
         require_words(text)
         return sum([await comment(self.publisher, each, text) for each in publications])
 
+    async def closable(self, publications: Sequence[Publication], stale: Stale = _tell_nobody) -> list[Publication]:
+        """Those whose requests are open now, and what is stuck before there was any."""
+        stuck = [each for each in publications if each.stage in STUCK and not each.number]
+        return [*await self.waiting(publications, stale), *stuck]
+
     async def close(self, publications: Iterable[Publication]) -> list[Publication]:
-        """Close their requests; the branches stay."""
-        return [await close(self.publisher, each) for each in publications]
+        """Close their requests, and give up those that have none yet; the branches stay."""
+        return [
+            await (close(self.publisher, each) if each.number else self.publisher.give_up(each))
+            for each in publications
+        ]
 
 
 @dataclass(frozen=True, slots=True)

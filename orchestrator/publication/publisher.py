@@ -19,7 +19,7 @@ from transport.errors import Unreachable
 from ..errors import BadInput, OrchestratorError, code_of
 from .address import read_address
 from .body import commit_in, with_block
-from .book import MAX_PUSHED, WAITS_FOR_PEOPLE, Book, Publication, Stage, is_anothers
+from .book import MAX_PUSHED, STUCK, WAITS_FOR_PEOPLE, Book, Publication, Stage, is_anothers
 from .errors import ForgeDown, ForgeLimits, ForgeRefused, ForgeUnsure
 from .forges.base import ALIVE, Forge, Found, RequestState, Wanted
 from .forges.http import Pace
@@ -81,6 +81,13 @@ class Publisher:
         async with self.book.at_work():
             current = self.book.get(publication.key)
             return self._note(_stopped(publication, error)) if current in (publication, None) else current
+
+    async def give_up(self, publication: Publication) -> Publication:
+        """Of what is stuck here, and never became a request. Published again, it begins anew."""
+        async with self.book.at_work():
+            current = self.book.get(publication.key) or publication
+            is_ours = current.stage in STUCK and not current.number
+            return self._note(_now(current, Stage.CLOSED, "given up")) if is_ours else current
 
     def forge(self, publication: Publication) -> AbstractAsyncContextManager[Forge]:
         return open_forge(publication.forge, self._settings(publication), publication.path, self.pace)

@@ -12,7 +12,9 @@ UNPROVED = "not published"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of one change. `where`: what a person opens to see it. `code`: of the error that stopped it."""
+    """What became of one repository's change. `stage`: intended, held, refused, pushed, draft, open, merged, closed;
+    set or written, for what stays here; `not published`, for what nobody has proved. `where`: what a person opens to
+    see it. `code`: of the error that stopped it."""
 
     task_id: str
     repository: str

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from envelope.errors import ExitCode
 
 from ..settings import Settings
 from .control import MAX_LINE_BYTES, control_path
-from .environment import environment_of, fingerprint
+from .environment import different, environment_of, fingerprints
 from .errors import FleetError, StartFailed
 from .process import end_of
 
@@ -28,10 +28,10 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """`same_settings` is False when others hold on to a fleet that was started with other settings than ours."""
+    """`different`: by their names, the settings of the fleet that are others than ours."""
 
     pid: int
-    same_settings: bool
+    different: tuple[str, ...]
     writer: asyncio.StreamWriter
 
     async def request(self, what: str) -> None:
@@ -39,11 +39,18 @@ class Attached:
         await self.writer.drain()
 
 
+def _tell_nobody(_: str) -> None: ...
+
+
 @asynccontextmanager
-async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[Attached]:
+async def attached(
+    settings: Settings, *, start: bool = True, works: bool = True, tell: Callable[[str], object] = _tell_nobody
+) -> AsyncGenerator[Attached]:
     """The fleet of this state folder, kept alive as long as this context is open.
 
-    `StartFailed` when it cannot start; `FleetError` when none runs and `start` is False.
+    `works`: it is given work, so that one with other settings, which nobody needs, is started again with ours; `tell`
+    hears of that. Who only looks takes the one that runs. `StartFailed` when it cannot start; `FleetError` when none
+    runs and `start` is False.
     """
     for _ in range(ATTEMPTS):
         connection = await _connect(settings) or (await _start(settings) if start else None)
@@ -52,9 +59,12 @@ async def attached(settings: Settings, *, start: bool = True) -> AsyncGenerator[
         reader, writer = connection
         try:
             fleet = await _status_of(settings, reader, writer)
-            if fleet is not None:
+            if fleet is not None and not (fleet.different and start and works and await _stopped(fleet, reader)):
                 yield fleet
                 return
+            if fleet is not None:
+                others = ", ".join(fleet.different)
+                tell(f"nobody needed the fleet that ran with other settings ({others}); it starts again with these")
         finally:
             writer.close()
         await asyncio.sleep(ATTEMPT_PAUSE_S)  # it was just stopping, or lost the lock to another
@@ -127,7 +137,7 @@ def _spawn(settings: Settings) -> socket.socket:
 
 
 async def _status_of(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Attached | None:
-    """The fleet behind this connection; None when it is just ending, perhaps to be started anew with our settings."""
+    """The fleet behind this connection; None when it is just ending."""
     line = await reader.readline()
     if not line:
         return None
@@ -135,9 +145,11 @@ async def _status_of(settings: Settings, reader: asyncio.StreamReader, writer: a
     if "error" in status:
         exit_code = ExitCode(status.get("exit", ExitCode.INFRASTRUCTURE))
         raise StartFailed(status["error"], hint=status.get("hint", ""), exit_code=exit_code)
-    fleet = Attached(status["pid"], status["fingerprint"] == fingerprint(settings, os.environ), writer)
-    if not fleet.same_settings:
-        await fleet.request("stop_if_unused")
-        if not await reader.readline():
-            return None
-    return fleet
+    theirs = status.get("settings", {})
+    return Attached(status["pid"], tuple(different(fingerprints(settings, os.environ), theirs)), writer)
+
+
+async def _stopped(fleet: Attached, reader: asyncio.StreamReader) -> bool:
+    """Did it stop, because nobody else needs it?"""
+    await fleet.request("stop_if_unused")
+    return not await reader.readline()

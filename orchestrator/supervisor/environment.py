@@ -27,14 +27,32 @@ def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
     return {**kept, **{f"{PREFIX}{name.upper()}": _spelt(value) for name, value in given.items()}}
 
 
-def fingerprint(settings: Settings, environ: Mapping[str, str]) -> str:
-    """A digest of all that decides how a fleet behaves: our version and settings, and what only its workers read."""
-    ours = settings.model_dump(mode="json") | {"workers": settings.workers}
+def fingerprints(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """By its name, a digest of each thing that decides how a fleet behaves: our version and settings, and what only its
+    workers read."""
     known = {f"{PREFIX}{name.upper()}" for name in type(settings).model_fields}
+    ours = {
+        f"{PREFIX}{name.upper()}": value
+        for name, value in settings.model_dump(mode="json").items()
+        if name not in WITHHELD
+    }
     theirs = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in known}
-    return hashlib.sha256(
-        json.dumps([version("muster"), ours, theirs], sort_keys=True, default=str).encode()
-    ).hexdigest()[:16]
+    read = {"Muster's version": version("muster"), f"{PREFIX}WORKERS": settings.workers, **ours, **theirs}
+    return {name: _digest(value) for name, value in read.items()}
+
+
+def different(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """The names whose digests are not the same.
+
+    >>> different({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"})
+    ['b', 'c']
+    """
+    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+def _digest(value: object) -> str:
+    """Short: nobody finds a secret by it, and two values that are alike by chance are one chance in 4 billion."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def _as_json(value: BaseModel) -> object:

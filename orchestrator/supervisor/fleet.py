@@ -23,7 +23,7 @@ from ..errors import exit_code_of
 from ..settings import Settings
 from ..submit import DRIVERS
 from .control import ControlSocket, control_path, state_lock
-from .environment import fingerprint
+from .environment import fingerprints
 from .errors import StartFailed
 from .process import end_of
 from .programs import Programs
@@ -103,7 +103,7 @@ async def _run_programs(settings: Settings, control: ControlSocket, idle_s: floa
                 {
                     "redis": f"{redis.program.name} {redis.version}",
                     "pools": settings.pools,
-                    "fingerprint": fingerprint(settings, os.environ),
+                    "settings": fingerprints(settings, os.environ),
                     "pid": os.getpid(),
                 }
             )

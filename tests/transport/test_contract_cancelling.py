@@ -126,6 +126,8 @@ async def test_a_running_task_that_ignores_its_cancellation_is_ended_by_the_queu
         assert (result.status, result.errors[0].message) == (State.CANCELLED, "enough")
     record = await fleet.transport.record(root.task_id)
     assert record.finished_at_ms >= cancelled_at_ms + fleet.transport.limits.expiry_grace_ms
+    took_ms = (await fleet.transport.result(root.task_id)).metrics.latency_ms
+    assert took_ms == record.finished_at_ms - record.started_at_ms
     assert record.lost_leases == 0
     with pytest.raises(Fenced):
         await fleet.finish(claim)

@@ -95,6 +95,12 @@ async def test_a_worker_outlives_a_restart_of_its_server(tmp_path, redis_fleet):
         await transport.close()
 
 
+async def _told_by(program: Path) -> str:
+    process = await asyncio.create_subprocess_exec(program, "--version", stdout=asyncio.subprocess.PIPE)
+    told, _ = await process.communicate()
+    return told.decode().partition("v=")[2].split()[0]
+
+
 async def test_an_embedded_server_tells_what_it_is(redis_server):
     assert redis_server.program.exists()
     assert tuple(map(int, redis_server.version.split(".")[:2])) >= (6, 2)
@@ -105,9 +111,29 @@ async def test_an_older_server_is_refused_on_a_newer_ones_files(tmp_path):
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "server-version").write_text("99.0.0")
 
-    with pytest.raises(Misconfigured, match=r"99\.0\.0"):
+    with pytest.raises(Misconfigured, match=r"99\.0\.0") as refusal:
         async with embedded_redis(tmp_path):
             raise AssertionError("it started")
+    assert str(embedded.find_server()) in refusal.value.message
+
+
+async def test_a_newer_servers_files_are_read_by_the_next_server_that_can(tmp_path, monkeypatch):
+    """As on a machine with an old server first on PATH, and Debian's own behind it."""
+    whole, version = embedded.find_server(), (await _told_by(embedded.find_server()))
+    old = tmp_path / "old" / "redis-server"
+    old.parent.mkdir()
+    old.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo \'Redis server v=2.8.0\' || exec {whole} "$@"\n')
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old.parent}:{whole.parent}:{os.environ['PATH']}")
+    state = tmp_path / "state"
+    (state / "redis").mkdir(parents=True)
+
+    async with embedded_redis(state) as server:
+        assert (server.program, server.version) == (old, "2.8.0")
+    (state / "redis" / "server-version").write_text(version)
+    async with embedded_redis(state) as server:
+        assert server.version == version
+    assert (state / "redis" / "server-version").read_text() == version
 
 
 async def test_one_state_folder_has_one_server(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ def _goes_on(fleet: Fleet, task: Task) -> bool:
 
 
 def finish_by_queue(fleet: Fleet, task: Task, code: ErrorCode, text: str) -> None:
-    result = _result_of_queue(task, code, text)
+    result = _result_of_queue(fleet, task, code, text)
     _end_tree(fleet, task, result, encode(result))
 
 
@@ -76,7 +76,7 @@ def stop(fleet: Fleet, task_ids: Sequence[str], reason: str) -> int:
         if task.state is State.RUNNING:
             _ask_to_stop(fleet, task, reason)
         else:
-            result = _result_of_queue(task, ErrorCode.CANCELLED, reason)
+            result = _result_of_queue(fleet, task, ErrorCode.CANCELLED, reason)
             _close(fleet, task, result, encode(result))
     return len(alive)
 
@@ -108,14 +108,15 @@ def _end_tree(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> N
     _close(fleet, task, result, message)
 
 
-def _result_of_queue(task: Task, code: ErrorCode, text: str) -> TaskResult:
+def _result_of_queue(fleet: Fleet, task: Task, code: ErrorCode, text: str) -> TaskResult:
+    took_ms = 0 if task.started_at_ms is None else fleet.now() - task.started_at_ms
     return TaskResult(
         trace_id=task.trace_id,
         task_id=task.id,
         attempt=task.attempt,
         status=CODES[code].state,
         errors=(ErrorInfo.of(code, text, HINTS.get(code, "")),),
-        metrics=Metrics(cost_microusd=task.spent_microusd),
+        metrics=Metrics(cost_microusd=task.spent_microusd, latency_ms=took_ms),
         resume_token=task.session_id if task.checkpoint else "",
     )
 

@@ -252,6 +252,9 @@ class MemoryTransport:
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return list(reversed(self._fleet.dead.values()))[:limit]
 
+    async def dead_letter_count(self) -> int:
+        return len(self._fleet.dead)
+
     async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
         gone = [task_id for task_id in task_ids if self._fleet.dead.pop(task_id, None)]
         if gone:

@@ -24,6 +24,11 @@ async def dead_letters(cell: Cell, limit: int) -> list[DeadLetter]:
     return [letter for letter in letters if letter]
 
 
+async def dead_letter_count(cell: Cell) -> int:
+    """Spoilt ones are letters, too: somebody has to look at them."""
+    return await cell.client.call("XLEN", cell.keys.name("dead"))
+
+
 def _readable(entry_id: str, fields: Sequence[bytes]) -> DeadLetter | None:
     try:
         return _letter(entry_id, fields)

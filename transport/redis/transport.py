@@ -234,6 +234,9 @@ class RedisTransport:
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         return await merging.dead_letters(self._cells, limit)
 
+    async def dead_letter_count(self) -> int:
+        return sum(await self._cells.each(operators.dead_letter_count))
+
     async def purge(self, task_ids: Iterable[str], *, by: str = OPERATOR) -> int:
         ids, by = list(task_ids), bounds.reason(by)
         return sum(await self._cells.each(lambda cell: operators.purge(cell, ids, by)))

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from fastapi import APIRouter, Request, Response
 
 from ...client import Muster
-from ...overview import MAX_DEAD, Overview, Overviews
+from ...overview import Overview, Overviews
 from ..caller import Caller
 from .live import live
 from .rendering import fragment, page
@@ -47,4 +47,4 @@ def _every(pause_s: float, muster: Muster, tenant: str | None) -> Callable[[], A
 
 
 def parts_of(seen: Overview) -> dict[str, str]:
-    return {f"fleet-{name}": fragment(f"fleet/{name}.html", seen=seen, max_dead=MAX_DEAD) for name in PARTS}
+    return {f"fleet-{name}": fragment(f"fleet/{name}.html", seen=seen) for name in PARTS}

@@ -66,6 +66,7 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
     again = desk.muster("batch", "run", "batch.toml")
     assert again.exit_code == 0, again.stderr
     assert "is already done as" in again.stderr
+    assert "✔ done and verified" in again.stderr and "started" not in again.stderr
     assert desk.git("rev-parse", "muster/modernise", repository=project) == commit
 
     _take_the_change_along(
@@ -97,11 +98,20 @@ def test_what_failed_is_tried_again_and_what_was_done_is_not(desk, project):
     command = f"case {{path}} in */box.py) exit 3;; esac; {CODEMOD}"
     (desk.home / "batch.toml").write_text(BATCH.format(command=command))
     first = desk.muster("batch", "run", "batch.toml")
-    again = desk.muster("batch", "retry", _latest_batch(desk)["task_id"])
+    task_id = _latest_batch(desk)["task_id"]
+    shown = desk.muster("batch", "diff", "batch.toml")
+    looked = desk.muster("batch", "preview", "batch.toml")
+    again = desk.muster("batch", "retry", task_id)
     report = json.loads(desk.muster("batch", "show", _latest_batch(desk)["task_id"], "--json").stdout)
     wrong = desk.muster("batch", "retry", report["repositories"][0]["shards"][0]["task_id"])
 
     assert (first.exit_code, again.exit_code) == (8, 8), again.stderr  # partly done
+    assert "not done  1 × recipe_failed: " in first.stderr
+    assert f"muster batch retry {task_id}" in first.stderr
+    told = " ".join(shown.stderr.split())
+    assert "shards 0 new, 0 changed, 1 repeated, 1 same, 0 gone repeated project:shapes/box.py: " in told
+    assert "1 shard of the last run as before, 1 to do" in looked.stderr
+    assert "0 new, 0 changed, 1 repeated, 1 same, 0 gone" in again.stderr
     assert "1 merged, 1 not done (1 as before)" in again.stderr
     assert (wrong.exit_code, "is no batch" in wrong.stderr) == (2, True)
 
@@ -208,10 +218,10 @@ def test_a_second_run_does_what_changed_and_says_so_first(desk, project):
 
     assert first.exit_code == 0, first.stderr
     told = " ".join(shown.stderr.split())
-    assert "shards 0 new, 1 changed, 1 same, 0 gone changed project:shapes/box.py" in told
+    assert "shards 0 new, 1 changed, 0 repeated, 1 same, 0 gone changed project:shapes/box.py" in told
     assert '+    "shard_deadline_s": 600' in shown.stdout
     assert again.exit_code == 0, again.stderr
-    assert "since the last run of batch.toml: 0 new, 1 changed, 1 same, 0 gone" in again.stderr
+    assert "since the last run of batch.toml: 0 new, 1 changed, 0 repeated, 1 same, 0 gone" in again.stderr
     assert "2 merged (1 as before)" in again.stderr
     assert "sides = 6" in desk.git("show", "muster/modernise:shapes/box.py", repository=project)
     assert (status["state"], status["tasks"]) == ("completed", {"done": 4})

@@ -15,6 +15,7 @@ from orchestrator.batch.measured import Outlook
 from orchestrator.cli.batch_file import _lines
 from orchestrator.errors import BadInput, UnderWay
 from orchestrator.publication.settings import ForgeSettings
+from orchestrator.units import duration
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 [SNIPPET] = [
@@ -87,6 +88,7 @@ async def test_a_preview_says_where_it_goes_and_what_it_takes_by_earlier_runs(me
     others = await muster.batches.preview(plan, tenant="elsewhere")
 
     assert before.outlook == others.outlook == Outlook()
+    assert before.warnings == ("the forge 'ours' has no token here: put one where [forges.ours] says that it is",)
     assert after.outlook.by == "1 earlier run" and after.outlook.low_s == after.outlook.high_s
     lines = [f"{name} {text}".strip() for name, text in _lines(after)]
     for line in (
@@ -96,10 +98,10 @@ async def test_a_preview_says_where_it_goes_and_what_it_takes_by_earlier_runs(me
         "in the window mon-fri 08:00-12:00",
         "up to 24 more runs to find who makes it fail (merge.max_gate_runs)",
         "cost nothing: no model is asked",
-        f"time about {after.outlook.low_s:g} to {after.outlook.high_s:g} s, by 1 earlier run",
+        f"time about {duration(round(after.outlook.low_s * 1000))}, by 1 earlier run",
     ):
         assert line in lines
-    assert "time unknown" in [f"{name} {text}" for name, text in _lines(before)]
+    assert "time unknown: nothing is known of earlier runs" in [f"{name} {text}" for name, text in _lines(before)]
 
 
 async def test_what_nobody_measured_is_told_by_a_models_price(memory_stage, here, batch_text):
@@ -114,3 +116,41 @@ async def test_what_nobody_measured_is_told_by_a_models_price(memory_stage, here
     assert (unknown.outlook.low_microusd, known.outlook.by) == (None, "the price of m")
     assert 0 < known.outlook.low_microusd < known.outlook.high_microusd <= known.max_cost_microusd
     assert known.outlook.low_s is None
+    assert (len(unknown.warnings), known.warnings) == (1, ())
+    assert "no model is configured, and build will ask one" in unknown.warnings[0]
+
+
+async def test_another_run_says_what_is_new_what_failed_and_what_is_done(memory_stage, here, batch_text):
+    """By the shards' content, and by what became of them."""
+    muster = memory_stage.muster
+    (here / "src" / "b.py").write_text("old\n")
+    commit(here)
+    plan = await muster.batches.plan(parse_batch(batch_text.replace("*.py", "[ab].py")))
+
+    def fails_at_b(task, files):
+        if "b.py" in task.intent:
+            raise memory_stage.builders.fails("exit code 3\nand more")
+        memory_stage.builders.modernise(task, files)
+
+    memory_stage.builders.edit = fails_at_b
+    ended = await memory_stage.run(await muster.batches.request(plan))
+    (here / "src" / "c.py").write_text("old\n")
+    commit(here)
+    wider = await muster.batches.plan(parse_batch(batch_text))
+    found = await muster.batches.difference(wider, ended.task_id)
+    seen = await muster.batches.preview(wider, earlier=ended.task_id)
+    stopped = await muster.batches.submit(wider)
+    await muster.cancel(stopped.task_id, "enough", by="me")
+    after = await muster.batches.difference(wider, stopped.task_id)
+
+    assert (found.new, found.same) == (("here:src/c.py",), ("here:src/a.py",))
+    assert found.repeated == {"here:src/b.py": "exit code 3\nand more"}
+    assert found.counts == "1 new, 0 changed, 1 repeated, 1 same, 0 gone"
+    assert (found.runs, seen.runs, seen.reused) == (2, 2, 1)
+    assert set(after.repeated.values()) == {"it had not been done when the batch ended"} and after.runs == 3
+
+
+def commit(folder: Path) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    for words in (["add", "-A"], ["commit", "-q", "-m", "more"]):
+        subprocess.run(["git", *identity, *words], cwd=folder, check=True)

@@ -95,6 +95,20 @@ async def test_from_a_verified_batch_to_a_closed_request(made):
     desk.hub.reviews[0].merged, desk.hub.reviews[0].state = True, "closed"
     synced = await muster("publish", "sync")
     closed = await muster("publish", "close", result.task_id[-8:])
+    book = Book(stage.muster.settings.state_dir / "publications")
+    stopped = {
+        "key": "0" * 32,
+        "number": 0,
+        "url": "",
+        "repository": "other",
+        "stage": Stage.REFUSED,
+        "code": "bad_input",
+        "reason": "not so",
+    }
+    book.put(book.all()[0].model_copy(update=stopped))
+    beside = await muster("publish", "sync")
+    await muster("publish", "close", "--all")
+    without = await muster("publish", "sync")
 
     assert published.exit_code == 0, published.stderr
     told = json.loads(published.stdout)
@@ -106,7 +120,9 @@ async def test_from_a_verified_batch_to_a_closed_request(made):
         assert fact in review.body
     assert (said.exit_code, "said on 1 request" in said.stderr, len(review.comments)) == (0, True, 1)
     assert json.loads(status.stdout)["stage"] == "draft"
-    assert "merged: http" in synced.stderr and closed.exit_code == 0
+    assert ("merged: http" in synced.stderr, synced.exit_code, closed.exit_code) == (True, 0, 0)
+    assert (beside.exit_code, "error: other: not so" in beside.stderr) == (8, True), beside.stderr
+    assert (without.exit_code, "closed: muster/modernise" in without.stderr) == (0, True), without.stderr
     noted = [entry.fields for entry in await stage.transport.audit.latest(10)]
     assert [(each["action"], each["subject"]) for each in noted] == [("publish", result.task_id)] * 2
     for done in (published, again, said, status, synced, closed):

@@ -46,7 +46,7 @@ def _containers_of(state_dir: Path) -> list[str]:
 
 async def test_a_fleet_starts_on_demand_serves_and_goes_without_a_trace(settings: Settings):
     async with attached(settings) as fleet, Muster.connect(settings) as muster:
-        assert fleet.same_settings
+        assert fleet.different == ()
         assert {card.pool for card in await muster.workers()} == {"orchestrator", "build"}
         running = _processes_of(settings.state_dir)
         assert any("orchestrator.service" in words for words in running)
@@ -143,26 +143,29 @@ async def test_a_terminated_supervisor_takes_everything_along(settings: Settings
     assert not _processes_of(settings.state_dir)
 
 
-async def _other_fleet(settings: Settings, pid: int) -> int:
+async def _other_fleet(settings: Settings, pid: int, told: list[str]) -> int:
     """A fleet that is found running is still needed until it has seen that the last client is gone."""
     while True:
-        async with attached(settings) as found:
+        async with attached(settings, tell=told.append) as found:
             if found.pid != pid:
-                assert found.same_settings
+                assert found.different == ()
                 return found.pid
 
 
-async def test_other_settings_start_an_unneeded_fleet_anew(settings: Settings):
-    others = settings.model_copy(update={"model": "openai/other"})
+async def test_other_settings_start_an_unneeded_fleet_anew_and_say_so(settings: Settings):
+    others, told = settings.model_copy(update={"model": "openai/other", "read_only": True}), list[str]()
     async with attached(settings) as first:
         pid = first.pid
+    for looking in ({"works": False}, {"start": False}):  # who only looks changes nothing
+        async with attached(others, **looking, tell=told.append) as seen:
+            assert (seen.pid, seen.different, told) == (pid, ("MUSTER_MODEL",), [])
     async with asyncio.timeout(30):
-        second = await _other_fleet(others, pid)
+        second = await _other_fleet(others, pid, told)
+    assert len(told) == 1 and "with other settings (MUSTER_MODEL)" in told[0]
     async with attached(others) as third:
         assert third.pid == second
-        async with attached(settings) as fourth:
-            assert fourth.pid == second
-            assert not fourth.same_settings
+        async with attached(settings, tell=told.append) as fourth:
+            assert (fourth.pid, fourth.different, len(told)) == (second, ("MUSTER_MODEL",), 1)
     await stop_fleet(settings)
 
 

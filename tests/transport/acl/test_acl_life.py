@@ -123,6 +123,7 @@ async def test_tasks_that_are_given_back_put_off_lost_late_and_poison(as_role, n
     assert ended[late.task_id].status is State.EXPIRED
     assert ended[poison.task_id].errors[0].code == ErrorCode.POISON
     assert [letter.task_id for letter in await people.transport.dead_letters()] == [poison.task_id]
+    assert await people.transport.dead_letter_count() == 1
     assert await people.transport.purge([poison.task_id]) == 1
     assert (await people.transport.counters())["poisoned"] == 1
 

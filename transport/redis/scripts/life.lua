@@ -103,11 +103,11 @@ local function close(task, status, result, by)
 end
 
 local function close_by_queue(task, ending, text)
-  local e = ENDINGS[ending]
+  local e, began = ENDINGS[ending], tonumber(task.started)
   close(task, e.status, message({
     kind = 'result', trace_id = task.trace, task_id = task.id, attempt = task.attempt, status = e.status,
     errors = {{code = e.code, message = text, hint = e.hint, retryable = e.retryable, turn = e.turn}},
-    metrics = {cost_microusd = tonumber(task.spent or 0)}, resume_token = task.checkpoint and session_of(task) or '',
+    metrics = {cost_microusd = tonumber(task.spent or 0), latency_ms = began and now - began or 0}, resume_token = task.checkpoint and session_of(task) or '',
   }))
 end
 
