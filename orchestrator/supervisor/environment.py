@@ -13,9 +13,9 @@ from ..settings import Settings
 
 PREFIX = "MUSTER_"
 # Not handed on: one port cannot serve several processes (each takes a free one), and workers read their own table.
-# Only commands publish: no other process learns where a token is. What one command submits may be read-only, and what
+# Only commands publish, and sign people in: no other process learns where a secret is. What one command submits may be read-only, and what
 # the next one does may not, on the same fleet.
-WITHHELD = frozenset({"metrics_port", "workers", "forges", "read_only"})
+WITHHELD = frozenset({"metrics_port", "workers", "forges", "console", "read_only"})
 
 
 def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
@@ -60,4 +60,4 @@ def _as_json(value: BaseModel) -> object:
 
 
 def _spelt(value: object) -> str:
-    return json.dumps(value, default=_as_json) if isinstance(value, dict | list | tuple) else str(value)
+    return json.dumps(value, default=_as_json) if isinstance(value, dict | list | tuple | BaseModel) else str(value)

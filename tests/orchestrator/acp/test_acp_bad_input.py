@@ -53,7 +53,7 @@ async def test_what_cannot_be_done_is_said_and_the_session_goes_on(desk, reposit
 async def test_a_change_that_does_not_fit_the_files_leaves_them_alone(desk, repository: Path):
     async with desk.editing() as editor:
         session = (await editor.agent.new_session(cwd=str(repository))).session_id
-        prompt = asyncio.create_task(editor.say(session, "make it two"))
+        prompt = asyncio.create_task(editor.say(session, "make it two here"))
         (await editor.next_asked()).choose("Allow")
         change = await editor.next_asked()
         (repository / "a.txt").write_text("mine\n")

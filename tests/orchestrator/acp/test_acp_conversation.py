@@ -17,7 +17,7 @@ def file_of(repository: Path) -> str:
 
 async def test_a_conversation_asks_edits_and_applies_only_when_told(editor, repository: Path):
     session = (await editor.agent.new_session(cwd=str(repository))).session_id
-    answered = asyncio.create_task(editor.say(session, "make it two"))
+    answered = asyncio.create_task(editor.say(session, "make it two, number 1"))
     command = await editor.next_asked()
     assert (command.kind, "eval echo asked" in command.text) == ("execute", True)
     assert list(command.options) == ["Allow", "Reject, and let it go on", "Reject, and stop"]
@@ -90,7 +90,7 @@ async def test_an_editor_that_goes_leaves_its_task_and_finds_it_again(desk, repo
     async with desk.editing() as editor:
         session = await begun(editor, repository)
         await editor.say(session, "hello")
-        prompt = asyncio.create_task(editor.say(session, "run it"))
+        prompt = asyncio.create_task(editor.say(session, "run it, number 2"))
         first = await editor.next_asked()
         editor.process.kill()
         await asyncio.gather(prompt, return_exceptions=True)
@@ -105,14 +105,14 @@ async def test_an_editor_that_goes_leaves_its_task_and_finds_it_again(desk, repo
         assert [(one.session_id, one.title, one.cwd) for one in listed] == [(session, "hello", str(repository))]
         assert loaded.modes.current_mode_id == "build"
         assert again.title == first.title == "bash eval echo ran?"
-        assert editor.said(session, "user_message_chunk") == "hellorun it"
+        assert editor.said(session, "user_message_chunk") == "hellorun it, number 2"
         assert "Hello." in editor.said(session) and "It said: ran" in editor.said(session)
         assert (await editor.say(session, "hello again")).stop_reason == "end_turn"
 
 
 async def test_an_answer_at_another_door_stands(desk, editor, repository: Path):
     session = await begun(editor, repository)
-    prompt = asyncio.create_task(editor.say(session, "run it"))
+    prompt = asyncio.create_task(editor.say(session, "run it, number 3"))
     asked = await editor.next_asked()
     elsewhere = await asyncio.to_thread(desk.muster, "ask", "answer", asked.ask_id, "once")
     asked.choose("Reject, and stop")
@@ -134,7 +134,7 @@ async def test_an_answer_at_another_door_stands(desk, editor, repository: Path):
 )
 async def test_a_refusal_goes_to_the_model_or_ends_the_turn(editor, repository: Path, option: str, told: str):
     session = await begun(editor, repository)
-    prompt = asyncio.create_task(editor.say(session, "run it"))
+    prompt = asyncio.create_task(editor.say(session, f"run it: {option}"))
     asked = await editor.next_asked()
     asked.choose(option)
 
@@ -162,7 +162,7 @@ async def test_a_plan_is_approved_and_carried_out_in_the_same_session(editor, re
 
 async def test_a_question_is_a_choice_and_other_words_are_the_next_prompt(editor, repository: Path):
     session = await begun(editor, repository)
-    prompt = asyncio.create_task(editor.say(session, "ask me"))
+    prompt = asyncio.create_task(editor.say(session, "ask me, number 5"))
     question = await editor.next_asked()
     question.choose("Red")
     await prompt
@@ -182,7 +182,7 @@ async def test_a_question_is_a_choice_and_other_words_are_the_next_prompt(editor
 async def test_an_editor_with_forms_gets_one(desk, repository: Path):
     async with desk.editing(forms=True) as editor:
         session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "ask me"))
+        prompt = asyncio.create_task(editor.say(session, "ask me, number 6"))
         form, answer = await editor.forms.get()
         answer.set_result({"q0": "Blue"})
         await prompt
@@ -193,7 +193,7 @@ async def test_an_editor_with_forms_gets_one(desk, repository: Path):
 
 async def test_a_second_prompt_is_heard_by_the_agent_at_work(editor, repository: Path):
     session = await begun(editor, repository)
-    prompt = asyncio.create_task(editor.say(session, "run it"))
+    prompt = asyncio.create_task(editor.say(session, "run it, number 7"))
     asked = await editor.next_asked()
     second = asyncio.create_task(editor.say(session, "hello meanwhile"))
     asked.choose("Allow")
@@ -216,7 +216,7 @@ async def test_a_change_is_proved_by_the_gate_and_shown_by_a_command(desk):
     repository = desk.repository({"a.txt": "one\n", "test_a.py": TESTED})
     async with desk.editing("--gate", "python3 -m unittest") as editor:
         session = await begun(editor, repository)
-        prompt = asyncio.create_task(editor.say(session, "make it two"))
+        prompt = asyncio.create_task(editor.say(session, "make it two, number 8"))
         (await editor.next_asked()).choose("Allow")
         (await editor.next_asked()).choose("Not now (/apply does it later)")
         await prompt

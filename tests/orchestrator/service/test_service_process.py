@@ -127,7 +127,7 @@ async def test_the_process_announces_where_its_metrics_are(served_stage, debian_
         ended = 'muster_tasks_finished_total{outcome="completed",pool="orchestrator",reason="none"} 1.0'
         text = await metrics_with(card.metrics_port, ended)
 
-    assert {agent.name for agent in card.agents} == {"run", "batch", "fanout"}
+    assert {agent.name for agent in card.agents} == {"run", "batch", "fanout", "eval"}
     assert 'muster_tasks_submitted_total{pool="build"} 4.0' in text
     assert 'muster_tasks_running{pool="orchestrator"} 0.0' in text
     assert "muster_leases_reaped_total 0.0" in text
