@@ -13,8 +13,8 @@ from ..settings import Settings
 
 PREFIX = "MUSTER_"
 # Not handed on: one port cannot serve several processes (each takes a free one), and workers read their own table.
-# Only commands publish, and sign people in: no other process learns where a secret is. What one command submits may be read-only, and what
-# the next one does may not, on the same fleet.
+# Only commands publish, and sign people in: no other process learns where a secret is. What one command submits may be
+# read-only, and what the next one does may not, on the same fleet.
 WITHHELD = frozenset({"metrics_port", "workers", "forges", "console", "read_only"})
 
 
