@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,17 +113,21 @@ OTHER_FILE_LINES = {
 }
 
 
+@functools.cache
 def sources() -> list[Path]:
     return sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def imports(path: Path) -> list[tuple[str, int]]:
     """Absolute imports of a file, wherever in it they stand, as (module, level of relativity)."""
+    found: list[tuple[str, int]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names)
+            found += [(alias.name, 0) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or "", node.level
+            found.append((node.module or "", node.level))
+    return found
 
 
 def test_packages_import_only_what_the_table_allows():
@@ -206,9 +211,14 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def modules() -> frozenset[str]:
+    return frozenset(map(module_name, sources()))
+
+
 def targets(path: Path) -> Iterator[str]:
     """Modules of ours that this file imports, wherever in it: also for type checks alone, and within a function."""
-    known = {module_name(other) for other in sources()}
+    known = modules()
     package = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.ImportFrom):
