@@ -44,6 +44,7 @@ def test_tls_checks_the_servers_name_unless_the_url_says_that_nothing_is_checked
     ("url", "why"),
     [
         ("http://h", "no kind"),
+        ("unix://", "no socket"),
         ("redis+ring://h", "no kind"),
         ("redis://h:port", "[Pp]ort"),
         ("redis+sentinel://h", "service"),

@@ -105,7 +105,9 @@ def _parsed(url: str) -> Named:
         raise ValueError(f"it has the unknown parameter {min(unknown)!r}")
     if url.startswith("unix:"):
         options = _options(url)
-        return Named("", (Address(options.pop("path")),), "", options)
+        if not (path := options.pop("path", "")):
+            raise ValueError("it names no socket")
+        return Named("", (Address(path),), "", options)
     parts = _URL.fullmatch(url)
     if not parts:
         raise ValueError("it is of no kind that we know")
