@@ -55,7 +55,8 @@ class EditorSession:
     _turn: Turn | None = None
     _asked: OpenAsk | None = None  # the next prompt is the answer
     _ended: asyncio.Future[PromptResponse] | None = None  # of the turn that is under way
-    _cancelled: bool = False
+    _cancels: int = 0  # by the editor, so far
+    _cancels_before: int = 0  # the turn that is under way began
     _background: asyncio.Task[PromptResponse] | None = None
 
     def __post_init__(self) -> None:
@@ -86,22 +87,26 @@ class EditorSession:
             self.kept = self.book.save(self.kept)
 
     async def prompt(self, blocks: Sequence[Block]) -> PromptResponse:
+        """What becomes of it. A word to an agent at work is heard by its next turn; any other waits for its own."""
         prompt = prompt_of(blocks, Path(self.kept.root))
-        if self._ended is not None:
-            return await self._join(prompt)
-        self._ended = asyncio.get_running_loop().create_future()
-        return await self._until_ended(self._ended, self._answered(prompt))
+        if self._ended is None or self._turn is None or self._cancelled:
+            return await self._in_its_turn(prompt, None)
+        ended = self._ended
+        handle = await self._tell(self._turn, prompt)
+        if handle.existing:
+            return await asyncio.shield(ended)
+        return await self._in_its_turn(prompt, handle)  # its agent was just through: another goes on
 
     async def cancel(self) -> None:
-        """The task of the prompt that is under way, with all below it."""
-        self._cancelled = True
+        """The task of the prompt that is under way, with all below it, and the prompts that wait for their turn."""
+        self._cancels += 1
         if self._asked is not None and self._ended is None and self._turn is not None:
             task_id, self._asked, self._turn = self._turn.task_id, None, None
         elif self._turn is not None:
             task_id = self._turn.task_id
         else:
             return
-        await self.muster.cancel(task_id, "cancelled in the editor", by=self.door.by)
+        await self._cancel(task_id)
 
     async def replay(self) -> None:
         """Tell all that the fleet still knows of the session; what is under way is followed from there."""
@@ -143,6 +148,29 @@ class EditorSession:
                 self.kept = self.kept.model_copy(update=found)
                 return
 
+    async def _cancel(self, task_id: str) -> None:
+        await self.muster.cancel(task_id, "cancelled in the editor", by=self.door.by)
+
+    @property
+    def _cancelled(self) -> bool:
+        return self._cancels != self._cancels_before
+
+    async def _in_its_turn(self, prompt: Prompt, begun: Handle | None) -> PromptResponse:
+        cancels = self._cancels
+        while self._ended is not None:
+            await asyncio.wait({self._ended})
+        if self._cancels != cancels:
+            if begun is not None:
+                await self._cancel(begun.task_id)
+            return PromptResponse(stop_reason="cancelled")
+        ended = self._begin()
+        return await self._until_ended(ended, self._follow_new(begun, prompt.text) if begun else self._answered(prompt))
+
+    def _begin(self) -> asyncio.Future[PromptResponse]:
+        self._ended = asyncio.get_running_loop().create_future()
+        self._cancels_before = self._cancels
+        return self._ended
+
     async def _until_ended(
         self, ended: asyncio.Future[PromptResponse], work: Awaitable[PromptResponse]
     ) -> PromptResponse:
@@ -158,17 +186,15 @@ class EditorSession:
             ended.set_result(response)
             return response
         finally:
-            self._ended, self._cancelled = None, False
+            self._ended = None
+            if self._asked is None:
+                self._turn = None
 
-    async def _join(self, prompt: Prompt) -> PromptResponse:
-        """A word to an agent at work: its next turn hears it."""
-        if self._turn is None or self._ended is None:
-            raise BadInput("the prompt before this one is just being handed over", hint="say it again in a moment")
+    async def _tell(self, turn: Turn, prompt: Prompt) -> Handle:
         if prompt.files:
             raise BadInput("a file cannot join a prompt that is under way", hint="wait for its end")
         self._teller.heard.add(prompt.text)
-        await self.muster.prompt(self._turn.task_id, prompt.text, by=self.door.by)
-        return await asyncio.shield(self._ended)
+        return await self.muster.prompt(turn.task_id, prompt.text, by=self.door.by)
 
     async def _answered(self, prompt: Prompt) -> PromptResponse:
         if (asked := self._asked) is not None:
@@ -211,7 +237,7 @@ class EditorSession:
         self._turn = Turn(self.muster, self.door, self._teller, view)
         self._teller.said = False
         if self._cancelled:
-            await self.cancel()
+            await self._cancel(handle.task_id)
         return await self._followed()
 
     async def _followed(self) -> PromptResponse:
@@ -277,8 +303,7 @@ class EditorSession:
         if turn is None:
             return
         self._turn = turn
-        self._ended = asyncio.get_running_loop().create_future()
-        self._background = asyncio.create_task(self._until_ended(self._ended, self._followed()))
+        self._background = asyncio.create_task(self._until_ended(self._begin(), self._followed()))
         self._background.add_done_callback(_looked_at)
 
 

@@ -86,6 +86,24 @@ async def test_a_cancelled_prompt_stops_everything_and_the_session_goes_on(desk,
     assert after.stop_reason == "end_turn" and "Hello." in editor.said(session)
 
 
+async def test_a_prompt_said_before_the_last_one_was_handed_over_waits_for_its_turn(editor, repository: Path):
+    session = await begun(editor, repository)
+    first, second = await asyncio.gather(editor.say(session, "hello"), editor.say(session, "what else?"))
+
+    assert (first.stop_reason, second.stop_reason) == ("end_turn", "end_turn")
+    assert "Hello." in editor.said(session)
+
+
+async def test_a_cancel_ends_the_prompts_that_wait_too(editor, repository: Path):
+    session = await begun(editor, repository)
+    prompts = asyncio.gather(editor.say(session, "linger at once"), editor.say(session, "and then?"))
+    await editor.until(session, lambda _: [c for c in editor.calls(session).values() if c["status"] == "in_progress"])
+    await editor.agent.cancel(session_id=session)
+
+    assert [one.stop_reason for one in await prompts] == ["cancelled", "cancelled"]
+    assert (await editor.say(session, "hello")).stop_reason == "end_turn"
+
+
 async def test_an_editor_that_goes_leaves_its_task_and_finds_it_again(desk, repository: Path):
     async with desk.editing() as editor:
         session = await begun(editor, repository)
