@@ -100,7 +100,6 @@ class AskOpened(Tagged):
     always: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()  # of the tool `question`
     until_ms: int = 0  # after this moment, on the store's clock, the answer is no
-    held: bool = False  # its task is not parked: it waits with its slot and its sandbox, and its record names no ask
 
 
 class AskAnswered(Tagged):

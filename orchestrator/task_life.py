@@ -46,6 +46,11 @@ class Phase:
     worker: str = ""
     reason: str = ""
 
+    @property
+    def is_with_worker(self) -> bool:
+        """Also one that waits, if it does so with its slot."""
+        return self.state is State.RUNNING or (self.state is State.WAITING and bool(self.worker))
+
     def length_ms(self, now_ms: int) -> int:
         return max(0, (now_ms if self.until_ms is None else self.until_ms) - self.since_ms)
 
@@ -120,11 +125,16 @@ def _closed(phases: tuple[Phase, ...], at_ms: int | None) -> tuple[Phase, ...]:
 
 
 def _attempts(phases: tuple[Phase, ...]) -> Iterator[Attempt]:
-    following = (*phases[1:], None)
-    for phase, after in zip(phases, following, strict=True):
-        if phase.state is State.RUNNING:
+    """One lasts as long as a worker has the task, which may wait with its slot meanwhile."""
+    first: Phase | None = None
+    for phase, after in zip(phases, (*phases[1:], None), strict=True):
+        if not phase.is_with_worker:
+            continue
+        first = first or phase
+        if after is None or not after.is_with_worker or after.attempt != phase.attempt:
             ending, why = _ending(phase, after)
-            yield Attempt(phase.attempt, phase.worker, phase.since_ms, phase.until_ms, ending, why)
+            yield Attempt(first.attempt, first.worker, first.since_ms, phase.until_ms, ending, why)
+            first = None
 
 
 def _ending(phase: Phase, after: Phase | None) -> tuple[Ending | None, str]:

@@ -145,7 +145,7 @@ class TaskRecord:
     parent_task_id: str | None = None
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
-    worker: str = ""
+    worker: str = ""  # that holds it, also while it waits with its slot
     lost_leases: int = 0
     retries: int = 0
     intent: str = ""
@@ -344,6 +344,14 @@ class Transport(Protocol):
 
         Checkpoint first. False, and nothing happened: there is nothing left to wait for, or (`first`) some of it is
         there.
+        """
+        ...
+
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        """What a task that keeps its lease and its slot waits for from now on: answers to these asks, to no others.
+
+        As long as one of them is missing, its record and its stream say that it waits. Nobody wakes its worker, which
+        looks for the answers itself.
         """
         ...
 

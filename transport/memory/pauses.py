@@ -9,7 +9,7 @@ from ..errors import NotFound, no_trace
 from ..money import Ledger
 from ..notices import Kind
 from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
-from .ends import arrived, ends_instead
+from .ends import IS_THERE, arrived, ends_instead
 from .fleet import Fleet
 from .tasks import Task, Trace
 
@@ -44,6 +44,15 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
     task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
     return True
+
+
+def hold(fleet: Fleet, task: Task, asks: frozenset[str]) -> None:
+    was_held = bool(task.waits_for)
+    task.waits_for = {ask for ask in asks if _is_open(fleet, task, ask)}
+    if task.waits_for:
+        fleet.tell_others(Kind.ASKED, task, asks=tuple(task.waits_for))
+    if was_held != bool(task.waits_for):
+        fleet.tell(task, reason=f"waits for 0 children, {len(task.waits_for)} asks" if task.waits_for else IS_THERE)
 
 
 def _is_open(fleet: Fleet, task: Task, ask: str) -> bool:

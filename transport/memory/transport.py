@@ -212,6 +212,9 @@ class MemoryTransport:
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return pauses.park(self._fleet, self._fleet.held(lease), bounds.wait(wait))
 
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        pauses.hold(self._fleet, self._fleet.held(lease), bounds.wait(Wait(asks=asks)).asks)
+
     async def finish(
         self,
         lease: Lease,

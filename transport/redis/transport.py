@@ -203,6 +203,9 @@ class RedisTransport:
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return await self._writer(lease).park(lease, bounds.wait(wait))
 
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        await self._writer(lease).hold(lease, bounds.wait(Wait(asks=asks)).asks)
+
     async def finish(
         self,
         lease: Lease,

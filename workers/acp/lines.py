@@ -78,9 +78,13 @@ class Lines:
 
     def _take(self, data: bytes) -> None:
         self._said_bytes += len(data)
-        *lines, rest = (self._buffer + data).split(b"\n")
-        self._buffer = rest
-        if max(map(len, (rest, *lines))) > MAX_LINE_BYTES or self._said_bytes > MAX_SAID_BYTES:
+        first, *more = data.split(b"\n")
+        self._buffer += first
+        lines: list[bytes | bytearray] = []
+        for part in more:
+            lines.append(self._buffer)
+            self._buffer = bytearray(part)
+        if max(map(len, (self._buffer, *lines))) > MAX_LINE_BYTES or self._said_bytes > MAX_SAID_BYTES:
             self._end("it floods: a line, or all that it has said, is longer than any message may be")
             return
         for line in lines:
