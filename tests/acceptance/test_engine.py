@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from scripted import scripted_model
-from shell import ROOT, User, git
+from shell import ROOT, User, containers, git
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.docker, pytest.mark.redis]
 
@@ -29,6 +30,15 @@ MENDED = "def double(n):\n    return n * 2\n"
 GOAL = "\n".join(
     ["Mend it.", *(">> " + json.dumps(step) for step in (["openai", "how?"], ["edits", "/workspace/calc.py", MENDED]))]
 )
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    """As the others', without the package that they work on."""
+    someone = User(tmp_path)
+    yield someone
+    someone.muster("down", timeout_s=60)
+    assert containers(someone) == []
 
 
 def repository(folder: Path) -> str:
