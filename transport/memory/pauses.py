@@ -81,7 +81,7 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
         if not task.live:
             raise NotFound(f"the task {task.id} has ended", hint="its ask needs no answer any more")
         task.answers[ask_id] = given
-        arrived(fleet, task, ask_id)
+    arrived(fleet, task, ask_id)  # a tenant's cap may be waited for, and answered, more than once
     return task.answers[ask_id]
 
 

@@ -30,7 +30,7 @@ class Holding:
 
     @asynccontextmanager
     async def waiting_for(self, asks: Iterable[str]) -> AsyncGenerator[None]:
-        """What was reported until now, the asks above all, is in the stream before anybody hears of a task that waits."""
+        """What was reported until now, the asks above all, is in the stream before anybody hears of the wait."""
         names = list(asks)
         self._asks.update(names)
         try:

@@ -161,9 +161,17 @@ def die(code):
 
 def asks_and_dies(path):
     call = {"toolCallId": "d1", "title": "Edit", "kind": "edit", "locations": [{"path": path}]}
-    say({"id": next(numbers), "method": "session/request_permission", "params": {
-        "sessionId": SESSION, "toolCall": call, "options": [],
-    }})
+    say(
+        {
+            "id": next(numbers),
+            "method": "session/request_permission",
+            "params": {
+                "sessionId": SESSION,
+                "toolCall": call,
+                "options": [],
+            },
+        }
+    )
     until_told()
     die(3)
 
@@ -184,7 +192,7 @@ def stays():
         signal.signal(number, signal.SIG_IGN)
     if os.fork() == 0:
         os.setsid()
-    tell("agent_message_chunk", content=words("here"))
+    tell("agent_message_chunk", content=words("I stay here. "))
     hang()
 
 

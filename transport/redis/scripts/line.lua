@@ -153,7 +153,6 @@ local function leave_flight(task)
   local tenant, left = tenant_of(task.flow), left_by_pool[task.pool]
   if task.holds then
     call('DEL', key('awaits', task.id))
-    call('HDEL', key('short', tenant), task.id)
     call('HDEL', key('task', task.id), 'holds')
   end
   flight[tenant] = (flight[tenant] or 0) - 1
