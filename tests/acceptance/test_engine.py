@@ -63,11 +63,10 @@ def test_a_program_asks_a_person_edits_and_the_platform_proves_it(user: User):
         assert run.returncode == 9, run.stderr
         [ask] = [json.loads(line) for line in user.muster("ask", "list", "--json").stdout.splitlines()]
         top = json.loads(user.muster("top", "--once", "--json").stdout)
-        root = next(task for task in user.tasks() if task["agent"] == "run")
+        [root] = [one["task_id"] for one in top["going"]]
         answered = user.muster("ask", "answer", ask["ask_id"], "once")
-        watched = user.muster("task", "watch", root["task_id"])
-        diff = user.muster("task", "diff", root["task_id"])
-        user.muster("down")
+        watched = user.muster("task", "watch", root)
+        diff = user.muster("task", "diff", root)
 
     assert (ask["agent"], ask["permission"], ask["patterns"]) == ("foreign", "edit", ["calc.py"])
     assert [list(one["asks"]) for one in top["going"]] == [[ask["ask_id"]]]
