@@ -210,9 +210,7 @@ class Transport(Protocol):
     limits: Limits
     rates: Rates  # of calls to models
     notices: Sequence[Notices]  # to others outside of the fleet; of each cell
-    audit: (
-        AuditLog  # `cancel`, `answer`, `purge`, `allot` and `raise_cap` write into it what they change, and who did it
-    )
+    audit: AuditLog  # who cancelled, answered, purged, allotted, raised a cap, and what that changed
 
     # -- for those who want work done
 
@@ -348,11 +346,8 @@ class Transport(Protocol):
         ...
 
     async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
-        """What a task that keeps its lease and its slot waits for from now on: answers to these asks, to no others.
-
-        As long as one of them is missing, its record and its stream say that it waits. Nobody wakes its worker, which
-        looks for the answers itself.
-        """
+        """Wait, and keep lease and slot: for answers to these asks from now on, to no others. Records and streams say
+        that the task waits as long as one is missing; its worker looks for them itself."""
         ...
 
     async def finish(
@@ -408,10 +403,7 @@ class Transport(Protocol):
     async def allotments(self) -> Mapping[str, Allotment]: ...
 
     async def ledger(self, trace_id: str) -> Ledger:
-        """A trace's money as it is now; the records of its tasks say who has spent and reserved what.
-
-        `NotFound` for an unknown trace.
-        """
+        """A trace's money now; its tasks' records say who has spent and reserved what. `NotFound`: no such trace."""
         ...
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:

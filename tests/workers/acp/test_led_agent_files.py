@@ -28,7 +28,7 @@ def test_a_file_names_a_program_its_variables_and_its_mode(agent_file):
     assert card(agent).engine == "acp"
 
 
-@pytest.mark.parametrize(("text", "program"), zip(DOCUMENTED, ("opencode", "node"), strict=True))
+@pytest.mark.parametrize(("text", "program"), list(zip(DOCUMENTED, ("opencode", "node"), strict=True)))
 def test_the_files_of_the_documentation_are_agents(text, program):
     agent = parse_agent("foreign", text)
 
