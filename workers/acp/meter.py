@@ -21,7 +21,7 @@ from ..errors import WorkerError
 from ..llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
 
 Answer = Completed | Failed | Stop
-OVER = Failed(Failure.UNAVAILABLE, "the task is over")
+OVER = Failed(Failure.UNAVAILABLE, "nobody waits for this reply any more")
 
 
 class Meter:
@@ -64,8 +64,11 @@ class Meter:
     def is_busy(self) -> bool:
         return bool(self._calls)
 
-    def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> asyncio.Task[Answer]:
-        call = asyncio.create_task(self._in_turn(messages, tools))
+    def call(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> asyncio.Task[Answer]:
+        """What nobody wants any more when its turn comes is not asked."""
+        call = asyncio.create_task(self._in_turn(messages, tools, lambda: is_wanted() and not self._is_over))
         self._calls.add(call)
         call.add_done_callback(self._done)
         return call
@@ -83,11 +86,17 @@ class Meter:
         if not call.cancelled() and (error := call.exception()):
             self._on_failure(error)
 
-    async def _in_turn(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+    async def _in_turn(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> Answer:
         async with self._one_at_a_time:
-            return OVER if self._is_over else await self._call([self._as_it_was(each) for each in messages], tools)
+            if not is_wanted():
+                return OVER
+            return await self._call([self._as_it_was(each) for each in messages], tools, is_wanted)
 
-    async def _call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+    async def _call(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> Answer:
         if self.stop is not None:
             return self.stop
         if stop := why_stop(self.session, trace_exhausted=self._loop.exhausted()):
@@ -97,8 +106,8 @@ class Meter:
         pay = partial(paid_call, messages=messages, tools=tools, loop=self._loop, input_tokens=tokens)
         while isinstance(paid := await pay(self.session, tell=_nobody_listens), Stop):
             self._loop.emit(paid.event)
-            if not await self._is_raised(paid):
-                return self._stopped(paid)
+            if not await self._is_raised(paid, is_wanted):
+                return self._stopped(paid) if is_wanted() else OVER
         self._loop.context.may_have_written = False  # what a lost attempt has done is not gone on with
         await self.save(paid.session.model_copy(update={"tool_calls": self.session.tool_calls}))
         self.failed = paid.reply if isinstance(paid.reply, Failed) else None
@@ -106,12 +115,12 @@ class Meter:
             self._replies |= {call.id: paid.reply for call in paid.reply.tool_calls}
         return paid.reply
 
-    async def _is_raised(self, stop: Stop) -> bool:
+    async def _is_raised(self, stop: Stop, is_wanted: Callable[[], bool]) -> bool:
         """Has somebody allowed more money? The program waits for its reply meanwhile, as for a slow model."""
         if stop.waits_at_microusd is None:
             return False
         ask = ask_for_more_of_tenant if stop.waits_for_tenant else ask_for_more
-        return await self._holding.is_raised(ask(stop.waits_at_microusd), lambda: not self._is_over)
+        return await self._holding.is_raised(ask(stop.waits_at_microusd), is_wanted)
 
     def _stopped(self, stop: Stop) -> Stop:
         self.stop = stop

@@ -81,7 +81,8 @@ class Relay:
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
-        asking = self.meter.call(question.messages, question.tools)
+        me = asyncio.current_task()
+        asking = self.meter.call(question.messages, question.tools, lambda: me is not None and not me.done())
         await self._told(number, dialect, question, asking)
 
     async def _told(self, number: int, dialect: Dialect, question: Question, asking: asyncio.Task[Answer]) -> None:

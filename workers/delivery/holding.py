@@ -51,7 +51,7 @@ class Holding:
                     return False
                 await asyncio.sleep(LOOK_S)
         await self._reporter.ask_ledger()  # with the new cap
-        return True
+        return is_wanted()
 
     async def _tell(self) -> None:
         asks = frozenset(self._asks)

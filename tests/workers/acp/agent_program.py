@@ -176,6 +176,16 @@ def asks_and_dies(path):
     die(3)
 
 
+def gives_up(text):
+    """A question that its asker does not wait for."""
+    body = {"model": "any", "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode())
+    try:
+        urllib.request.urlopen(request, timeout=1)
+    except OSError as error:
+        return type(error).__name__
+
+
 def pays_and_dies(text):
     threading.Thread(target=openai, args=(text,), daemon=True).start()
     until_told()
@@ -233,7 +243,7 @@ def noise():
 FILES = (edits, permission, read, write)
 COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, terminals)
 TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
-STEPS = {each.__name__: each for each in (openai, anthropic, plan, *FILES, *COMMANDS, *TROUBLE)}
+STEPS = {each.__name__: each for each in (openai, anthropic, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 

@@ -93,6 +93,27 @@ async def test_money_that_nobody_gives_in_time_ends_the_task_with_its_work(
     assert len(await hands.events(request.trace_id, "budget")) == 1
 
 
+async def test_a_question_that_its_asker_has_given_up_is_not_paid_when_there_is_money(
+    start_agents, led, agent_file, steps
+):
+    hands, server = await start_agents(SAYS, agents={"foreign": agent_file()})
+    budget = Budget(max_cost_microusd=CAP, waits_at_cap=True)
+    asked = (("gives_up", "money, quickly"), ("plan", "given up"), ("openai", "money, whenever"))
+    request = led(hands, steps(*asked), budget=budget)
+    await hands.transport.submit([request])
+    given_up = await hands.until(request.trace_id, lambda progress: any(e.kind == "todo" for e in progress.events))
+    # only when the first one waits no longer it is the second one's turn
+    await hands.until(
+        request.trace_id, lambda progress: any(e.kind == "budget" for e in progress.events), after=given_up
+    )
+
+    await hands.transport.raise_cap(request.trace_id, 1_000_000, by="me")
+    result = await hands.ended(request.task_id)
+
+    assert result.output.text == "TimeoutError\nNone\nyou have it"
+    assert [body["messages"][-1]["content"] for body in server.log.bodies] == ["money, whenever"]
+
+
 async def test_a_program_that_dies_while_it_waits_for_money_is_not_waited_for(
     start_agents, led, agent_file, steps, go_on
 ):
