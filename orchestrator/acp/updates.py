@@ -16,8 +16,9 @@ from acp import (
     update_tool_call,
     update_user_message_text,
 )
-from acp.schema import CurrentModeUpdate, PlanEntryStatus, SessionInfoUpdate, ToolCallStatus
+from acp.schema import Cost, CurrentModeUpdate, PlanEntryStatus, SessionInfoUpdate, ToolCallStatus, UsageUpdate
 
+from envelope.budget import MICROUSD_PER_USD
 from envelope.events import (
     AskAnswered,
     AskOpened,
@@ -32,6 +33,8 @@ from envelope.events import (
     TitleSet,
     TodoUpdated,
     ToolCallChanged,
+    TurnFinished,
+    TurnStarted,
     WarningRaised,
 )
 from envelope.messages import TaskResult
@@ -84,6 +87,8 @@ class Teller:
     said: bool = False
     name: str = ""  # that somebody gave the session
     heard: set[str] = field(default_factory=set[str])  # words that the editor has itself
+    costs: Mapping[str, int] = field(default_factory=dict[str, int])  # of the session's tasks, in micro-dollars
+    _windows: dict[str, int] = field(default_factory=dict[str, int])  # of the models that tasks talk with, in tokens
     _calls: dict[str, list[Any] | None] = field(default_factory=dict[str, "list[Any] | None"])
 
     def updates(self, view: Session, entry: Entry) -> Iterator[Any]:
@@ -149,6 +154,19 @@ class Teller:
             content = [*(self._calls[event.ask_id] or []), said]
             yield update_tool_call(event.ask_id, status=status, content=content)
 
+    def began(self, view: Session, task: TaskView, event: TurnStarted) -> Iterator[Any]:
+        self._windows[task.task_id] = event.window_tokens
+        return iter(())
+
+    def took(self, view: Session, task: TaskView, event: TurnFinished) -> Iterator[Any]:
+        """How full the window of the agent's model is, where that is known; what the session has cost goes along."""
+        size = self._windows.get(task.task_id, 0)
+        if size and is_main(view, task) and event.usage.total_tokens:
+            earlier = sum(cost for task_id, cost in self.costs.items() if task_id != view.root)
+            cost = Cost(amount=(earlier + view.cost_microusd) / MICROUSD_PER_USD, currency="USD")
+            used = min(size, event.usage.total_tokens)  # tries that broke off are counted, too
+            yield UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
+
     def todos(self, view: Session, task: TaskView, event: TodoUpdated) -> Iterator[Any]:
         if is_main(view, task):
             yield update_plan(
@@ -203,6 +221,8 @@ TELLING: dict[type[Any], Callable[[Teller, Session, TaskView, Any], Iterator[Any
     AskOpened: Teller.asked,
     AskAnswered: Teller.answered,
     TodoUpdated: Teller.todos,
+    TurnStarted: Teller.began,
+    TurnFinished: Teller.took,
     PlanChanged: Teller.plan,
     GateVerdict: Teller.gate,
     ChildSpawned: Teller.child,

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from envelope.events import AskOpened
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress, TaskResult
+from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..client import Muster
 from ..session.fold import Session
-from ..watch import Show, watch
+from ..watch import Show, held_asks, watch
 from .asking import ask_at_keyboard, show_ask
 from .console import interactive, note
 from .interrupt import Choice, Interrupts, ask_choice, interrupts
@@ -159,12 +158,6 @@ class _Showing:
         for one in await self._muster.asks():
             if one.ask.ask_id in asks:
                 show_ask(one)
-
-
-def held_asks(entry: Entry) -> set[str]:
-    """What the entry tells of that can be answered at once."""
-    events = entry.message.events if isinstance(entry.message, TaskProgress) else ()
-    return {event.ask_id for event in events if isinstance(event, AskOpened) and event.held}
 
 
 async def _last_word(muster: Muster, task_id: str) -> TaskResult | None:
