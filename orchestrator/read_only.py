@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 from envelope.ids import content_key
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
 from envelope.scope import common
-
 from transport.base import Transport
 from transport.errors import NotFound
 

@@ -5,10 +5,12 @@ What was said and done stands in the fleet's records, and is gone with these; he
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -74,6 +76,14 @@ class Book:
             new.write_text(now.model_dump_json())
             new.replace(file)
         return now
+
+    @asynccontextmanager
+    async def applying(self) -> AsyncGenerator[None]:
+        """Nobody else puts a session's change into files meanwhile."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / "applying").open("w") as lock:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            yield
 
     def get(self, session_id: str) -> Kept:
         """`NotFound` for one that nobody wrote down, or that cannot be read."""

@@ -101,9 +101,10 @@ async def offer(door: Door, change: Change, book: Book, kept: Kept) -> Kept:
 async def apply(change: Change, book: Book, kept: Kept) -> Kept:
     """All of it or nothing goes into the files, once, whoever else is offered it. `PatchRefused` when it does not fit
     them as they are now."""
-    if book.latest(kept).applied != change.whole:
-        await apply_diff(change.further.diff, Path(kept.root))
-    return book.change(kept, lambda now: now.model_copy(update={"applied": change.whole}))
+    async with book.applying():
+        if book.latest(kept).applied != change.whole:
+            await apply_diff(change.further.diff, Path(kept.root))
+        return book.change(kept, lambda now: now.model_copy(update={"applied": change.whole}))
 
 
 def contents(change: Change, root: Path) -> list[Any]:

@@ -141,11 +141,13 @@ class EditorSession:
             except (NotFound, BadInput):
                 continue
             if record.checkpoint is not None:
-                found = {"session": session_of(request), "near": request.trace_id}
-                if (self.kept.session, self.kept.near) != tuple(found.values()):
-                    self._keep(lambda now: now.model_copy(update=found))
+                self._goes_on(session_of(request), request.trace_id)
                 return record
         return None
+
+    def _goes_on(self, session: str, near: str) -> None:
+        if (self.kept.session, self.kept.near) != (session, near):
+            self._keep(lambda now: now.model_copy(update={"session": session, "near": near}))
 
     @property
     def _may_join(self) -> bool:

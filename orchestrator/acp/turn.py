@@ -28,9 +28,7 @@ HOW = "muster ask answer {} …"
 class Turn:
     """Who waits for it may stop at any time: the task goes on, and whoever comes next follows it from here."""
 
-    def __init__(
-        self, muster: Muster, door: Door, teller: Teller, view: Session, held: Collection[str] = ()
-    ) -> None:
+    def __init__(self, muster: Muster, door: Door, teller: Teller, view: Session, held: Collection[str] = ()) -> None:
         """`held`: asks of before that are open while their tasks run on; see `watch.held_asks`."""
         self.view = view
         self._held = set(held)

@@ -60,9 +60,7 @@ Setup = Annotated[
     list[str] | None,
     typer.Option("--setup", metavar="COMMAND", help="Make the project's dependencies available."),
 ]
-Model = Annotated[
-    str, typer.Option("--model", metavar="MODEL", help="Use this model instead of the workers' own.")
-]
+Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="Use this model instead of the workers' own.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 
 
