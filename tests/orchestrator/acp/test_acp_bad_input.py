@@ -84,6 +84,13 @@ async def test_a_fleet_that_cannot_be_reached_is_an_error_and_not_the_end(desk, 
         assert str(second) == str(first)
 
 
+def test_who_only_looks_has_no_gate(desk):
+    refused = desk.muster("acp", "--read-only", "--gate", "true")
+
+    assert refused.returncode == 7
+    assert "this is read-only, and --gate would prove a change" in refused.stderr
+
+
 @asynccontextmanager
 async def raw(desk):
     """The agent as a bare process: `send` a line, `receive` a message."""

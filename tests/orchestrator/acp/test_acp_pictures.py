@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from acp_drawing import drawn, still
+from acp_drawing import drawn
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.asyncio(loop_scope="module")]
 
@@ -26,7 +26,7 @@ FILES = {
 def hold(name: str, story: list, root: Path) -> None:
     for theme in ("light", "dark"):
         file = PICTURES / f"{name}-{theme}.svg"
-        picture = drawn(still(story), title="muster acp", theme=theme, root=str(root))
+        picture = drawn(story, title="muster acp", theme=theme, root=str(root))
         if "WRITE_PICTURES" in os.environ:
             file.parent.mkdir(exist_ok=True)
             file.write_text(picture)

@@ -157,10 +157,3 @@ async def test_who_only_looks_changes_nothing_and_asks_nobody(desk, repository: 
         assert "file changed" not in editor.said(session)
         assert again.stop_reason == "end_turn"
         assert "begin a new one" in str(earlier.value)
-
-
-def test_who_only_looks_has_no_gate(desk):
-    refused = desk.muster("acp", "--read-only", "--gate", "true")
-
-    assert refused.returncode == 7
-    assert "this is read-only, and --gate would prove a change" in refused.stderr
