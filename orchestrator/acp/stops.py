@@ -47,7 +47,9 @@ def end_text(view: Session, result: TaskResult) -> str:
     if result.patch and result.patch.files:
         files = counted(len(result.patch.files), "file")
         facts.append(f"{files} changed in this session, +{result.patch.added} −{result.patch.removed}")
-    facts += [dollars(cost_microusd(view, result)), duration(result.metrics.latency_ms)]
+    facts.append(dollars(cost_microusd(view, result)))
+    if result.metrics.latency_ms:  # the queue, which ends what is cancelled, did not measure it
+        facts.append(duration(result.metrics.latency_ms))
     return f"\n\n— {' · '.join(facts)}"
 
 
