@@ -1,4 +1,4 @@
-"""A conversation by the protocol's TypeScript library, which most editors are built on, and which checks what it hears."""
+"""A conversation by the protocol's TypeScript library, on which many editors are built; it checks what it hears."""
 
 from __future__ import annotations
 
