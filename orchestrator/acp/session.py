@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from acp import update_user_message_text
 from acp.schema import AvailableCommandsUpdate, PromptResponse, SessionMode, SessionModeState
 
 from envelope.agents import AgentCard, CommandCard
@@ -22,9 +21,8 @@ from ..client import Muster
 from ..errors import Answered, BadInput, UnknownName, near_miss
 from ..looking import require_writing
 from ..prompting import listener, session_of
-from ..session.fold import Session, apply
+from ..session.fold import Session
 from ..submit import intent_of
-from ..watch import held_asks
 from .asking import in_words
 from .book import Book, Kept
 from .change import apply as apply_change
@@ -34,6 +32,7 @@ from .door import Door
 from .floor import CANCELLED, Floor
 from .goals import Desk, Terms, goal_of
 from .prompts import Block, Prompt, prompt_of
+from .retelling import retell, view_of
 from .stops import cost_microusd, end_text, stop_of, usage_of
 from .texts import shown
 from .turn import Turn
@@ -115,7 +114,7 @@ class EditorSession:
         live: Turn | None = None
         for task_id in self.kept.tasks:
             try:
-                live = await self._retell(await self.muster.record(task_id))
+                live = await retell(self.muster, self.door, self._teller, await self.muster.record(task_id))
             except NotFound:
                 await self.door.mention("An earlier prompt of this session is no longer kept.\n")
         self._go_on_with(live)
@@ -123,7 +122,7 @@ class EditorSession:
     async def take_up(self) -> None:
         """Go on with what is under way; nothing of before is told."""
         if (record := await self._at_work()) is not None:
-            self._go_on_with(Turn(self.muster, self.door, self._teller, _view_of(record)))
+            self._go_on_with(Turn(self.muster, self.door, self._teller, view_of(record)))
 
     async def leave(self) -> None:
         """Nothing more is told or asked here; the task goes on."""
@@ -245,7 +244,7 @@ class EditorSession:
         return await self._follow(await self.muster.record(handle.task_id))
 
     async def _follow(self, record: TaskRecord) -> PromptResponse:
-        self._turn = Turn(self.muster, self.door, self._teller, _view_of(record))
+        self._turn = Turn(self.muster, self.door, self._teller, view_of(record))
         self._teller.said = False
         if self._floor.is_cancelled:
             await self._cancel(record.task_id)
@@ -295,35 +294,12 @@ class EditorSession:
         await self.door.say(as_text(require(await change_of(self.muster, self.kept))))
         return PromptResponse(stop_reason="end_turn")
 
-    async def _retell(self, record: TaskRecord) -> Turn | None:
-        """One prompt and what came of it; the turn, if it is under way."""
-        text = (await self.muster.request(record.task_id)).input.prompt
-        await self.door.send([update_user_message_text(shown(text))])
-        self._teller.heard.add(text)
-        self._teller.said = False
-        view, held = _view_of(record), set[str]()
-        async for entry in self.muster.follow(record.trace_id, wait=False):
-            if apply(view, entry):
-                await self.door.send(self._teller.updates(view, entry))
-                held |= held_asks(entry)
-        result = await self.muster.result(record.task_id)
-        if result is None:
-            return Turn(self.muster, self.door, self._teller, view, held)
-        if not self._teller.said and result.output.text:
-            await self.door.say(await self.muster.answer(result))
-        await self.door.say(end_text(view, result))
-        return None
-
     def _go_on_with(self, turn: Turn | None) -> None:
         if turn is None:
             return
         self._turn = turn
         self._background = asyncio.create_task(self._floor.take(lambda: self._worked(self._followed(turn))))
         self._background.add_done_callback(_looked_at)
-
-
-def _view_of(record: TaskRecord) -> Session:
-    return Session.of(record.task_id, record.trace_id, agent=record.agent, title=record.intent)
 
 
 def _looked_at(task: asyncio.Task[PromptResponse | None]) -> None:

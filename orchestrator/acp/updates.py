@@ -29,6 +29,7 @@ from envelope.events import (
     PlanChanged,
     ReasoningDelta,
     RetryScheduled,
+    StateChanged,
     TextDelta,
     TitleSet,
     TodoUpdated,
@@ -37,6 +38,7 @@ from envelope.events import (
     TurnStarted,
     WarningRaised,
 )
+from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from envelope.plan import StepStatus
 from transport.base import Entry
@@ -88,6 +90,7 @@ class Teller:
     name: str = ""  # that somebody gave the session
     heard: set[str] = field(default_factory=set[str])  # words that the editor has itself
     costs: Mapping[str, int] = field(default_factory=dict[str, int])  # of the session's tasks, in micro-dollars
+    _states: dict[str, State] = field(default_factory=dict[str, State])
     _windows: dict[str, int] = field(default_factory=dict[str, int])  # of the models that tasks talk with, in tokens
     _calls: dict[str, list[Any] | None] = field(default_factory=dict[str, "list[Any] | None"])
 
@@ -99,6 +102,12 @@ class Teller:
         for event in message.events:
             if tell := TELLING.get(type(event)):
                 yield from tell(self, view, task, event)
+
+    def moved(self, view: Session, task: TaskView, event: StateChanged) -> Iterator[Any]:
+        """Why an agent at work starts anew: what it had begun to say is said again."""
+        before, self._states[task.task_id] = self._states.get(task.task_id), event.state
+        if is_main(view, task) and (before, event.state) == (State.RUNNING, State.PENDING) and event.reason:
+            yield update_agent_thought_text(shown(f"\n{event.reason}; it goes on from its last turn\n"))
 
     def text(self, view: Session, task: TaskView, event: TextDelta) -> Iterator[Any]:
         if is_main(view, task) and event.text:
@@ -214,6 +223,7 @@ def is_main(view: Session, task: TaskView) -> bool:
 
 
 TELLING: dict[type[Any], Callable[[Teller, Session, TaskView, Any], Iterator[Any]]] = {
+    StateChanged: Teller.moved,
     TextDelta: Teller.text,
     ReasoningDelta: Teller.thought,
     MessageAdded: Teller.message,

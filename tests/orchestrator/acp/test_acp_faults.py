@@ -28,6 +28,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_prompt_is_not_noticed_
 
         assert response.stop_reason == "end_turn"
         assert "It goes on." in editor.said(session)
+        assert "its worker was lost" in editor.said(session, "agent_thought_chunk")
         assert [call["status"] for call in editor.calls(session).values()] == ["completed"]
         assert (await editor.say(session, "still there?")).stop_reason == "end_turn"
 
