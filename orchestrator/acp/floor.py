@@ -18,22 +18,21 @@ class Floor:
     def __init__(self) -> None:
         self._turns = asyncio.Lock()  # hands over in the order of asking, also to who comes at the very moment
         self.work: asyncio.Future[PromptResponse] | None = None  # that has it
-        self._cancels = 0  # so far
+        self.cancels = 0  # so far
         self._cancels_before = 0  # the work that has the floor began
 
     @property
     def is_cancelled(self) -> bool:
         """Was the work that has the floor cancelled since it began? It may take a while to end."""
-        return self._cancels != self._cancels_before
+        return self.cancels != self._cancels_before
 
-    async def take(self, work: Work) -> PromptResponse | None:
-        """What the work comes to, once all before it has ended; None when it was cancelled while it waited.
+    async def take(self, work: Work, cancels: int) -> PromptResponse | None:
+        """What the work comes to, once all before it has ended; None when it was cancelled before it began.
 
-        Who stops waiting for this stops the work.
+        `cancels`: as many as there were when it was asked for. Who stops waiting for this stops the work.
         """
-        cancels = self._cancels
         async with self._turns:
-            if self._cancels != cancels:
+            if self.cancels != cancels:
                 return None
             self._cancels_before = cancels
             self.work = asyncio.ensure_future(work())
@@ -43,4 +42,4 @@ class Floor:
                 self.work = None
 
     def cancel(self) -> None:
-        self._cancels += 1
+        self.cancels += 1

@@ -88,14 +88,14 @@ class EditorSession:
     async def prompt(self, blocks: Sequence[Block]) -> PromptResponse:
         """What becomes of it. A word to an agent at work is heard by its next turn; any other waits for its own."""
         prompt = prompt_of(blocks, Path(self.kept.root))
-        under_way, turn = self._floor.work, self._turn
-        if under_way is None or turn is None or not self._may_join:
-            return await self._floor.take(lambda: self._worked(self._answered(prompt))) or CANCELLED
+        under_way, turn, cancels = self._floor.work, self._turn, self._floor.cancels
+        if under_way is None or turn is None or not self._may_join(turn):
+            return await self._floor.take(lambda: self._worked(self._answered(prompt)), cancels) or CANCELLED
         handle = await self._tell(turn.task_id, prompt)
         if handle.existing:
             return await asyncio.shield(under_way)
         # its agent was just through: another goes on
-        response = await self._floor.take(lambda: self._worked(self._follow_new(handle, prompt.text)))
+        response = await self._floor.take(lambda: self._worked(self._follow_new(handle, prompt.text)), cancels)
         if response is None:
             await self._cancel(handle.task_id)
         return response or CANCELLED
@@ -148,10 +148,9 @@ class EditorSession:
         if (self.kept.session, self.kept.near) != (session, near):
             self._keep(lambda now: now.model_copy(update={"session": session, "near": near}))
 
-    @property
-    def _may_join(self) -> bool:
+    def _may_join(self, turn: Turn) -> bool:
         """What was cancelled hears nothing more; and who only looks has no say in what is under way."""
-        return not self._floor.is_cancelled and not self.muster.settings.read_only
+        return turn.is_heard and not self._floor.is_cancelled and not self.muster.settings.read_only
 
     def _keep(self, changed: Callable[[Kept], Kept]) -> None:
         """Write down what is new."""
@@ -298,7 +297,8 @@ class EditorSession:
         if turn is None:
             return
         self._turn = turn
-        self._background = asyncio.create_task(self._floor.take(lambda: self._worked(self._followed(turn))))
+        following = self._floor.take(lambda: self._worked(self._followed(turn)), self._floor.cancels)
+        self._background = asyncio.create_task(following)
         self._background.add_done_callback(_looked_at)
 
 

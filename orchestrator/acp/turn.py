@@ -42,6 +42,11 @@ class Turn:
     def task_id(self) -> str:
         return self.view.root
 
+    @property
+    def is_heard(self) -> bool:
+        """Is there an agent that a word could be for? A goal has none before its driver has begun."""
+        return any(is_main(self.view, task) for task in self.view.tasks.values())
+
     async def follow(self) -> TaskResult | OpenAsk:
         """To the task's end, or to a question that the person answers with their next prompt."""
         told = asyncio.create_task(self._tell())
