@@ -89,7 +89,10 @@ def _embed(
 
 def _place(uri: str, root: Path) -> str:
     """A file of the repository by its path there, which is its path in the sandbox, too; all else as it stands."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address at all
+        return uri
     if parts.scheme not in ("", "file"):
         return uri
     path = Path(unquote(parts.path))
