@@ -86,7 +86,9 @@ class Turn:
         try:
             one = await find_ask(self._muster.transport, ask_id)
         except BadInput:
-            return  # answered elsewhere meanwhile
+            # Answered meanwhile; or its task was woken by a word to it, and asks again when it has heard that.
+            del self._put[ask_id]
+            return
         if self._muster.settings.read_only:
             await self._door.mention(f"It waits for an answer, which must come from elsewhere: {HOW.format(ask_id)}\n")
             return
