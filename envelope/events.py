@@ -25,6 +25,7 @@ class TurnStarted(Tagged):
     kind: Literal["turn_started"] = "turn_started"
     turn: int
     model: str = ""
+    window_tokens: int = 0  # that the model has; 0: nobody knows
 
 
 class TextDelta(Tagged):
