@@ -20,6 +20,7 @@ _PIN = re.compile(r"sha256=([0-9a-f]{64})")
 class PinnedPages:
     """What this worker has fetched, by its hash. Only the operator names addresses, so that any may be reached."""
 
+    timeout_s: float = TIMEOUT_S
     _kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     async def get(self, address: str, max_bytes: int) -> tuple[str, bytes]:
@@ -32,7 +33,7 @@ class PinnedPages:
             hint = f"look at what `curl -fsS {url}` prints, and name the sha256 of that: {url}#sha256=…"
             raise WebError(f"the address is not pinned; {hint}")
         if pinned[1] not in self._kept:
-            page = await Fetcher(_Stays(parse_url(url).host), ANY).fetch(url, accept=ACCEPT, timeout_s=TIMEOUT_S)
+            page = await Fetcher(_Stays(parse_url(url).host), ANY).fetch(url, accept=ACCEPT, timeout_s=self.timeout_s)
             found = hashlib.sha256(page.body).hexdigest()
             if page.is_cut or found != pinned[1]:
                 now = "it is too large" if page.is_cut else f"its sha256 is {found}"

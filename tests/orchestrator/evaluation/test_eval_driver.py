@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -240,6 +241,55 @@ async def test_an_orchestrator_that_is_lost_is_followed_by_one_that_finds_what_t
     assert report is not None and report.counts == {"accepted": 2, "rejected": 2}
     assert len(suites.agents()) == 4  # none twice
     assert report.reused == 0
+
+
+class Halt:
+    """Where work is held until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+
+
+def lasting(report: EvalReport) -> dict[str, Any]:
+    """What is the same however often the same was done: no ids, no times."""
+    whole = report.model_dump(mode="json")
+    passing = {"task_id", "trace_id", "wall_ms", "wall_ms_median", "wall_ms_p95"}
+    rows = ("samples", "variants", "chosen")
+    return whole | {key: [{k: v for k, v in row.items() if k not in passing} for row in whole[key]] for key in rows}
+
+
+@pytest.mark.chaos
+async def test_orchestrators_that_are_killed_leave_the_report_of_an_undisturbed_one(served_stage, redis_stage):
+    """By SIGKILL, so that nothing is given back: at the first agent, and at a gate of the third sample."""
+    text = SUITE + "[limits]\nbudget_usd = 1.2\nconcurrency = 1\n"  # there is just enough: what is paid twice is missed
+    undisturbed, suites = Suites(redis_stage), Suites(served_stage)
+    for one in (undisturbed, suites):
+        one.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
+    _, expected = await undisturbed.run(text)
+    stage, halts = served_stage, {(1, False): Halt(), (3, True): Halt()}
+
+    async def hold(task):
+        if (halt := halts.get((len(suites.agents()), task.agent == VERIFY))) is not None:
+            halt.reached.set()
+            await halt.go_on.wait()
+
+    stage.builders.before_start = hold
+    async with stage.workers():
+        handle = await stage.muster.submit(await suites.request(text))
+        for halt in halts.values():
+            async with stage.process() as process:
+                await halt.reached.wait()
+                process.kill()
+                await process.wait()
+            halt.go_on.set()
+        async with stage.process():
+            [result] = await stage.muster.gather([handle])
+
+    report = report_of(result)
+    assert report is not None and (result.status, result.attempt) == (State.COMPLETED, 3)
+    assert lasting(report) == lasting(expected)
+    assert (report.paid_microusd, report.reused, len(suites.agents())) == (1_200_000, 0, 4)
+    assert len(suites.stage.builders.started) == len(undisturbed.stage.builders.started)  # its gates are not run twice
 
 
 async def test_what_is_required_and_not_reached_ends_with_exit_code_1(suites):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.evaluation.formats import FORMATS
 from orchestrator.evaluation.matrix import variants_of
 from orchestrator.evaluation.outcomes import SampleReport
 from orchestrator.evaluation.report import EvalReport, concluded
-from orchestrator.evaluation.table import text_of
+from orchestrator.evaluation.table import best_line, text_of
 
 SUITE = """
 name = "words"
@@ -23,21 +24,23 @@ gate = {{ commands = ["t"] }}
 matrix = {{ model = ["a", "b"] }}
 cases = [{}]
 """
+BOTH = (("a", "accepted"), ("b", "rejected"))
 HOSTILE = "</td><script>alert(1)</script> | [x](javascript:1)\x1b[2J\x00 \u202egnp"
 
 
-def report_of(*outcomes: tuple[str, str, int, str], cases: int = 2) -> EvalReport:
+def report_of(*outcomes: tuple[str, str, int, str], cases: int = 2, lines: Sequence[int] = ()) -> EvalReport:
+    """`lines`: how many each sample's change has; 1 where none are given."""
     text = ", ".join(f'{{ name = "c{number}", prompt = "p" }}' for number in range(cases))
     spec = parse_suite(SUITE.format(text))
     samples = [
         SampleReport.model_validate(
             {
-                "case": case, "variant": variant, "number": number, "outcome": outcome, "task_id": "t",
+                "case": case, "variant": variant, "number": number, "outcome": outcome, "task_id": f"t{at}",
                 "detail": HOSTILE if outcome != "accepted" else "", "usage": Usage(input_tokens=1_000),
-                "cost_microusd": 200, "wall_ms": 1_500,
+                "cost_microusd": 200, "wall_ms": 1_500, "files": 1, "lines": lines[at] if lines else 1,
             }
         )
-        for case, variant, number, outcome in outcomes
+        for at, (case, variant, number, outcome) in enumerate(outcomes)
     ]  # fmt: skip
     return concluded(spec, variants_of(spec), samples, paid=600, cap=1_000_000)
 
@@ -75,6 +78,32 @@ def test_the_table_says_nothing_of_outcomes_that_nobody_had(report):
 def test_what_was_tried_too_rarely_has_no_pass_at_k():
     found = report_of(*tried("a", "c0", "accepted", "accepted"), *tried("a", "c1", "accepted", "failed"))
     assert found.variants[0].pass_at == {1: 1.0}
+
+
+def test_cases_that_all_came_out_alike_seem_certain_to_nobody():
+    outcomes = [tried(variant, case, word, word) for case in ("c0", "c1") for variant, word in BOTH]
+    report = report_of(*(each for case in outcomes for each in case))
+
+    a, b = report.variants
+    assert (a.method, b.method) == ("wilson", "wilson")
+    assert (a.low, a.high) == pytest.approx((0.3424, 1.0), abs=5e-5)  # of two cases, though of four tries
+    assert (b.low, b.high) == pytest.approx((0.0, 0.6576), abs=5e-5)
+    [compared] = report.comparisons
+    assert (compared.low, compared.high < 0.1, compared.verdict) == (-1.0, True, "unclear")
+
+
+def test_the_best_change_of_a_case_is_the_smallest_of_all_that_were_accepted():
+    tries = [
+        *tried("a", "c0", "accepted", "accepted", "rejected"),
+        *tried("b", "c0", "accepted", "failed"),
+        *tried("b", "c1", "rejected", "rejected"),
+    ]
+    report = report_of(*tries, lines=(9, 7, 1, 8, 1, 1, 1))
+
+    assert [(one.variant, one.number, one.lines, one.of) for one in report.chosen] == [("a", 2, 7, 3), ("b", 1, 8, 1)]
+    [best] = report.best
+    assert (best.task_id, best_line(best)) == ("t1", "c0: try 2 of 3 by a, 1 file, 7 lines")
+    assert r"c0: try 2 of 3 by a, 1 file, 7 lines (`muster task apply t1`)" in FORMATS["markdown"](report)
 
 
 def test_markdown_escapes_what_others_said(report):
