@@ -148,6 +148,7 @@ class Builders:
             files = read_files(Path(copy))
             self.edit(task, files)
             for path, text in files.items():
+                (Path(copy) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(copy) / path).write_text(text)
             patch = await extract_patch(
                 git_dir=mirror.git_dir,

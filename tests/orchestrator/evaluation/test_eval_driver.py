@@ -132,10 +132,21 @@ async def test_no_run_of_hidden_tests_is_there_while_an_agent_could_look_at_it(s
     assert set(started) == {"run", "build"}
 
 
-async def test_what_an_agent_writes_in_the_place_of_hidden_tests_does_not_stay(suites):
+WRITTEN = {
+    "the same file": ("hidden/one/secret/test_one.py", "secret/test_one.py"),
+    "a file where the tests' folder is": ("hidden/one/secret/test_one.py", "secret"),
+    "a folder where the tests' file is": ("hidden/one/test_one.py", "test_one.py/mine.py"),
+}
+
+
+@pytest.mark.parametrize(("hidden", "path"), WRITTEN.values(), ids=WRITTEN.keys())
+async def test_what_an_agent_writes_in_the_place_of_hidden_tests_does_not_stay(suites, hidden: str, path: str):
+    (suites.root / "hidden/one/secret/test_one.py").unlink()
+    suites.write({hidden: "assert\nassert\n"})
+
     def cheat(task, files):
         files["a.py"] = "fail\n"
-        files["secret"] = "assert\nassert\nassert\n"  # a file where the tests' folder is to be
+        files[path] = "assert\nassert\nassert\n"
 
     suites.stage.builders.edit = cheat
     _, report = await suites.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -116,6 +117,38 @@ async def test_read_only_and_the_role_hold(fleet, served_stage, tmp_path):
     assert not any(grant.startswith("edit:") for grant in request.input.params["auth_scope"])
     assert ("submit_goal" in names, "task_result" in names) == (False, True)
     assert "the role viewer may not submit" in stop.content[0].text
+
+
+async def test_a_client_that_gives_up_or_dies_in_the_middle_of_a_call_leaves_nothing_behind(
+    fleet, served_stage, tmp_path
+):
+    task_id = (await served_stage.muster.submit(agent="build", prompt="x", deadline_ms=600_000)).task_id
+    wait = {"name": "task_result", "arguments": {"task_id": task_id, "wait_s": 60}}
+    async with started(tmp_path, fleet) as client:
+        waiting = asyncio.create_task(client.call_tool(wait["name"], wait["arguments"]))
+        await client.call_tool("list_tasks", {})  # it is served meanwhile
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        after = await client.call_tool("task_status", {"task_id": task_id})
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": wait},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "list_tasks", "arguments": {}}},
+    ]
+    with subprocess.Popen(
+        [MUSTER, "mcp"], env=fleet, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write("".join(f"{json.dumps(line)}\n" for line in lines))
+        process.stdin.flush()
+        answered = [json.loads(process.stdout.readline())["id"] for _ in range(2)]
+        process.stdin.close()
+        code = process.wait(timeout=30)
+
+    assert after.structured_content["state"] == "pending"
+    assert (answered, code) == ([1, 3], 0)
 
 
 async def test_a_fleet_that_does_not_answer_is_told_to_the_call(tmp_path):
