@@ -33,6 +33,7 @@ class SampleReport(Wire):
     """`wall_ms`: from its start to its verdict, gate and all. `reused`: done before, and not paid again by this one.
 
     `cost_microusd`, tokens, turns and tool calls are of all of its tasks. `objections`: why the gate rejected it.
+    `hint`: what may mend it, where something says so.
     """
 
     case: str
@@ -44,6 +45,7 @@ class SampleReport(Wire):
     reused: bool = False
     code: str = ""
     detail: str = ""
+    hint: str = ""
     objections: tuple[str, ...] = ()
     files: int = 0
     lines: int = 0  # added and removed
@@ -100,6 +102,7 @@ async def sample_report(
         reused=reused,
         code=str(error.code) if error else "",
         detail=detail[:DETAIL_CHARS],
+        hint=error.hint[:DETAIL_CHARS] if error else "",
         objections=tuple(str(each.get("code")) for each in evidence.get("objections") or ()),
         files=len(patch.files) if patch else 0,
         lines=patch.added + patch.removed if patch else 0,

@@ -110,7 +110,7 @@ class EvalReport(Wire):
 
     def abridged(self) -> EvalReport:
         """As it fits into a result."""
-        if len(self.model_dump_json()) <= MAX_REPORT_BYTES:
+        if len(self.model_dump_json().encode()) <= MAX_REPORT_BYTES:
             return self
         return self.model_copy(update={"samples": (), "chosen": (), "listed": False})
 

@@ -9,11 +9,17 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from envelope.budget import Usage
+from envelope.codec import MAX_MESSAGE_BYTES, encode
+from envelope.ids import new_task_id
+from envelope.lifecycle import State
+from envelope.messages import Attachment, Output, TaskResult
+from orchestrator.evaluation.drive import MAX_CASSETTES
 from orchestrator.evaluation.file import parse_suite
 from orchestrator.evaluation.formats import FORMATS
-from orchestrator.evaluation.matrix import variants_of
-from orchestrator.evaluation.outcomes import SampleReport
+from orchestrator.evaluation.matrix import samples_of, variants_of
+from orchestrator.evaluation.outcomes import SampleReport, not_run
 from orchestrator.evaluation.report import EvalReport, concluded
+from orchestrator.evaluation.spec import MAX_SAMPLES, MAX_VARIANTS
 from orchestrator.evaluation.table import best_line, text_of
 
 SUITE = """
@@ -25,6 +31,7 @@ matrix = {{ model = ["a", "b"] }}
 cases = [{}]
 """
 BOTH = (("a", "accepted"), ("b", "rejected"))
+BLOB = "sha256:" + "0" * 64
 HOSTILE = "</td><script>alert(1)</script> | [x](javascript:1)\x1b[2J\x00 \u202egnp"
 
 
@@ -104,6 +111,23 @@ def test_the_best_change_of_a_case_is_the_smallest_of_all_that_were_accepted():
     [best] = report.best
     assert (best.task_id, best_line(best)) == ("t1", "c0: try 2 of 3 by a, 1 file, 7 lines")
     assert r"c0: try 2 of 3 by a, 1 file, 7 lines (`muster task apply t1`)" in FORMATS["markdown"](report)
+
+
+def test_the_largest_suite_has_a_result_that_travels():
+    text = ", ".join(f'{{ name = "c{number}", prompt = "p" }}' for number in range(50))
+    models = ", ".join(f'"m{number}"' for number in range(MAX_VARIANTS))
+    spec = parse_suite(SUITE.replace("samples = 2", "").format(text).replace('"a", "b"', models))
+    samples = samples_of(spec, variants_of(spec))
+    reports = [not_run(sample, "予算" * 150).model_copy(update={"outcome": "rejected"}) for sample in samples]
+    report = concluded(spec, variants_of(spec), reports, paid=0, cap=None)
+    result = TaskResult(
+        trace_id="0" * 32, task_id=new_task_id(), attempt=1, status=State.COMPLETED,
+        output=Output(text=text_of(report), structured=report.abridged().model_dump(mode="json")),
+        attachments=tuple(Attachment(blob=BLOB, name="x" * 300, media_type="m") for _ in range(MAX_CASSETTES)),
+    )  # fmt: skip
+
+    assert len(samples) == MAX_SAMPLES
+    assert len(encode(result)) < MAX_MESSAGE_BYTES
 
 
 def test_markdown_escapes_what_others_said(report):
