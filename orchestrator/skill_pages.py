@@ -95,7 +95,9 @@ def _chosen(content: bytes, url: str, name: str) -> Listed:
     if name:
         raise BadInput(f"{url} lists no skill {name!r}", hint=near_miss(name, known))
     if len(known) != 1:
-        raise BadInput(f"{url} lists {len(known)} skills", hint=f"name one of them: --folder {next(iter(known), 'NAME')}")
+        raise BadInput(
+            f"{url} lists {len(known)} skills", hint=f"name one of them: --folder {next(iter(known), 'NAME')}"
+        )
     return next(iter(known.values()))
 
 
@@ -104,7 +106,9 @@ async def _content(session: aiohttp.ClientSession, url: str) -> bytes:
     try:
         async with session.get(url, allow_redirects=False) as response:
             if elsewhere := response.headers.get("Location"):
-                raise BadInput(f"{url} leads elsewhere", hint=f"look at it, and name it: {urljoin(url, elsewhere)[:500]}")
+                raise BadInput(
+                    f"{url} leads elsewhere", hint=f"look at it, and name it: {urljoin(url, elsewhere)[:500]}"
+                )
             if not response.ok:
                 raise PageDown(f"{url} answers {response.status}", hint="check the address: it is of the file itself")
             content = bytearray()

@@ -36,10 +36,12 @@ def add(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder with a SKILL.md; or the address of a git repository, of a SKILL.md, or of a list (index.json).",
+            help="A folder with a SKILL.md; or the address of a git repository, a SKILL.md or a list (index.json).",
         ),
     ],
-    folder: Annotated[str, typer.Option(metavar="PATH", help="Of a repository or list: the skill's folder in it.")] = "",
+    folder: Annotated[
+        str, typer.Option(metavar="PATH", help="Of a repository or list: the skill's folder in it.")
+    ] = "",
     commit: Annotated[
         str, typer.Option(metavar="COMMIT", help="Of a repository: a commit, branch or tag [default: HEAD].")
     ] = "",

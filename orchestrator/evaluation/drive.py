@@ -136,7 +136,7 @@ async def _attached(driver: Driver, report: EvalReport) -> Attachment:
 
 
 def _cassettes(reports: Sequence[SampleReport]) -> tuple[Attachment, ...]:
-    """So that what keeps the suite's result keeps its recordings. The others' are kept by their samples' own results."""
+    """So that what keeps the suite's result keeps its recordings. The others' are kept by their samples' own."""
     recorded = [one for one in reports if one.cassette][:MAX_CASSETTES]
     named = ((f"{one.case}/{one.variant}/{one.number}.jsonl", one.cassette) for one in recorded)
     return tuple(Attachment(blob=blob, name=name, media_type="application/jsonl") for name, blob in named)

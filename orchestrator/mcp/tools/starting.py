@@ -79,7 +79,9 @@ class FanOut(Said):
     prompt: Annotated[Text, Field(description="{item} stands for the item, {name} for a field of it.")]
     items: Annotated[
         list[str | dict[str, Any]],
-        Field(min_length=1, max_length=MAX_ITEMS, description="Texts such as paths, or objects whose fields are named."),
+        Field(
+            min_length=1, max_length=MAX_ITEMS, description="Texts such as paths, or objects whose fields are named."
+        ),
     ]
     agent: Annotated[Name, Field(description="explore reads only; general may do what its caller may.")] = "explore"
     repository: Repository = ""
@@ -89,9 +91,9 @@ class FanOut(Said):
     gather: Annotated[
         Literal["all", "first", "best"], Field(description="Wait for all answers, for the first, or for the best.")
     ] = "all"
-    max_running: Annotated[int | None, Field(ge=1, le=1000, description="How many at once; the fleet's own by default.")] = (
-        None
-    )
+    max_running: Annotated[
+        int | None, Field(ge=1, le=1000, description="How many at once; the fleet's own by default.")
+    ] = None
     budget_usd: Money = None
     deadline_minutes: Minutes = None
     model: Model = ""

@@ -28,7 +28,7 @@ class Reply(Said):
     ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$", description="As list_asks shows it.")]
     choice: Annotated[
         Literal["once", "always", "reject", ""],
-        Field(description="To a permission; `always` where can_be_always is true. To questions and plans: empty, or reject."),
+        Field(description="To a permission; `always` where can_be_always. To questions and plans: empty, or reject."),
     ] = ""
     message: Annotated[str, Field(max_length=10_000, description="With reject: why. The agent hears it.")] = ""
     says: Annotated[

@@ -262,9 +262,9 @@ class Halt:
 
 
 def lasting(report: EvalReport) -> dict[str, Any]:
-    """What is the same however often the same was done: no ids, no times."""
+    """What is the same however often the same was done: no ids (which hints name, too), no times."""
     whole = report.model_dump(mode="json")
-    passing = {"task_id", "trace_id", "wall_ms", "wall_ms_median", "wall_ms_p95"}
+    passing = {"task_id", "trace_id", "hint", "wall_ms", "wall_ms_median", "wall_ms_p95"}
     rows = ("samples", "variants", "chosen")
     return whole | {key: [{k: v for k, v in row.items() if k not in passing} for row in whole[key]] for key in rows}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
 from typing import Any
 
 import aiohttp
@@ -58,7 +56,9 @@ async def test_an_odd_argument_is_a_sentence_and_no_fault_of_ours(serve, name: s
 
 async def test_who_leaves_in_the_middle_of_a_wait_gives_the_place_back(server):
     """Twenty wait, and nobody else of that name may; they are gone, one by one or with their connection."""
-    task_id = (await server.stage.muster.submit(agent="build", prompt="x", deadline_ms=600_000, tenant="default")).task_id
+    task_id = (
+        await server.stage.muster.submit(agent="build", prompt="x", deadline_ms=600_000, tenant="default")
+    ).task_id
     wait = {"task_id": task_id, "wait_s": 60}
 
     async def is_full(full: bool) -> None:
