@@ -139,7 +139,7 @@ def test_a_page_and_one_of_a_list_are_brought_and_pinned_as_they_were(desk, user
 def test_an_address_that_cannot_be_reached_is_said_with_what_to_do(desk, user):
     for address, said in {
         "http://127.0.0.1:1/SKILL.md": "http://127.0.0.1:1/SKILL.md cannot be reached: ",
-        "http://127.0.0.1:1/skills": "http://127.0.0.1:1/skills holds no repository that can be reached\n",
+        "https://127.0.0.1:1/skills": "https://127.0.0.1:1/skills holds no repository that can be reached\n",
     }.items():
         refused = desk.muster("skills", "add", address)
 

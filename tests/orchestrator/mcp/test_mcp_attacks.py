@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from envelope.ids import new_task_id
+from envelope.lifecycle import State
 from orchestrator.api.rates import Rates
 from orchestrator.mcp.table import TOOLS
 from orchestrator.mcp.tool import MOST_WAITS
@@ -54,34 +55,45 @@ async def test_an_odd_argument_is_a_sentence_and_no_fault_of_ours(serve, name: s
                 assert said.startswith("error: ") == bool(result.is_error)
 
 
+async def refused_of(waits: list[asyncio.Task[Any]]) -> Any:
+    """Of one wait more than there are places: what is said to the one that finds none. The others hold theirs."""
+    async with asyncio.timeout(60):
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    [refused] = done
+    return refused.result()
+
+
 async def test_who_leaves_in_the_middle_of_a_wait_gives_the_place_back(server):
-    """Twenty wait, and nobody else of that name may; they are gone, one by one or with their connection."""
-    task_id = (
-        await server.stage.muster.submit(agent="build", prompt="x", deadline_ms=600_000, tenant="default")
-    ).task_id
-    wait = {"task_id": task_id, "wait_s": 60}
-
-    async def is_full(full: bool) -> None:
-        async with asyncio.timeout(60), server.caller() as other:
-            while True:
-                result = await other.client.call_tool("task_result", {"task_id": task_id, "wait_s": 1})
-                if bool(result.is_error) == full:
-                    return
-
-    async with server.caller() as caller:
-        waits = [asyncio.create_task(caller.client.call_tool("task_result", wait)) for _ in range(MOST_WAITS)]
-        await is_full(True)
-        for each in waits:
-            each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-        await is_full(False)
-        listed = await caller.call("list_tasks")
+    """All places are taken; then who waits gives up, or is gone with the connection."""
+    task = {"agent": "build", "prompt": "do it", "deadline_ms": 600_000, "tenant": "default"}
+    wait = {"task_id": (await server.stage.muster.submit(**task)).task_id, "wait_s": 60}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "task_result", "arguments": wait}}
     headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {server.secrets['admin']}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        posts = [asyncio.create_task(session.post(f"{server.url}/mcp", json=body)) for _ in range(MOST_WAITS)]
-        await is_full(True)
-    await asyncio.gather(*posts, return_exceptions=True)
-    await is_full(False)
 
-    assert len(listed["tasks"]) == 1  # the task that they waited for lives on
+    async def asked(session: aiohttp.ClientSession) -> str:
+        async with session.post(f"{server.url}/mcp", json=body) as response:
+            return await response.text()
+
+    async def until_there_is_a_place() -> None:
+        async with asyncio.timeout(60), server.caller() as caller:
+            while (await caller.client.call_tool("task_result", {**wait, "wait_s": 1})).is_error:
+                pass
+
+    async with server.caller() as caller:
+        calls = [asyncio.create_task(caller.client.call_tool("task_result", wait)) for _ in range(MOST_WAITS + 1)]
+        told = (await refused_of(calls)).content[0].text
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await until_there_is_a_place()
+    async with aiohttp.ClientSession(headers=headers) as session:
+        posts = [asyncio.create_task(asked(session)) for _ in range(MOST_WAITS + 1)]
+        told_by_hand = await refused_of(posts)
+        for post in posts:
+            post.cancel()  # each closes its connection
+        await asyncio.gather(*posts, return_exceptions=True)
+    await until_there_is_a_place()
+
+    assert f"{MOST_WAITS} calls wait for results already\nhint: ask again without `wait_s`" in told
+    assert f"{MOST_WAITS} calls wait for results already" in told_by_hand
+    assert (await server.stage.muster.record(wait["task_id"])).state is State.PENDING  # that nobody waits ends nothing
