@@ -80,7 +80,7 @@ def test_values_that_are_all_alike_seem_certain_to_nobody(value: float):
 # By hand, of Agresti and Min (2005): with b pairs for one side and c for the other, b + 1/2, c + 1/2 and n + 2.
 @pytest.mark.parametrize(
     ("n", "difference", "low", "high"),
-    [(1, -1.0, -1.0, 0.5101), (6, 0.0, -0.2450, 0.2450), (6, -1.0, -1.0, -0.3627), (30, 1.0, 0.8336, 1.0)],
+    [(1, -1.0, -1.0, 0.5101), (6, 0.0, -0.2450, 0.2450), (6, -1.0, -1.0, -0.3626), (30, 1.0, 0.8336, 1.0)],
 )
 def test_the_interval_of_pairs_that_are_all_alike_is_agresti_and_mins(
     n: int, difference: float, low: float, high: float
