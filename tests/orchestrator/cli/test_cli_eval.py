@@ -97,19 +97,14 @@ def test_a_suite_is_killed_goes_on_and_tells_of_both_models(example):
     assert [(one.get("tests"), one.get("failures")) for one in suites] == [("2", "0"), ("2", "2")]
 
 
-def test_what_was_done_is_not_done_again(example):
+def test_what_was_done_is_not_done_again_and_its_best_change_is_taken_as_it_says(example):
     again = example.muster("eval", "two.toml", "--yes", "--record", "tapes")
-
-    assert again.exit_code == 0
-    assert "it is already done" in again.stderr and "2 accepted, 2 rejected" in again.stderr
-
-
-def test_the_best_change_of_a_case_is_taken_by_the_command_that_the_run_has_told(example):
-    told = example.muster("eval", "two.toml", "--yes", "--record", "tapes").stderr
-    [words] = re.findall(r"muster (task apply \S+)   # the best of slug: try 1 of 1 by openai-careful", told)
+    [words] = re.findall(r"muster (task apply \S+)   # the best of slug: try 1 of 1 by openai-careful", again.stderr)
     root = example.repository("taken", {path.name: path.read_text() for path in (EXAMPLE / "project").glob("*.*")})
     applied = example.muster(*words.split(), "--repo", str(root))
 
+    assert again.exit_code == 0
+    assert "it is already done" in again.stderr and "2 accepted, 2 rejected" in again.stderr
     assert applied.exit_code == 0, applied.stderr
     assert "text.lower().split()" in (root / "slug.py").read_text()
 

