@@ -39,6 +39,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "orchestrator/webhooks/sending.py",
         "orchestrator/publication/forges/http.py",
         "orchestrator/api/console/provider.py",
+        "orchestrator/skill_pages.py",
     ),
     "authlib": ("orchestrator/api/console/identity.py",),
     "joserfc": ("orchestrator/api/console/identity.py",),
