@@ -12,7 +12,12 @@ from .problems import problem
 
 MAX_JSON_BYTES = 1024 * 1024  # of an envelope, too
 MAX_BLOB_BYTES = 64 * 1024 * 1024  # a repository's bundle; what is larger comes by URL
-BLOBS = ("/v1/blobs", "/console/start")
+MAX_SIGN_IN_BYTES = 16 * 1024  # of somebody who has not said yet who they are
+LIMITS = {
+    "/v1/blobs": MAX_BLOB_BYTES,
+    "/console/start": MAX_BLOB_BYTES,
+    "/console/sign-in": MAX_SIGN_IN_BYTES,
+}
 # For a whole body: a slow line has 20 KB/s of JSON, and 200 KB/s of a blob of the largest size.
 JSON_S, BLOB_S = 60.0, 360.0
 
@@ -27,7 +32,8 @@ class BodyCap:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit, time_s = (MAX_BLOB_BYTES, BLOB_S) if scope["path"] in BLOBS else (MAX_JSON_BYTES, JSON_S)
+        limit = LIMITS.get(scope["path"], MAX_JSON_BYTES)
+        time_s = BLOB_S if limit == MAX_BLOB_BYTES else JSON_S
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if told.isdigit() and int(told) > limit:
             await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))(scope, receive, send)

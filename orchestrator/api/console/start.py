@@ -110,12 +110,8 @@ async def _goal(request: Request, caller: Caller, form: FormData) -> NewGoal:
         "deadline_ms": _deadline_ms(form),
         "budget": Budget(max_cost_microusd=settings.budget_microusd if cap is None else cap, waits_at_cap=True),
     }
-    try:
-        goal = NewGoal.model_validate(said)
-    except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
-        raise unusable(f"{fault['loc'][0]}: {fault['msg']}") from e
     async with in_words_of_pages():
+        goal = NewGoal.model_validate(said)
         workspace, attachments = await workspace_of(request, caller, form), await attachments_of(caller, form)
     if goal.gate and workspace is None:
         raise unusable("a gate needs a repository to run in", "name its address, or send a bundle")

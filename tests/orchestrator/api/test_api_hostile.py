@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,7 +13,8 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
 from orchestrator.api import bodies, traces
-from orchestrator.api.tokens import ALL_TENANTS, Role
+from orchestrator.api.tokens import ALL_TENANTS, Role, TokenFile
+from orchestrator.errors import BadInput
 
 pytestmark = pytest.mark.redis
 
@@ -163,3 +165,18 @@ async def test_a_body_that_comes_too_slowly_is_given_up(api, monkeypatch):
     assert b" 408 " in await reader.readline()
     writer.close()
     assert await api.stage.muster.tasks() == []
+
+
+def test_of_many_who_change_the_tokens_at_once_none_undoes_anothers(tmp_path):
+    def tokens() -> TokenFile:  # as another process has it
+        return TokenFile(tmp_path / "tokens.json")
+
+    names = [f"t{number}" for number in range(24)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: tokens().create(name, Role.VIEWER, "default"), names))
+        assert sorted(token.name for token in tokens().all()) == sorted(names)
+        list(threads.map(lambda name: tokens().revoke(name), names[1:]))
+
+    assert [token.name for token in tokens().all()] == names[:1]
+    with pytest.raises(BadInput):
+        tokens().add(tokens().named("t0"))
