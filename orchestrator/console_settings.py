@@ -85,7 +85,9 @@ class Oidc(_Part):
             file = self.client_secret_file
             secret = (file.read_text() if file else environ[self.client_secret_env]).strip()
         except (OSError, KeyError, UnicodeDecodeError) as e:
-            raise BadSettings(f"the secret of console.oidc is not in {where}", hint="put the client's secret there") from e
+            raise BadSettings(
+                f"the secret of console.oidc is not in {where}", hint="put the client's secret there"
+            ) from e
         if not secret:
             raise BadSettings(f"there is no secret in {where}", hint="put the client's secret there")
         register_secret(secret)

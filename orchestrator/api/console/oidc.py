@@ -20,8 +20,8 @@ from envelope.logs import get_logger
 from ...console_settings import Oidc
 from ...errors import BadInput, BadSettings, OrchestratorError
 from ...settings import Settings
-from ..tokens import Token, TokenFile
 from ..problems import told_outside
+from ..tokens import Token, TokenFile
 from .identity import Flow, NotProved, authorization_url, claims_of
 from .provider import Provider, ProviderDown
 from .rendering import page

@@ -119,7 +119,7 @@ def signer_of(tokens: TokenFile, oidc: Oidc | None = None) -> Signer:
     if not path.exists():
         _make(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise BadInput(f"{path} can be read by others, who could be anybody", hint="remove it: everybody signs in again")
+        raise BadInput(f"{path} can be read by others", hint="remove it: everybody signs in again")
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise BadInput(f"{path} is no key of the console's", hint="remove it: everybody signs in again")
