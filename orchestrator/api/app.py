@@ -60,7 +60,8 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     ):
         app.include_router(routes.router)
     app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
-    app.add_api_route("/", _to_console, include_in_schema=False)
+    for path in ("/", "/console"):
+        app.add_api_route(path, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     app.add_middleware(Defaults)  # the outermost, of what the others answer, too

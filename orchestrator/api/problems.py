@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 from envelope.errors import MusterError
 from envelope.logs import get_logger
 from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
-from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
+from transport.errors import BlobsUnreachable, Busy, Misconfigured, NotFound, QueueFull, Refused, Unreachable
 
 from ..errors import Answered, BadInput, BadSettings, UnderWay, code_of
 from ..looking import WouldWrite
@@ -96,12 +96,22 @@ def status_of(error: Exception) -> HTTPStatus:
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
+# What is the server's own trouble, with its paths and its neighbours' addresses, is its operator's to read about.
+INSIDE: tuple[tuple[type[Exception], str, str], ...] = (
+    (BadSettings, "something is wrong with the server's settings", "whoever runs it finds what in its log"),
+    (BlobsUnreachable, "the fleet's store of large texts does not answer", "come again in a moment"),
+    (Unreachable, "the fleet's Redis does not answer", "come again in a moment"),
+    (Misconfigured, "something is wrong with the fleet's Redis", "whoever runs it finds what in the server's log"),
+)
+
+
 def told_outside(error: MusterError | RepoError) -> tuple[str, str]:
-    """Title and hint of an error. The server's own settings, with its paths, are its operator's to read about."""
-    if not isinstance(error, BadSettings):
-        return str(error), error.hint
-    _log.error("settings_unusable", error=error.message, hint=error.hint)
-    return "something is wrong with the server's settings", "whoever runs it finds what in its log"
+    """Title and hint of an error, as callers may read them."""
+    for kind, title, hint in INSIDE:
+        if isinstance(error, kind):
+            _log.error("server_in_trouble", error=str(error), hint=error.hint)
+            return title, hint
+    return str(error), error.hint
 
 
 async def _of_ours(_: Request, error: Exception) -> JSONResponse:

@@ -104,7 +104,8 @@ async def _wrong_form(request: Request, error: Exception) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _told(request, HTTPStatus(error.status_code), f"{error.detail}.", "the menu above leads on")
+    title = f"{str(error.detail).rstrip('.')}."
+    return _told(request, HTTPStatus(error.status_code), title, "the menu above leads on")
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

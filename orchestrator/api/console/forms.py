@@ -24,8 +24,8 @@ KINDS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 class PlainForms:
     """Middleware: 415 for a body that is no form of a page of ours. Nothing of it is read.
 
-    A form's header may name its character set, and the library decodes by whatever Python knows: with `punycode` a
-    megabyte takes it hours, before anybody has asked who sends it.
+    A form's header may name its character set, and the library decodes by whatever Python knows: a megabyte of
+    `punycode` holds up everybody for minutes, before anybody has asked who sends it.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -36,7 +36,7 @@ COOKIE = "muster_oidc"
 # As long as somebody may take to find their second factor.
 SIGN_IN_S = 600.0
 MAX_TO_CHARS = 1_000
-# The buckets of sign-ins that begin, and of those that the provider is asked about.
+# The buckets of what the provider is asked: what it says of itself, and about codes. Nobody has it flooded by us.
 BEGUN, ASKED = "sign-ins begun", "sign-ins asked about"
 
 
@@ -65,17 +65,19 @@ class Door:
     def use(self, state: str) -> bool:
         """False for one that came back before."""
         now_s = time.time()
-        self.used = {each: until_s for each, until_s in self.used.items() if until_s > now_s}
-        is_new = state not in self.used
+        while (first := next(iter(self.used), None)) is not None and self.used[first] <= now_s:
+            del self.used[first]
+        if state in self.used:
+            return False
         self.used[state] = now_s + SIGN_IN_S
-        return is_new
+        return True
 
 
 @router.get("")
 async def leave(request: Request, to: str = "") -> Response:
     """303 to the provider."""
     door = _door(request)
-    if request.app.state.rates.take(BEGUN):
+    if not door.provider.is_known and request.app.state.rates.take(BEGUN):
         return _refused(request, TOO_MANY, HTTPStatus.TOO_MANY_REQUESTS)
     flow = Flow(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48), to[:MAX_TO_CHARS])
     try:

@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from functools import cache
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def safe(text: object) -> str:
 def _unseen() -> re.Pattern[str]:
     """One expression of them all: a look at each character of a long output would hold up everybody's pages."""
     ranges: list[list[int]] = []
-    for code in range(sys.maxunicode + 1):
+    for code in chain(range(0x20000), range(0xE0000, sys.maxunicode + 1)):  # between them are letters, or nothing
         if unicodedata.category(chr(code)) not in _KINDS or chr(code) in _SHOWN:
             continue
         if ranges and ranges[-1][1] == code - 1:

@@ -93,6 +93,8 @@ async def start(request: Request, caller: Submitter) -> Response:
         goal = NewGoal.model_validate_json(text_of(form, "goal"))
     except ValidationError as e:
         raise unusable("this form cannot be read", "begin again at Start") from e
+    if goal.workspace is not None and goal.workspace.bundle is None:  # what the page before this one looked at is one
+        raise unusable("this form's repository was not looked at", "begin again at Start")
     async with in_words_of_pages():
         handle = await give_goal(caller, goal, f"console:{caller.token.name}:{key}")
     return RedirectResponse(f"{request.scope['root_path']}/traces/{handle.trace_id}", 303)

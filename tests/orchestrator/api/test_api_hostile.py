@@ -59,6 +59,21 @@ async def test_a_body_that_fits_nowhere_is_a_problem_and_no_task(api):
     assert await api.stage.muster.tasks() == []
 
 
+@pytest.mark.parametrize(
+    "url", ["git@git.example.com:a/b", "ssh://git@git.example.com/a", "http://10.0.0.1/a", "file:///x"]
+)
+async def test_the_workers_own_keys_are_lent_to_who_sees_all_tenants_alone(api, url):
+    api.secrets["operator"] = api.tokens.create("operator", Role.SUBMITTER, ALL_TENANTS)
+    where = {"workspace": {"url": url, "base": "a" * 40}}
+    bodies = {"tasks": NEW, "goals": {"goal": "x"}, "fanouts": {"agent": "build", "prompt": "x {item}", "items": ["a"]}}
+
+    refused = [await api.call("POST", f"/v1/{kind}", json={**body, **where}) for kind, body in bodies.items()]
+
+    assert [(status, "https" in problem["title"]) for status, problem in refused] == [(422, True)] * 3
+    assert await api.stage.muster.tasks() == []
+    assert (await api.call("POST", "/v1/tasks", who="operator", json={**NEW, **where}))[0] == 201
+
+
 @pytest.mark.parametrize("path", [
     "/v1/tasks/%2e%2e/%2e%2e/etc/passwd", "//v1/tasks", "/v1/tasks/", "/v1/tasks/%00", "/v1/tasks/%ff%fe",
     "/v1/tasks/x%0d%0aSet-Cookie:a=b", "/v1/tasks/" + "a" * 8_000, "/v1/traces/*", "/v1/traces/%00", "/v1/asks/%ff",
