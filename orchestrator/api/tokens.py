@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -124,7 +124,7 @@ class TokenFile:
             raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> Generator[None]:
         """One change at a time, whoever makes it: else of two at once one writes back what the other has revoked."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:

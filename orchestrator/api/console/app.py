@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import quote
@@ -92,7 +93,10 @@ async def _to_sign_in(request: Request, _: Exception) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, MusterError | RepoError)
-    return _told(request, status_of(error), *told_outside(error))
+    answer = _told(request, status_of(error), *told_outside(error))
+    if wait_s := getattr(error, "retry_after_s", 0):
+        answer.headers["Retry-After"] = str(math.ceil(wait_s))
+    return answer
 
 
 async def _wrong_form(request: Request, error: Exception) -> Response:
