@@ -13,8 +13,10 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
 from orchestrator.api import bodies, traces
+from orchestrator.api.streams import EventStream, Streams
 from orchestrator.api.tokens import ALL_TENANTS, Role, TokenFile
 from orchestrator.errors import BadInput
+from transport.errors import Unreachable
 
 pytestmark = pytest.mark.redis
 
@@ -155,6 +157,25 @@ async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):
         await each.read()
     assert streams.open["viewer"] == 0
     assert (await api.call("GET", f"/v1/traces/{trace_id}/events", who="viewer"))[0] == 200
+
+
+async def test_a_stream_that_breaks_ends_without_an_end_and_gives_its_place_back():
+    async def events():
+        yield "data: 1\n\n"
+        raise Unreachable("the store is away")
+
+    async def receive():
+        return await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message.get("body"))
+
+    sent, streams = [], Streams()
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    await EventStream(events(), streams, "t")(scope, receive, send)
+
+    assert sent == [None, b"data: 1\n\n", b""]
+    assert streams.open["t"] == 0
 
 
 async def test_a_stream_ends_with_the_token_that_opened_it(api, monkeypatch):
