@@ -55,7 +55,7 @@ def create_console(
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
     app.state.signer = signer_of(tokens, muster.settings.console.oidc)
-    app.state.rooms, app.state.fetch_places = Rooms(), places
+    app.state.rooms, app.state.fetch_places, app.state.fleets = Rooms(), places, fleet.Kept()
     for router in ROUTERS:
         app.include_router(router)
     app.state.door = _door(app, muster.settings)
