@@ -83,6 +83,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "arq": ("orchestrator/jobs.py",),
     "fastapi": ("orchestrator/api/",),
     "starlette": ("orchestrator/api/",),
+    "python_multipart": ("orchestrator/api/console/forms.py",),
     "uvicorn": ("orchestrator/api/serve.py",),
     "typer": (
         "orchestrator/cli/",
