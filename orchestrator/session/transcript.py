@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from envelope.events import (
@@ -42,6 +42,8 @@ from ..words import state_text
 MAX_TEXT_CHARS = 32_000
 # Of a page that is read by people; `muster task logs` has all.
 MAX_BLOCKS = 300
+# In all of them together: some more than the longest block has, and no more than a phone lays out in a moment.
+MAX_CHARS = 500_000
 
 
 @dataclass(slots=True)
@@ -59,6 +61,10 @@ class Block:
     child: str = ""
     streams: bool = False
 
+    @property
+    def chars(self) -> int:
+        return len(self.head) + len(self.input) + len(self.text)
+
     def add(self, text: str) -> None:
         room = MAX_TEXT_CHARS - len(self.text)
         self.text += text[:room]
@@ -67,7 +73,7 @@ class Block:
 
 @dataclass(slots=True)
 class Transcript:
-    """`blocks` by their numbers, which never change; those before the latest `MAX_BLOCKS` are dropped."""
+    """`blocks` by their numbers, which never change; the first ones are dropped when there are too many."""
 
     task_id: str
     blocks: dict[int, Block] = field(default_factory=dict[int, Block])
@@ -75,12 +81,18 @@ class Transcript:
     attempt: int = 0
     _calls: dict[str, int] = field(default_factory=dict[str, int])
     _open: int = -1  # the text that deltas are added to
-    _inputs: dict[str, str] = field(default_factory=dict[str, str])
+    _sizes: dict[int, int] = field(default_factory=dict[int, int])  # of the blocks, in characters
+    _chars: int = 0  # of all of them
 
     def take(self, message: TaskProgress | TaskResult) -> set[int]:
         """The numbers of the blocks that are new or different."""
         if message.task_id != self.task_id:
             return set()
+        changed = self._told(message)
+        self._make_room(changed)
+        return changed
+
+    def _told(self, message: TaskProgress | TaskResult) -> set[int]:
         if isinstance(message, TaskResult):
             self._open = -1
             return set(self._ended(message))
@@ -93,11 +105,15 @@ class Transcript:
                 changed.update(told(self, event))
         return changed
 
+    def copy(self) -> Transcript:
+        blocks = {number: replace(block) for number, block in self.blocks.items()}
+        return replace(self, blocks=blocks, _calls=self._calls.copy(), _sizes=self._sizes.copy())
+
     def new(self, block: Block) -> Iterator[int]:
         number, self.count = self.count, self.count + 1
         self.blocks[number] = block
         if len(self.blocks) > MAX_BLOCKS:
-            del self.blocks[next(iter(self.blocks))]
+            self._drop_first()
         if not block.streams:
             self._open = -1
         yield number
@@ -139,6 +155,21 @@ class Transcript:
             block.input = json.dumps(event.input, indent=2, ensure_ascii=False)[:MAX_TEXT_CHARS]
         if event.output:
             block.text, block.whole = event.output[:MAX_TEXT_CHARS], len(event.output) <= MAX_TEXT_CHARS
+
+    def _make_room(self, changed: set[int]) -> None:
+        for number in changed & self.blocks.keys():
+            size = self.blocks[number].chars
+            self._chars += size - self._sizes.get(number, 0)
+            self._sizes[number] = size
+        while self._chars > MAX_CHARS:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        number = next(iter(self.blocks))
+        block = self.blocks.pop(number)
+        if self._calls.get(block.call_id) == number:
+            del self._calls[block.call_id]
+        self._chars -= self._sizes.pop(number, 0)
 
     def _ended(self, result: TaskResult) -> Iterator[int]:
         for error in result.errors[:5]:

@@ -19,6 +19,7 @@ from repo.errors import RepoError
 
 from ...client import Muster
 from ...errors import BadSettings
+from ...session.past import Pasts
 from ...settings import Settings
 from ..problems import status_of
 from ..rates import Rates
@@ -53,6 +54,7 @@ def create_console(
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
     app.state.signer, app.state.rooms, app.state.fetch_places = signer_of(tokens), Rooms(), places
+    app.state.pasts = Pasts(muster.transport)
     for router in ROUTERS:
         app.include_router(router)
     app.state.door = _door(app, muster.settings)

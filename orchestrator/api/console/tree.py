@@ -62,6 +62,7 @@ def in_order(session: Session) -> Iterator[tuple[TaskView, int]]:
 
 
 def row(session: Session, task: TaskView, depth: int, *, begin_ms: int, now_ms: int) -> str:
+    """One line of the tree. A time that still grows is told by its beginning: the browser counts on."""
     turns, tokens, cost, took = figures(task, now_ms)
     return fragment(
         "tree/row.html",
