@@ -176,23 +176,29 @@ class Heard:
             self.first_bytes += size
 
 
-async def watched(sessions: Sequence[aiohttp.ClientSession], server: Server, trace: Trace, streams: int) -> str:
-    """What so many streams cost while ten events come in a second."""
+async def watch(session: aiohttp.ClientSession, address: str, heard: Heard) -> None:
+    """As a browser does, but that it unpacks nothing: that would be this process's own work, beside the server."""
+    forever = aiohttp.ClientTimeout(total=None)
+    async with session.get(address, timeout=forever, auto_decompress=False) as answer:
+        answer.raise_for_status()
+        size = 0
+        async for data, is_whole in answer.content.iter_chunks():
+            size += len(data)
+            if is_whole:
+                heard.add(size)
+                size = 0
+
+
+async def watched(
+    sessions: Sequence[aiohttp.ClientSession], server: Server, trace: Trace, streams: int, pages: Sequence[str]
+) -> str:
+    """What so many streams of these pages, in turn, cost while ten events come in a second."""
     heard = [Heard() for _ in range(streams)]
-    address = f"{server.url}/console/traces/{trace.lease.trace_id}/live"
-
-    async def watch(number: int) -> None:
-        session, forever = sessions[number // PER_TOKEN], aiohttp.ClientTimeout(total=None)
-        async with session.get(address, timeout=forever, auto_decompress=False) as answer:
-            answer.raise_for_status()
-            size = 0
-            async for data, is_whole in answer.content.iter_chunks():
-                size += len(data)
-                if is_whole:
-                    heard[number].add(size)
-                    size = 0
-
-    watching = [asyncio.create_task(watch(number)) for number in range(streams)]
+    addresses = [f"{server.url}/console{page}" for page in pages]
+    watching = [
+        asyncio.create_task(watch(sessions[number // PER_TOKEN], addresses[number % len(addresses)], heard[number]))
+        for number in range(streams)
+    ]
     while not all(one.messages >= 2 for one in heard):
         for one in watching:
             if one.done():
@@ -281,7 +287,13 @@ async def measured(tasks: int, streams: int, entries: int) -> None:
             await painted(sessions[-1], server, trace)
             seen_ms = await to_the_document(sessions[-1], server.url, trace)
             print(f"to the DOM    {told(seen_ms)}")
-            print(f"{streams} streams   {await watched(sessions, server, trace, streams)}")
+            ids = trace.lease
+            of_trace, others = f"/traces/{ids.trace_id}/live", ("/live", "/traces-live", "/asks/live")
+            for told_as, pages in {
+                "of one trace": [of_trace],
+                "of all pages": [of_trace, f"/tasks/{ids.task_id}/live", *others],
+            }.items():
+                print(f"{streams} {told_as}  {await watched(sessions, server, trace, streams, pages)}")
             if entries:
                 long = await with_a_past(muster, entries)
                 print(f"{entries} steps  {await replayed(sessions[-1], server, long, entries)}")

@@ -40,10 +40,10 @@ from ..words import state_text
 
 # About what fits on twenty screens; the session's export and the call's whole output have the rest.
 MAX_TEXT_CHARS = 32_000
-# Of a page that is read by people; `muster task logs` has all.
-MAX_BLOCKS = 300
-# In all of them together: some more than the longest block has, and no more than a phone lays out in a moment.
-MAX_CHARS = 500_000
+# What a tool was given or gave is folded on the page, with a link to the whole of it.
+MAX_TOOL_CHARS = 8_000
+# Of a page that is read by people and weighs 150 KB at most; earlier steps and `muster task logs` have all.
+MAX_BLOCKS, MAX_CHARS = 200, 75_000
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class Block:
     state: str = ""  # of a tool call
     call_id: str = ""
     input: str = ""
+    input_whole: bool = True
     whole: bool = True  # else the text's end is missing
     output_blob: str = ""
     child: str = ""
@@ -137,7 +138,9 @@ class Transcript:
             self._calls[event.call_id] = known = self.count - 1
         if known is not None:
             yield known
-        block.input += event.text[: MAX_TEXT_CHARS - len(block.input)]
+        room = MAX_TOOL_CHARS - len(block.input)
+        block.input += event.text[:room]
+        block.input_whole = block.input_whole and len(event.text) <= room
 
     def call(self, event: ToolCallChanged) -> Iterator[int]:
         known = self._calls.get(event.call_id)
@@ -152,9 +155,10 @@ class Transcript:
         block.head, block.state = f"{event.tool} {event.title}".strip()[:500] + took, event.state
         block.output_blob = event.output_blob or block.output_blob
         if event.input is not None:
-            block.input = json.dumps(event.input, indent=2, ensure_ascii=False)[:MAX_TEXT_CHARS]
+            told = json.dumps(event.input, indent=2, ensure_ascii=False)
+            block.input, block.input_whole = told[:MAX_TOOL_CHARS], len(told) <= MAX_TOOL_CHARS
         if event.output:
-            block.text, block.whole = event.output[:MAX_TEXT_CHARS], len(event.output) <= MAX_TEXT_CHARS
+            block.text, block.whole = event.output[:MAX_TOOL_CHARS], len(event.output) <= MAX_TOOL_CHARS
 
     def _make_room(self, changed: set[int]) -> None:
         for number in changed & self.blocks.keys():

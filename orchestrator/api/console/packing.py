@@ -14,6 +14,7 @@ from functools import cached_property
 GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 # Rows of a tree are much alike: this makes twenty of one, and the best level a tenth more for three times the time.
 LEVEL = 6
+RAW = -zlib.MAX_WBITS  # the head and the end are written here
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Message:
 
     @cached_property
     def packed(self) -> bytes:
-        deflate = _deflate()
+        deflate = zlib.compressobj(LEVEL, wbits=RAW)
         return deflate.compress(self.text) + deflate.flush(zlib.Z_FULL_FLUSH)
 
 
@@ -58,8 +59,8 @@ class Packing:
         """What closes the stream: a last block that is empty, and what a reader checks it by."""
         if not self.gzip:
             return b""
-        return _deflate().flush() + self._sum.to_bytes(4, "little") + (self._bytes % 2**32).to_bytes(4, "little")
-
-
-def _deflate() -> zlib._Compress:
-    return zlib.compressobj(LEVEL, wbits=-15)
+        return (
+            zlib.compressobj(wbits=RAW).flush()
+            + self._sum.to_bytes(4, "little")
+            + (self._bytes % 2**32).to_bytes(4, "little")
+        )

@@ -102,20 +102,23 @@ async def download_attachment(task_id: str, name: str, caller: Viewer) -> Respon
 
 @router.get("/tasks/{task_id}/output")
 async def download_output(task_id: str, call: str, caller: Viewer) -> Response:
-    """The whole of what a tool call gave, where even the model saw it cut."""
-    record = await caller.record(task_id)
+    """What a tool call gave: the whole of it, where even the model saw it cut, else what its task told of it."""
+    record, told = await caller.record(task_id), ""
     async for entry in caller.muster.transport.follow(record.trace_id, wait=False, about=task_id):
-        if blob := _blob_of(entry, task_id, call):
-            return _download(await caller.muster.transport.blobs.get(blob))
-    raise NotFound(f"no whole output of the call {call} is kept")
+        for event in _said_of(entry, task_id, call):
+            if event.output_blob:
+                return _download(await caller.muster.transport.blobs.get(event.output_blob))
+            told = event.output or told
+    if not told:
+        raise NotFound(f"no output of the call {call[:100]} is kept", hint="go back to its task")
+    return _download(told.encode())
 
 
-def _blob_of(entry: Entry, task_id: str, call_id: str) -> str:
+def _said_of(entry: Entry, task_id: str, call_id: str) -> list[ToolCallChanged]:
     message = entry.message
     if isinstance(message, TaskResult) or message.task_id != task_id:
-        return ""
-    calls = (event for event in message.events if isinstance(event, ToolCallChanged) and event.call_id == call_id)
-    return next((call.output_blob for call in calls if call.output_blob), "")
+        return []
+    return [event for event in message.events if isinstance(event, ToolCallChanged) and event.call_id == call_id]
 
 
 def _download(content: bytes) -> Response:

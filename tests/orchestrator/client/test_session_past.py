@@ -149,7 +149,9 @@ async def test_a_step_that_is_no_longer_kept_is_the_first_that_is(monkeypatch):
     [first, *_] = seen.transcript.blocks.values()
     assert first.head == "earlier events are no longer kept"
     again, seen = await played.pasts.at(record, cut.now.steps)
-    assert again is cut and seen.transcript.blocks == cut.now.transcript.blocks
+    assert again is cut
+    shown, are = list(seen.transcript.blocks.items()), list(cut.now.transcript.blocks.items())
+    assert shown == are[-len(shown) :] and len(shown) >= 10
 
 
 async def test_a_transcript_holds_so_much_text_whatever_is_written(played, monkeypatch):

@@ -60,7 +60,7 @@ function tell(blocks, id, html) {
     element.id = id;
     const after = [...blocks.children].findLast((each) => number(each) < number(element));
     if (after) after.after(element); else blocks.prepend(element);
-    while (blocks.children.length > 300) blocks.firstElementChild.remove(); // as many as the server keeps
+    while (blocks.children.length > 200) blocks.firstElementChild.remove(); // as many as the server keeps
   }
   const open = document.querySelector(`#${id} > details[open]`) !== null;
   const at_end = innerHeight + scrollY >= document.body.scrollHeight - 80;
