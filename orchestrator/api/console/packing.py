@@ -12,7 +12,7 @@ from functools import cached_property
 
 # Deflate, no name, no time, of no system in particular (RFC 1952).
 GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-# Rows of a tree are much alike: this makes twenty of one, and the best level a tenth more for three times the time.
+# Rows of a tree are much alike: a fourteenth is left of them. The best level takes four times as long for 4 % less.
 LEVEL = 6
 RAW = -zlib.MAX_WBITS  # the head and the end are written here
 

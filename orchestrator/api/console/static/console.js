@@ -31,7 +31,9 @@ function follow(address) {
   source.onopen = () => { notice.hidden = true; };
   source.onerror = () => {
     notice.hidden = false;
-    if (source.readyState === EventSource.CLOSED) notice.textContent = "Not connected any more. Load the page again.";
+    if (source.readyState !== EventSource.CLOSED) return;
+    const again = Object.assign(document.createElement("a"), { href: location.href, textContent: "Load the page again" });
+    notice.replaceChildren("Not connected any more. ", again);
   };
   source.onmessage = (event) => muster.put(JSON.parse(event.data));
   source.addEventListener("end", () => { source.close(); notice.hidden = true; });
