@@ -174,7 +174,7 @@ class Pasts:
         past = await self.of(record)
         moment = await past.at(self._transport, step)
         if moment is None:
-            del self._kept[record.task_id]
+            self._kept.pop(record.task_id, None)
             past = await self.of(record)
             moment = await past.at(self._transport, step) or past.now.copy()
         return past, moment
