@@ -249,10 +249,10 @@ class Transport(Protocol):
         """All answers that a task got, by ask id. `NotFound` when there is no such task."""
         ...
 
-    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
-        """The trace's stream from any id on; ends after the result of the trace's root task.
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True, about: str = "") -> AsyncIterator[Entry]:
+        """The trace's stream from any id on, to the result of its root task; without `wait` to the newest entry.
 
-        Without `wait` it ends with the newest entry that there is.
+        `about` a task: its own entries alone, and those in which another tells of it as its child.
 
         Where entries after `after` are no longer kept, it begins with a snapshot: for each task a progress with
         `Resynced` and its state, and the result of those that ended; then it goes on with what is kept.

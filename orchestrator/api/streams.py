@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ _log = get_logger("api")
 
 # Each holds a connection to Redis, of which a server has 10,000 for all of the fleet.
 MOST = 100
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -33,9 +34,15 @@ class Streams:
 class EventStream(StreamingResponse):
     """One of a token's streams, from its first byte to its last, however it ends; 429 when there are too many."""
 
-    def __init__(self, events: AsyncIterator[str], streams: Streams, token: str) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+    def __init__(
+        self,
+        events: AsyncIterator[str] | AsyncIterator[bytes],
+        streams: Streams,
+        token: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        own = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers={**own, **headers})
         self.body_iterator = _up_to_a_fault(self.body_iterator)
         self._streams = streams
         self._token = token

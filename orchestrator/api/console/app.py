@@ -20,6 +20,7 @@ from repo.errors import RepoError
 
 from ...client import Muster
 from ...errors import BadSettings
+from ...session.past import Pasts
 from ...settings import Settings
 from ..problems import status_of, told_outside
 from ..rates import Rates
@@ -56,6 +57,7 @@ def create_console(
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
     app.state.signer = signer_of(tokens, muster.settings.console.oidc)
     app.state.rooms, app.state.fetch_places, app.state.fleets = Rooms(), places, fleet.Kept()
+    app.state.pasts = Pasts(muster.transport)
     for router in ROUTERS:
         app.include_router(router)
     app.state.door = _door(app, muster.settings)

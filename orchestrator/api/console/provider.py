@@ -62,6 +62,7 @@ class Provider:
         return self._keys
 
     async def tokens(self, code: str, *, verifier: str, redirect_uri: str) -> Mapping[str, Any]:
+        """What the provider gives for a code, as it says it: nothing of it is proved yet."""
         metadata, settings = await self.metadata(), self.settings
         fields = {
             "grant_type": "authorization_code",

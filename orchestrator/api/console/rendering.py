@@ -64,6 +64,7 @@ def _unseen() -> re.Pattern[str]:
 
 @cache
 def templates() -> Environment:
+    """All escape what they are given; a name that a template does not know is an error, not an empty place."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

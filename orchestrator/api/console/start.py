@@ -52,6 +52,7 @@ class Choice:
 
 @router.get("")
 async def show_form(request: Request, caller: Submitter) -> Response:
+    """`key` makes this form start once, however often it is sent."""
     workers = await caller.muster.workers()
     agents = [card for card in agents_of(workers).values() if not card.hidden and card.mode not in ("driver", "recipe")]
     settings = caller.muster.settings

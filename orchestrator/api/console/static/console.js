@@ -56,7 +56,8 @@ function follow(address) {
     if (status === 200) { open(); return; }
     if (![401, 403, 404].includes(status)) { again(); return; }
     over = true;
-    notice.textContent = "Not connected any more. Load the page again.";
+    const reload = Object.assign(document.createElement("a"), { href: location.href, textContent: "Load the page again" });
+    notice.replaceChildren("Not connected any more. ", reload);
   }
 
   // A browser has six connections to a server for all of its tabs: one that nobody sees leaves its own to the others.
@@ -97,7 +98,7 @@ function tell(blocks, id, html) {
     element.id = id;
     const after = [...blocks.children].findLast((each) => number(each) < number(element));
     if (after) after.after(element); else blocks.prepend(element);
-    while (blocks.children.length > 300) blocks.firstElementChild.remove(); // as many as the server keeps
+    while (blocks.children.length > 200) blocks.firstElementChild.remove(); // as many as the server keeps
   }
   const open = document.querySelector(`#${id} > details[open]`) !== null;
   const at_end = innerHeight + scrollY >= document.body.scrollHeight - 80;
