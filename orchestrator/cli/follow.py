@@ -15,7 +15,7 @@ from transport.base import Entry
 
 from ..client import Muster
 from ..session.fold import Session
-from ..watch import Show, held_asks, watch
+from ..watch import Show, watch
 from .asking import ask_at_keyboard, show_ask
 from .console import interactive, note
 from .interrupt import Choice, Interrupts, ask_choice, interrupts
