@@ -21,11 +21,13 @@ COMPLETED_LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 class Command:
     """`where` is `module:name` of a function, or of a typer application with commands of its own.
 
-    `alone`: those of its commands that stand in an application of their own, which needs less than the whole.
+    `examples` end its help, a command line each. `alone`: those of its commands that stand in an application of their
+    own, which needs less than the whole.
     """
 
     where: str
     help: str
+    examples: Sequence[str] = ()
     alone: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def load(self, within: str = "") -> Any:
