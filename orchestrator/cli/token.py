@@ -24,7 +24,7 @@ def token_file(settings: Settings) -> TokenFile:
 
 @app.callback()
 def token() -> None:
-    """Say who may call the HTTP API."""
+    """Say who may use the console and the HTTP API."""
 
 
 @app.command("create")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -53,10 +54,10 @@ Commands:
   top       Watch the fleet: pools, workers, and all that is under way.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
-  serve     Serve the HTTP API.
+  serve     Serve the console, the HTTP API and MCP.
   acp       Be the agent of an editor (Agent Client Protocol).
   mcp       Be an MCP server for a coding agent or an editor.
-  token     Say who may call the HTTP API.
+  token     Say who may use the console and the HTTP API.
   doctor    Check every part that Muster needs.
   publish   Bring what was made to where people review it.
   webhook   See who outside hears what happens, and try again.
@@ -68,7 +69,8 @@ Commands:
   replay    Run a recorded task again, offline.
   sandbox   Build the sandbox image, and clean up what sandboxes left.
 
-  --verbose, anywhere, shows the whole traceback of an error.
+  muster COMMAND --help says more. --verbose, anywhere, shows the whole
+  traceback of an error.
 """
 
 
@@ -150,6 +152,17 @@ def test_every_command_tells_its_options(desk, words, told):
     done = desk.muster(*words, "--help", env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.stderr
     assert not [part for part in told if part not in done.stdout]
+
+
+EXAMPLES = [example for command in commands.COMMANDS.values() for example in command.examples]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_command_line_that_is_understood(desk, example):
+    """Words and options; what it would do is not done."""
+    _, *words = shlex.split(example)
+    assert desk.muster(*words, "--help").exit_code == 0
+    assert "no such option" in desk.muster(*words, "--nonsense").stderr
 
 
 def test_the_version_is_told(desk):
