@@ -59,7 +59,8 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     ):
         app.include_router(routes.router)
     app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
-    app.add_api_route("/", _to_console, include_in_schema=False)
+    for short in ("/", "/console"):  # which is what people type, and no page of what is mounted there
+        app.add_api_route(short, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     add_problems(app)

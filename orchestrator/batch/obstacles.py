@@ -49,7 +49,10 @@ def unknown_places(spec: BatchSpec) -> Iterator[str]:
     """Braces are left as they are where nothing fills them; what is nearly a place was meant as one."""
     known = {"path", "name", "folder", "repository", *PLACES}
     said = "\n".join(part for step in spec.steps for part in (*step.commands, step.prompt or ""))
-    for name in sorted(set(PLACE.findall(said)) - known) if spec.shards.command is None else ():
+    if spec.shards.command is not None:  # which fills what it prints
+        return
+    written: set[str] = set(PLACE.findall(said))
+    for name in sorted(written - known):
         if close := get_close_matches(name, known, n=1):
             yield f"{{{name}}} in a step stays as it is: did you mean {{{close[0]}}}?"
 

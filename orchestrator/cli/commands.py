@@ -135,11 +135,13 @@ def _line_of(words: Sequence[str]) -> Sequence[str]:
 
 
 def _add(app: typer.Typer, name: str, command: Command, loaded: Any) -> None:
-    epilog = {"epilog": "\n  ".join(("\b\nExamples:", *command.examples))} if command.examples else {}
-    if isinstance(loaded, typer.Typer):
-        app.add_typer(loaded, name=name, help=command.help, **epilog)
+    epilog = "\n  ".join(("\b\nExamples:", *command.examples)) if command.examples else None
+    if not isinstance(loaded, typer.Typer):
+        app.command(name, epilog=epilog)(loaded)
+    elif epilog is None:
+        app.add_typer(loaded, name=name, help=command.help)  # whose own words at the end stay
     else:
-        app.command(name, **epilog)(loaded)
+        app.add_typer(loaded, name=name, help=command.help, epilog=epilog)
 
 
 def _names(app: typer.Typer) -> set[str | None]:

@@ -42,7 +42,7 @@ def create(
     asyncio.run(_note("token", made))
     tokens.add(made)
     data(secret)
-    note("this is the only time that it is shown")
+    note("this is the only time that it is shown; people sign in with it at /console of `muster serve`")
 
 
 @app.command("list")

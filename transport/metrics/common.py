@@ -31,7 +31,7 @@ PROCESS: Table = (
     gauge(
         "worker_claim_loop_age_seconds",
         "For how long the loop that claims tasks has shown no sign of life; about 1 when it is well, idle or full",
-        worry="Above 30: the event loop is blocked. Above 120 somebody is called; at MUSTER_LIVENESS_S /healthz says 503.",
+        worry="Above 30: the event loop is blocked. Above 120 people are called; at MUSTER_LIVENESS_S /healthz is 503.",
     ),
     gauge("worker_draining", "1 from the first SIGTERM on", worry="For longer than MUSTER_DRAIN_GRACE_S and a minute."),
     histogram(

@@ -58,11 +58,11 @@ def test_markdown_shows_hostile_words_as_they_are():
     assert text.splitlines()[:7] == [
         "### modernise: verified what landed, 3 not done",
         "",
-        "$0.75 in all, $0.75 for each shard that landed.",
+        "$0.7500 in all, $0.7500 for each shard that landed.",
         "",
         "| repository | | merged | unchanged | in collision | not done | tests before | after | cost |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| demo | verified | 1 | 1 | 1 | 2 | 304 | 304 | $0.75 |",
+        "| demo | verified | 1 | 1 | 1 | 2 | 304 | 304 | $0.7500 |",
     ]
     assert "**2 × tool_failed**: line 3 of 'c.py' is no Python" in text
     assert "\\!\\[x\\]\\(http://evil\\) \\<script\\>" in text
