@@ -33,7 +33,8 @@ class Cause:
         if self.kind is None:
             return "run the batch again on top of what landed"
         hint = self.shards[0][1].hint
-        return f"{hint}; then: muster batch retry" if hint else NEXT[self.kind]
+        mark = "" if hint.endswith("?") else ";"
+        return f"{hint}{mark} then: muster batch retry" if hint else NEXT[self.kind]
 
 
 def causes(report: BatchReport) -> list[Cause]:

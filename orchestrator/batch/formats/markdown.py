@@ -66,7 +66,7 @@ def _causes(report: BatchReport) -> Iterator[str]:
         yield ""
         yield f"**{len(cause.shards)} × {cause.code}**: {_text(cause.detail)}"
         yield ""
-        yield f"{cause.kind or 'collision'}; {cause.next}"
+        yield f"{cause.kind or 'collision'}; {_text(cause.next)}"
         yield ""
         for name, shard in cause.shards[:MAX_SHARDS]:
             yield f"- {_text(name)}: {_text(shard.key)} ({_task(shard)})"

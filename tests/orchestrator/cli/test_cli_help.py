@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 
@@ -152,17 +151,6 @@ def test_every_command_tells_its_options(desk, words, told):
     done = desk.muster(*words, "--help", env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.stderr
     assert not [part for part in told if part not in done.stdout]
-
-
-EXAMPLES = [example for command in commands.COMMANDS.values() for example in command.examples]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_a_command_line_that_is_understood(desk, example):
-    """Words and options; what it would do is not done."""
-    _, *words = shlex.split(example)
-    assert desk.muster(*words, "--help").exit_code == 0
-    assert "no such option" in desk.muster(*words, "--nonsense").stderr
 
 
 def test_the_version_is_told(desk):
