@@ -104,9 +104,12 @@ class EditorSession:
         """The task of the prompt that is under way, with all below it, and the prompts that wait for their turn."""
         self._floor.cancel()
         turn = self._turn
+        if turn is None:
+            return
         if self._asked is not None and self._floor.work is None:
             self._asked = self._turn = None
-        if turn is not None:
+            await self._floor.take(lambda: self._taken_back(turn), self._floor.cancels)
+        else:
             await self._cancel(turn.task_id)
 
     async def replay(self) -> None:
@@ -167,6 +170,11 @@ class EditorSession:
 
     async def _cancel(self, task_id: str) -> None:
         await self.muster.cancel(task_id, "cancelled in the editor", by=self.door.by)
+
+    async def _taken_back(self, turn: Turn) -> PromptResponse:
+        """A question that waited for the next prompt; what comes now begins after it."""
+        await self._cancel(turn.task_id)
+        return CANCELLED
 
     async def _worked(self, work: Awaitable[PromptResponse]) -> PromptResponse:
         """Whatever becomes of it, a turn that waits for no answer is over."""

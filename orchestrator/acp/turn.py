@@ -32,6 +32,7 @@ class Turn:
         self._muster = muster
         self._door = door
         self._teller = teller
+        self._entries = 0  # that were read
         self._put: dict[str, asyncio.Task[None]] = {}  # asks that were put to the person
         self._in_words: asyncio.Queue[OpenAsk] = asyncio.Queue()
 
@@ -64,6 +65,7 @@ class Turn:
         async with aclosing(steps(self._muster, self.view)) as seen:
             async for self.view, entry in seen:
                 await self._door.send(self._teller.updates(self.view, entry))
+                self._entries += 1
                 self._look()
         result = await self._muster.result(self.view.root)
         assert result is not None  # its trace has been read to its end
@@ -79,11 +81,15 @@ class Turn:
                         self._put[ask_id] = asyncio.create_task(self._ask(ask_id, agent))
 
     async def _ask(self, ask_id: str, agent: str) -> None:
+        entries = self._entries
         try:
             one = await find_ask(self._muster.transport, ask_id)
         except BadInput:
-            # Answered meanwhile; or its task was woken by a word to it, and asks again when it has heard that.
+            # Answered meanwhile; or its task was woken by a word to it, and asks again: what tells so has come by now,
+            # or will.
             del self._put[ask_id]
+            if self._entries != entries:
+                self._look()
             return
         if self._muster.settings.read_only:
             await self._door.mention(f"It waits for an answer, which must come from elsewhere: {HOW.format(ask_id)}\n")

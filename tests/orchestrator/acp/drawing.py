@@ -37,24 +37,24 @@ def drawn(story: Sequence[Any], *, title: str, theme: str, root: str) -> str:
 
 
 def still(story: Sequence[Any]) -> list[Any]:
-    """Costs and times are another run's; and the gate's first run, which is beside the work, is over at any time."""
-    rows = [_still(one) for one in _merged(story)]
-    first, last = (next((row for row in rows if _is_gate(row, name)), None) for name in ("before", "after"))
-    if first and last:
-        rows.remove(first)
-        rows.insert(rows.index(last), first)
-    return rows
+    """Costs and times are another run's; and the gate's first run, which is beside the work, is over at any time: it
+    stands beside the last one, or not at all."""
+    first = [one for one in story if _is_of_gate(one, "before")]
+    others = [one for one in story if not _is_of_gate(one, "before")]
+    rows = [_still(one) for one in _merged(others)]
+    last = next((place for place, row in enumerate(rows) if isinstance(row, dict) and row["title"] == "gate after"), 0)
+    return [*rows[:last], *_merged(first), *rows[last:]] if last else rows
 
 
-def _is_gate(row: Any, name: str) -> bool:
-    return isinstance(row, dict) and row.get("title") == f"gate {name}"
+def _is_of_gate(update: Any, name: str) -> bool:
+    return getattr(update, "tool_call_id", "").endswith(f":gate:{name}")
 
 
 def _still(one: Any) -> Any:
     if not isinstance(one, tuple):
         return one
     kind, text = one
-    return kind, re.sub(r"\$\d+\.\d+ · \d+(\.\d+)? s", "$0.0026 · 4.1 s", text)
+    return kind, re.sub(r"\$\d+\.\d+ · (\d+ m )?\d+(\.\d+)? s", "$0.0026 · 4.1 s", text)
 
 
 CHUNKS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought", "user_message_chunk": "you"}

@@ -127,6 +127,7 @@ async def test_two_editors_on_one_session_have_one_conversation(desk, editor, re
         also = await other.next_asked()
         assert also.ask_id == command.ask_id
         also.choose("Allow")
+        await editor.until(session, lambda _: editor.calls(session)[command.ask_id]["status"] == "completed")
         command.choose("Reject, and stop")  # too late
         offers = [await each.next_asked() for each in (editor, other)]
         for offer in offers:
