@@ -98,3 +98,14 @@ def test_what_a_driver_has_saved_is_no_session_to_go_on_with():
 
     assert "session" in dict(told(saved))
     assert "session" not in dict(told(replace(saved, pool=DRIVERS)))
+
+
+def test_a_life_of_which_no_phase_is_kept_says_so():
+    """A stream may be so long that even the task's last move is no longer in it."""
+    lines = told(life=Life(whole=False))
+
+    assert lines[1] == (
+        "",
+        "earlier events are no longer kept: the first attempts and waits are missing here",
+    )
+    assert not [about for about, _ in lines if about.startswith("attempt")]

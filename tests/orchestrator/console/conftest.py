@@ -84,6 +84,7 @@ class Console:
     stage: Any
     tokens: TokenFile
     app: FastAPI
+    listening: Any  # the server's socket
     secrets: dict[str, str]
     hostile: str = HOSTILE
     people: dict[str, aiohttp.ClientSession] = field(default_factory=dict[str, aiohttp.ClientSession])
@@ -138,8 +139,9 @@ async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.wait({serving}, timeout=0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    made = Console(f"http://127.0.0.1:{port}", stage, tokens, app, secrets)
+    listening = server.servers[0].sockets[0]
+    port = listening.getsockname()[1]
+    made = Console(f"http://127.0.0.1:{port}", stage, tokens, app, listening, secrets)
     async with AsyncExitStack() as stack:
         for who in (*secrets, "nobody"):
             jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from dataclasses import replace
 
 from envelope.events import ChildEnded, ChildSpawned, TextDelta, TitleSet
@@ -78,6 +79,34 @@ async def test_who_loses_their_token_hears_no_more_and_is_led_to_the_sign_in(con
     again = await console.get(f"/console{work.trace}/live", headers={"Accept": "text/event-stream"})
     assert again.status == 401 and "not signed in any more" in again.text
     assert (await console.get(f"/console{work.trace}")).headers["Location"].startswith("/console/sign-in?to=")
+
+
+async def test_a_browser_that_reads_nothing_for_a_while_is_told_the_latest_alone(console):
+    """Its first message fills the way to it; what comes meanwhile is kept by nobody."""
+    console.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    work = await console.work("fan out")
+    await fan_out(work, TASKS)
+    cookie = "; ".join(f"{each.key}={each.value}" for each in console.people["viewer"].cookie_jar)
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    small.setblocking(False)
+    async with asyncio.timeout(60):
+        await asyncio.get_running_loop().sock_connect(small, ("127.0.0.1", int(console.url.rpartition(":")[2])))
+        reader, writer = await asyncio.open_connection(sock=small, limit=4096)
+        writer.write(f"GET /console{work.trace}/live HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
+        await reader.readuntil(b"retry: 1000")
+        others = console.news(f"{work.trace}/live")
+        await anext(others)
+        for number in range(8):
+            await work.tell(TitleSet(title=f"news {number}"))
+            await anext(others)
+        await work.end()
+        told = b""
+        while b"event: end" not in told:
+            told += await reader.read(1_000_000)
+        writer.close()
+    assert told.count(b"\nid: ") <= 3, "all there was, and what it is now"
+    assert b"news 7" in told and b"news 3" not in told and b"completed" in told
 
 
 async def test_a_browser_that_goes_leaves_nothing_behind(console):
