@@ -9,12 +9,15 @@ from typing import Any, get_args
 
 from envelope.agents import AgentCard, WorkerCard
 from envelope.lifecycle import State
-from orchestrator.evaluation.file import parse_suite
-from orchestrator.evaluation.matrix import variants_of
-from orchestrator.evaluation.outcomes import JUDGED, Outcome
+from orchestrator.evaluation.file import load_suite, parse_suite
+from orchestrator.evaluation.matrix import samples_of, variants_of
+from orchestrator.evaluation.outcomes import JUDGED, Outcome, SampleReport
+from orchestrator.evaluation.report import concluded
+from orchestrator.evaluation.table import text_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "evaluation" / "suite.toml"
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
+OUTCOMES: dict[str, Outcome] = {"openai-careful": "accepted", "openai-hasty": "rejected"}
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 SUITE = """
 name = "words"
@@ -22,13 +25,6 @@ repository = { folder = "project" }
 gate = { commands = ["run-tests"] }
 cases = [{ name = "one", prompt = "Do one" }]
 """
-
-
-def count_tests(files: dict[str, str]) -> dict[str, int]:
-    """The hidden tests fail where somebody wrote that they do."""
-    count = sum(text.count("def test_") for text in files.values())
-    is_bad = "fail\n" in files.values()
-    return {"passed": 0 if is_bad else count, "failed": count if is_bad else 0, "errors": 0, "skipped": 0}
 
 
 def test_the_suite_of_the_page_is_one():
@@ -49,17 +45,17 @@ def compared(text: str) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-async def test_the_table_of_the_page_is_what_the_example_comes_to(redis_stage):
-    """With played workers: one model writes what is asked for, the other writes the same whatever is asked."""
-    stage = redis_stage
-    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
-    stage.builders.edit = lambda task, files: files.update({"a.py": "fail\n" if "hasty" in task.model else "new\n"})
-    stage.builders.tests = count_tests
-    plan = await stage.muster.evals.plan(EXAMPLE)
-    async with stage.orchestrator(), stage.workers():
-        [result] = await stage.muster.gather([await stage.muster.evals.submit(plan)])
+def test_the_table_of_the_page_is_what_the_example_comes_to():
+    """One model does what is asked for, the other never: the command's own tests see to that on two of its cases."""
+    spec = load_suite(EXAMPLE)
+    variants = variants_of(spec)
+    samples = [
+        SampleReport(case=one.case.name, variant=one.variant.name, number=1, outcome=OUTCOMES[one.variant.name])
+        for one in samples_of(spec, variants)
+    ]
+    found = text_of(concluded(spec, variants, samples, paid=0, cap=None))
 
-    assert compared(result.output.text) == compared(PAGE)
+    assert compared(found) == compared(PAGE)
     assert len(compared(PAGE)) == 3
 
 
