@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from envelope.lifecycle import TERMINAL, State
+from envelope.plan import Plan
 
 from ...session.fold import Session
 from ...session.line import Line
@@ -18,6 +19,7 @@ from .rendering import fragment
 
 MAX_DEPTH = 8  # what is deeper is not further in
 MAX_TITLE_CHARS = 200
+MAX_ANSWER_CHARS = 4_000
 FOREVER_MS = 10**12  # of what still goes on: the line's edge cuts it off
 
 
@@ -106,10 +108,19 @@ def head(session: Session, now_ms: int) -> str:
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
+        without_money=sum(task.state is State.WAITING and task.stopped_by is not None for task in tasks),
         running=any(state is State.RUNNING for state, count in counts if count),
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
+        plan=_plan(session),
+        max_answer_chars=MAX_ANSWER_CHARS,
     )
+
+
+def _plan(session: Session) -> Plan | None:
+    """The root's; else that of the latest agent that keeps one: whoever carries a plan out goes on with it."""
+    known = [task.plan for task in session.tasks.values() if task.plan]
+    return session.root_task.plan or (known[-1] if known else None)
 
 
 def matches(task: TaskView, words: str) -> bool:

@@ -9,10 +9,10 @@ function put(id, html) {
   if (html === null) { element?.remove(); return; }
   if (!element || shown.get(id) === html) return;
   shown.set(id, html);
-  const open = new Set([...element.querySelectorAll("details[open][id]")].map((each) => each.id));
+  const open = new Map([...element.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
   const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
   element.innerHTML = html;
-  for (const each of open) element.querySelector(`#${CSS.escape(each)}`)?.setAttribute("open", "");
+  for (const [name, is] of open) element.querySelector(`#${CSS.escape(name)}`)?.toggleAttribute("open", is);
   if (focused) document.getElementById(focused)?.focus();
 }
 

@@ -1,0 +1,89 @@
+"""People in a real browser, and a fleet of processes with its console, for the tests of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from pathlib import Path
+
+from playwright.async_api import Browser, BrowserContext, Page
+from scripted import scripted_model
+from shell import BIN, User
+
+
+@dataclass
+class Visits:
+    """Opens pages of the console for people who are signed in."""
+
+    browser: Browser
+    contexts: list[BrowserContext]
+    faults: list[str]  # what the browser complained about: scripts that failed, what the policy has refused
+
+    async def open(self, url: str, cookies: list[dict[str, Any]], path: str, **options: Any) -> Page:
+        context = await self.browser.new_context(**options)
+        self.contexts.append(context)
+        await context.add_cookies(cookies)  # pyright: ignore[reportArgumentType]
+        context.set_default_timeout(20_000)  # of a machine that is five times slower
+        page = await context.new_page()
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on(
+            "console", lambda said: self.faults.append(said.text) if "Content Security Policy" in said.text else None
+        )
+        await page.goto(f"{url}{path}")
+        return page
+
+
+@dataclass
+class Real:
+    """A fleet of processes, with sandboxes and a scripted model, and its console. `secrets`: tokens by people's names."""
+
+    user: User
+    url: str
+    secrets: Mapping[str, str]
+    visits: Visits
+
+    async def visit(self, path: str = "/", *, who: str = "admin", **options: Any) -> Page:
+        """Signed in by hand, and sent on to the page."""
+        page = await self.visits.open(self.url, [], f"/console/sign-in?to=/console{path}", **options)
+        await page.get_by_label("Token").fill(self.secrets[who])
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url(f"{self.url}/console{path}")
+        return page
+
+    async def muster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        done = await asyncio.to_thread(self.user.muster, *words)
+        assert done.returncode == 0, done.stderr
+        return done
+
+
+@contextmanager
+def served(user: User, script: Path) -> Iterator[str]:
+    """The address of the console of a user's fleet (tests/acceptance), whose model says what the script does."""
+    with ExitStack() as stack:
+        user.environment = stack.enter_context(scripted_model(script))
+        stack.callback(user.muster, "down", timeout_s=60)
+        server = subprocess.Popen(
+            [BIN / "muster", "serve", "--port", "0"], env=user._env(), cwd=user.home, stderr=subprocess.PIPE, text=True
+        )
+        stack.callback(server.wait)
+        stack.callback(server.terminate)
+        yield _address(server)
+
+
+def token(user: User, name: str, role: str, tenant: str = "default") -> str:
+    done = user.muster("token", "create", name, "--role", role, "--tenant", tenant)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _address(server: subprocess.Popen[str]) -> str:
+    assert server.stderr
+    for line in server.stderr:
+        if found := re.search(r"listening on (http://\S+)", line):
+            return found[1]
+    raise AssertionError("the server has ended")
