@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 from visiting import Visits
 
 from transport.limits import Limits
@@ -39,6 +39,8 @@ def _fixtures_of(place: str) -> Any:
     spec.loader.exec_module(module)
     return module
 
+
+expect.set_options(timeout=20_000)  # on a machine that is five times slower
 
 _orchestrator, _console = _fixtures_of("orchestrator"), _fixtures_of("orchestrator/console")
 _publication = _fixtures_of("orchestrator/publication")

@@ -89,5 +89,6 @@ async def test_what_a_task_said_is_right_after_its_stream_was_trimmed(console, v
     await expect(page.locator("#blocks > div").last).to_have_text(f"turn {250 + WRITTEN}")
     await expect(page.get_by_text("turn 250", exact=True)).to_have_count(0)
     fresh = await visit(work.task)
-    assert await page.locator("#blocks > div").all_inner_texts() == await fresh.locator("#blocks > div").all_inner_texts()
+    blocks = [each.locator("#blocks > div") for each in (page, fresh)]
+    assert await blocks[0].all_inner_texts() == await blocks[1].all_inner_texts()
     await expect(page.get_by_text("earlier events are no longer kept")).to_be_visible()

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, Page
 from scripted import scripted_model
@@ -40,7 +40,7 @@ class Visits:
 
 @dataclass
 class Real:
-    """A fleet of processes, with sandboxes and a scripted model, and its console. `secrets`: tokens by people's names."""
+    """A fleet of processes, with sandboxes and a scripted model, and its console. `secrets`: tokens, by names."""
 
     user: User
     url: str
@@ -73,12 +73,6 @@ def served(user: User, script: Path) -> Iterator[str]:
         stack.callback(server.wait)
         stack.callback(server.terminate)
         yield _address(server)
-
-
-def token(user: User, name: str, role: str, tenant: str = "default") -> str:
-    done = user.muster("token", "create", name, "--role", role, "--tenant", tenant)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def _address(server: subprocess.Popen[str]) -> str:
