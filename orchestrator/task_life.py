@@ -121,7 +121,7 @@ def _closed(phases: tuple[Phase, ...], at_ms: int | None) -> tuple[Phase, ...]:
 
 def _attempts(phases: tuple[Phase, ...]) -> Iterator[Attempt]:
     following = (*phases[1:], None)
-    for phase, after in zip(phases, following, strict=True):
+    for phase, after in zip(phases, following, strict=bool(phases)):  # of a stream that was cut there may be none
         if phase.state is State.RUNNING:
             ending, why = _ending(phase, after)
             yield Attempt(phase.attempt, phase.worker, phase.since_ms, phase.until_ms, ending, why)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest_asyncio
 from playwright.async_api import Page, expect
+from starlette.routing import Mount
+from visiting import Wire
 
 from envelope.events import ChildSpawned, TextDelta, TurnStarted
 from envelope.ids import new_task_id
@@ -22,18 +24,27 @@ KEPT, WRITTEN = 10, 500
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def console(make_console) -> AsyncIterator[Any]:
-    """Of a fleet that forgets soon, and of a server that looks at nothing when nobody does."""
+    """Of a fleet that forgets soon, and of a server that looks at nothing when nobody does; behind a `wire`."""
     async with make_console(limits=Limits(max_entries=KEPT)) as made:
-        made.app.state.rooms.linger_s = 0.0
+        rooms_of(made).linger_s = 0.0
+        made.wire = Wire(int(made.url.rpartition(":")[2]))
+        await made.wire.mend()
+        made.url = f"http://127.0.0.1:{made.wire.port}"
         yield made
+        made.wire.cut()
 
 
-async def go_away(console: Any, page: Page) -> None:
-    """The connection is lost, and both sides know it."""
-    await page.context.set_offline(True)
+def rooms_of(console: Any) -> Any:
+    [inside] = [route.app for route in console.app.routes if isinstance(route, Mount)]
+    return inside.state.rooms
+
+
+async def lose_it(console: Any, page: Page) -> None:
+    """The connection is gone, and both sides know it."""
+    console.wire.cut()
     await expect(page.locator("#connection")).to_be_visible()
     async with asyncio.timeout(20):
-        while console.app.state.rooms.open:
+        while rooms_of(console).open:
             await asyncio.sleep(0.01)
 
 
@@ -60,14 +71,14 @@ async def test_the_tree_is_right_after_its_stream_was_trimmed(console, visit):
     page = await visit(work.trace)
     await expect(page.locator(".tree.virtual .row", has_text="look to the left")).to_be_visible()
 
-    await go_away(console, page)
+    await lose_it(console, page)
     [claim] = await work.transport.claim("explore", "w", slots=1, wait_s=5)
     place = {"trace_id": claim.lease.trace_id, "task_id": claim.lease.task_id, "attempt": claim.lease.attempt}
     await work.transport.finish(claim.lease, TaskResult(**place, status=State.COMPLETED))
     await spawn(work, "look to the right")
     for _ in range(WRITTEN):
         await work.tell(TextDelta(text="and on "))
-    await page.context.set_offline(False)
+    await console.wire.mend()
 
     await expect(page.locator("#trace-head")).to_contain_text("3 tasks")
     await expect(page.locator("#tree .row.completed", has_text="look to the left")).to_be_visible()
@@ -81,10 +92,10 @@ async def test_what_a_task_said_is_right_after_its_stream_was_trimmed(console, v
     page = await visit(work.task)
     await expect(page.locator("#blocks > div").last).to_have_text("turn 250")
 
-    await go_away(console, page)
+    await lose_it(console, page)
     for number in range(251, 251 + WRITTEN):
         await work.tell(TurnStarted(turn=number))
-    await page.context.set_offline(False)
+    await console.wire.mend()
 
     await expect(page.locator("#blocks > div").last).to_have_text(f"turn {250 + WRITTEN}")
     await expect(page.get_by_text("turn 250", exact=True)).to_have_count(0)

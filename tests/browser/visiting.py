@@ -6,8 +6,8 @@ import asyncio
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,39 @@ class Real:
         done = await asyncio.to_thread(self.user.muster, *words)
         assert done.returncode == 0, done.stderr
         return done
+
+
+@dataclass
+class Wire:
+    """Between browsers and a server on loopback, until it is cut; then until it is mended."""
+
+    to: int  # the server's port
+    port: int = 0
+    _listening: asyncio.Server | None = None
+    _ends: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def mend(self) -> None:
+        self._listening = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        assert self._listening
+        self._listening.close()
+        for end in self._ends:
+            end.transport.abort()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self.to)
+        await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
+
+    async def _carry(self, source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        self._ends.add(to)
+        with suppress(ConnectionError):
+            while data := await source.read(65536):
+                to.write(data)
+                await to.drain()
+        to.close()
+        self._ends.discard(to)
 
 
 @contextmanager

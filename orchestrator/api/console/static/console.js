@@ -6,7 +6,7 @@ const shown = new Map(); // what was put, by id: a browser writes the same marku
 
 function put(id, html) {
   const element = document.getElementById(id);
-  if (html === null) { element?.remove(); return; }
+  if (html === null) { element?.remove(); shown.delete(id); return; }
   if (!element || shown.get(id) === html) return;
   shown.set(id, html);
   const open = new Map([...element.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
@@ -17,8 +17,9 @@ function put(id, html) {
 }
 
 // A page that shows its parts in another way (a list too long for the document) registers for them: `puts` take parts
-// one by one, `then` is told when all of a message are there.
-const muster = { puts: [], then: [], put(parts) {
+// one by one, `then` is told when all of a message are there. `anew` hears of one that tells all there is before it is
+// put.
+const muster = { puts: [], then: [], anew: [], put(parts) {
   for (const [id, html] of Object.entries(parts)) {
     if (!muster.puts.some((take) => take(id, html))) put(id, html);
   }
@@ -28,12 +29,19 @@ const muster = { puts: [], then: [], put(parts) {
 function follow(address) {
   const source = new EventSource(address);
   const notice = document.getElementById("connection");
-  source.onopen = () => { notice.hidden = true; };
+  let room = "", opened = false;
+  source.onopen = () => { notice.hidden = true; opened = true; };
   source.onerror = () => {
     notice.hidden = false;
     if (source.readyState === EventSource.CLOSED) notice.textContent = "Not connected any more. Load the page again.";
   };
-  source.onmessage = (event) => muster.put(JSON.parse(event.data));
+  source.onmessage = (event) => {
+    const parts = JSON.parse(event.data), [of] = event.lastEventId.split("-");
+    // who comes back to another room (a server began anew, say) is told all, in numbers of its own
+    if (opened && room && of !== room) for (const each of muster.anew) each(parts);
+    [room, opened] = [of, false];
+    muster.put(parts);
+  };
   source.addEventListener("end", () => { source.close(); notice.hidden = true; });
 }
 
@@ -68,6 +76,11 @@ function tell(blocks, id, html) {
   if (open) document.querySelector(`#${id} > details`)?.setAttribute("open", "");
   if (at_end) scrollTo(0, document.body.scrollHeight);
   return true;
+}
+
+// Only what a message tells of is left.
+function keepOnly(blocks, parts) {
+  for (const each of [...blocks.children]) if (!(each.id in parts)) put(each.id, null);
 }
 
 // The tree of a trace: all rows are known, those that can be seen are in the document.
@@ -217,7 +230,10 @@ document.addEventListener("DOMContentLoaded", () => {
     setInterval(() => { if (!document.querySelector(".is-over")) tree.stretch(); }, 1000);
   }
   const blocks = document.getElementById("blocks");
-  if (blocks) muster.puts.push((id, html) => tell(blocks, id, html));
+  if (blocks) {
+    muster.puts.push((id, html) => tell(blocks, id, html));
+    muster.anew.push((parts) => keepOnly(blocks, parts));
+  }
   setInterval(tick, 1000);
   if (live) follow(live);
 });
