@@ -26,8 +26,11 @@ AXE = TESTS.parent / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = TESTS.parent / "docs" / "pictures" / "console"
 CHROMIUM = "/usr/bin/chromium"
 # What sticks out of the window, where that makes the whole page go sideways.
-TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")]
-  .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML.slice(0, 100))"""
+TOO_WIDE = """() => {
+  const sticksOut = (each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth;
+  if (document.documentElement.scrollWidth <= innerWidth) return [];
+  return [...document.querySelectorAll("main *")].filter(sticksOut).map((each) => each.outerHTML.slice(0, 100));
+}"""
 DESK, PHONE = ViewportSize(width=1000, height=700), ViewportSize(width=390, height=844)
 Picture = Callable[..., Awaitable[None]]
 
@@ -148,6 +151,7 @@ def picture() -> Picture:
         if os.environ.get("WRITE_PICTURES") == "1":
             PICTURES.mkdir(parents=True, exist_ok=True)
             await page.set_viewport_size(size)
+            await page.evaluate("scrollTo(0, 0)")
             await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
     return take
