@@ -155,6 +155,7 @@ async def test_a_plan_is_asked_about_sent_back_approved_and_built(fleet: Real):
     await expect(answering.get_by_role("heading", name="Answered")).to_be_visible()
 
     await expect(page.locator("#trace-head")).to_contain_text("8 completed", timeout=SLOW_MS)
+    await expect(page.locator("#trace-head")).to_contain_text("done and verified")
     await expect(page.locator("#trace-head")).to_contain_text("gate after: passed, 1 test")
     await expect(plan).to_contain_text("2 of 2")
     opened = {event["permission"] for event in await events_of(fleet, trace_of(page)) if event["kind"] == "ask_opened"}
@@ -282,7 +283,9 @@ async def test_each_role_sees_its_own_buttons_and_the_first_answer_counts(fleet:
     await second.get_by_role("button", name="Reject").click()
     await expect(second.get_by_text("approver has answered this")).to_be_visible()
     await pages["viewer"].goto(f"{fleet.url}/console/traces/{trace}")
-    await expect(pages["viewer"].locator("#trace-head")).to_contain_text("2 completed", timeout=SLOW_MS)
+    head = pages["viewer"].locator("#trace-head")
+    await expect(head).to_contain_text("2 completed", timeout=SLOW_MS)
+    await expect(head).to_contain_text("done, not verified")
 
 
 SEA = " ".join(f"wave {number}" for number in range(1, 31))

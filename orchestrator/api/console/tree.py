@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from markupsafe import Markup
 
@@ -14,6 +15,7 @@ from ...session.fold import Session
 from ...session.line import Line
 from ...session.said import GLYPH, INTEREST, doing_with, figures
 from ...session.task import TaskView
+from ...submit import RUN
 from ...words import finds
 from .rendering import fragment
 
@@ -112,9 +114,22 @@ def head(session: Session, now_ms: int) -> str:
         running=any(state is State.RUNNING for state, count in counts if count),
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
+        proved=proved(root),
         plan=_plan(session),
         max_answer_chars=MAX_ANSWER_CHARS,
     )
+
+
+def proved(task: TaskView) -> str:
+    """Of a goal that is done, what its gate says of it: *done* and *verified* are not the same."""
+    result = task.result
+    # the platform's part calls no model: what an agent of the same name says of itself counts for nothing
+    if result is None or task.agent != RUN or result.metrics.turns or result.status is not State.COMPLETED:
+        return ""
+    told = cast("dict[str, object]", result.output.structured or {})
+    if told.get("verified") is True:
+        return "done and verified"
+    return f"done, not verified{f': {reason}' if (reason := told.get('reason')) else ''}"
 
 
 def _plan(session: Session) -> Plan | None:
@@ -136,6 +151,7 @@ def task_head(session: Session, task: TaskView, now_ms: int) -> str:
         task=task,
         glyph=GLYPH[task.state],
         doing=doing_with(session, task)[:1000],
+        proved=proved(task),
         cells=[cell for cell in (turns, tokens, cost) if cell],
         took=took,
         since_ms=None if task.ended else task.started_at_ms,
