@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from envelope.errors import ErrorCode
 from envelope.budget import Metrics
+from envelope.errors import ErrorCode
 from envelope.events import CallState, ChildSpawned, GateVerdict, PlanChanged, TitleSet, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
