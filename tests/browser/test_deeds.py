@@ -155,7 +155,7 @@ async def test_asking_and_starting_are_usable_by_all(console, visit, axe, pictur
     await expect(page.get_by_text("3 asks wait for somebody.")).to_be_visible()
     assert await axe(page) == []
     await picture(page, f"asks-{scheme}")
-    await on_a_phone(page, "asks-phone" if scheme == "light" else "")
+    await on_a_phone(page)
     await page.locator("#card-ask_colour").get_by_role("link", name="Answer").click()
     await expect(page.get_by_role("button", name="Answer")).to_be_visible()
     assert await axe(page) == []

@@ -17,9 +17,12 @@ function put(id, html) {
 }
 
 // A page that shows its parts in another way (a list too long for the document) registers for them: `puts` take parts
-// one by one, `then` is told when all of a message are there. `anew` hears of one that tells all there is before it is
-// put.
-const muster = { puts: [], then: [], anew: [], put(parts) {
+// one by one, `then` is told when all of a message are there. Who comes back to another room (its server began anew, or
+// nobody was there for a while) is told all that there is, in numbers of its own: `anew` hears of it first.
+const muster = { puts: [], then: [], anew: [], opened: false, room: "", put(parts, message = "") {
+  const [room] = message.split("-");
+  if (muster.opened && muster.room && room !== muster.room) for (const each of muster.anew) each(parts);
+  Object.assign(muster, { room, opened: false });
   for (const [id, html] of Object.entries(parts)) {
     if (!muster.puts.some((take) => take(id, html))) put(id, html);
   }
@@ -29,19 +32,12 @@ const muster = { puts: [], then: [], anew: [], put(parts) {
 function follow(address) {
   const source = new EventSource(address);
   const notice = document.getElementById("connection");
-  let room = "", opened = false;
-  source.onopen = () => { notice.hidden = true; opened = true; };
+  source.onopen = () => { notice.hidden = true; muster.opened = true; };
   source.onerror = () => {
     notice.hidden = false;
     if (source.readyState === EventSource.CLOSED) notice.textContent = "Not connected any more. Load the page again.";
   };
-  source.onmessage = (event) => {
-    const parts = JSON.parse(event.data), [of] = event.lastEventId.split("-");
-    // who comes back to another room (a server began anew, say) is told all, in numbers of its own
-    if (opened && room && of !== room) for (const each of muster.anew) each(parts);
-    [room, opened] = [of, false];
-    muster.put(parts);
-  };
+  source.onmessage = (event) => muster.put(JSON.parse(event.data), event.lastEventId);
   source.addEventListener("end", () => { source.close(); notice.hidden = true; });
 }
 
