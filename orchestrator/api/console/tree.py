@@ -111,7 +111,6 @@ def head(session: Session, now_ms: int) -> str:
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
         without_money=sum(task.state is State.WAITING and task.stopped_by is not None for task in tasks),
-        running=any(state is State.RUNNING for state, count in counts if count),
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
         proved=proved(root),
