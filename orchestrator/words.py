@@ -9,7 +9,14 @@ from envelope.lifecycle import State
 
 # Of `life.lua` and `write.lua`: both counts are always there.
 _WAITS = re.compile(r"waits for (\d+) children, (\d+) asks")
-_PLURALS = {"child": "children", "retry": "retries", "entry": "entries", "try": "tries", "delivery": "deliveries"}
+_PLURALS = {
+    "child": "children",
+    "retry": "retries",
+    "entry": "entries",
+    "try": "tries",
+    "delivery": "deliveries",
+    "batch": "batches",
+}
 # A UUIDv7 begins with the time, so that neighbours differ at their ends only: 8 hex digits are 32 random bits.
 SHORT_CHARS = 8
 

@@ -1,33 +1,38 @@
-"""A real browser before the console: of a fleet whose workers are played by hand (`console`), or of a whole (`real`).
+"""A real browser before the console of a fleet whose workers are played by hand; test_story.py has a whole one.
 
 All run in the session's event loop, for the one browser lives in it; each has a context, and so cookies, of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import os
-import re
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
-from scripted import scripted_model
-from shell import BIN, User
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+from visiting import Visits
+
+from transport.limits import Limits
 
 TESTS = Path(__file__).parent.parent
 AXE = TESTS.parent / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = TESTS.parent / "docs" / "pictures" / "console"
 CHROMIUM = "/usr/bin/chromium"
+# What sticks out of the window, where that makes the whole page go sideways.
+TOO_WIDE = """() => {
+  const sticksOut = (each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth;
+  if (document.documentElement.scrollWidth <= innerWidth) return [];
+  return [...document.querySelectorAll("main *")].filter(sticksOut).map((each) => each.outerHTML.slice(0, 100));
+}"""
+DESK, PHONE = ViewportSize(width=1000, height=700), ViewportSize(width=390, height=844)
+Picture = Callable[..., Awaitable[None]]
 
 
 def _fixtures_of(place: str) -> Any:
@@ -41,10 +46,12 @@ def _fixtures_of(place: str) -> Any:
     return module
 
 
+expect.set_options(timeout=20_000)  # on a machine that is five times slower
+
 _orchestrator, _console = _fixtures_of("orchestrator"), _fixtures_of("orchestrator/console")
-_acceptance = _fixtures_of("acceptance")
+_publication = _fixtures_of("orchestrator/publication")
 conductor_redis, keep_settings = _orchestrator.conductor_redis, _orchestrator.keep_settings
-package, user = _acceptance.package, _acceptance.user
+says = _publication.says
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,13 +62,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
+@pytest.fixture
+def make_console(conductor_redis, keep_settings, tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """`async with make_console(limits=…, forges=…) as console:`; what else is said is of its server's settings."""
+
+    @asynccontextmanager
+    async def make(*, limits: Limits = Limits(lease_ms=1_000), **settings: Any) -> AsyncIterator[Any]:
+        said = keep_settings.model_copy(update=settings)
+        async with (
+            _orchestrator.stage_on(conductor_redis, said, tmp_path, limits) as stage,
+            _console.served_console(stage, tmp_path) as made,
+        ):
+            yield made
+
+    return make
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def console(conductor_redis, keep_settings, tmp_path: Path) -> AsyncIterator[Any]:
-    async with (
-        _orchestrator.stage_on(conductor_redis, keep_settings, tmp_path) as stage,
-        _console.served_console(stage, tmp_path) as made,
-    ):
+async def console(make_console) -> AsyncIterator[Any]:
+    async with make_console() as made:
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """Somebody with a repository at a forge on loopback, like GitHub."""
+    monkeypatch.setenv("HUB_TOKEN", _publication.TOKEN)
+    async with _publication.desks(tmp_path) as make:
+        yield await make("github")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -72,28 +100,6 @@ async def browser() -> AsyncIterator[Browser]:
         launched = await play.chromium.launch(executable_path=CHROMIUM, args=options)
         yield launched
         await launched.close()
-
-
-@dataclass
-class Visits:
-    """Opens pages of the console for people who are signed in."""
-
-    browser: Browser
-    contexts: list[BrowserContext]
-    faults: list[str]  # what the browser complained about: scripts that failed, what the policy has refused
-
-    async def open(self, url: str, cookies: list[dict[str, Any]], path: str, **options: Any) -> Page:
-        context = await self.browser.new_context(**options)
-        self.contexts.append(context)
-        await context.add_cookies(cookies)  # pyright: ignore[reportArgumentType]
-        context.set_default_timeout(20_000)  # of a machine that is five times slower
-        page = await context.new_page()
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on(
-            "console", lambda said: self.faults.append(said.text) if "Content Security Policy" in said.text else None
-        )
-        await page.goto(f"{url}{path}")
-        return page
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -122,60 +128,6 @@ def visit(console, visits: Visits) -> Visit:
     return open_as
 
 
-@dataclass
-class Real:
-    """A fleet of processes, with sandboxes and a scripted model, and its console."""
-
-    user: User
-    url: str
-    secret: str
-    visits: Visits
-
-    async def visit(self, path: str = "/", **options: Any) -> Page:
-        """Signed in by hand, as an admin."""
-        page = await self.visits.open(self.url, [], "/console/sign-in", **options)
-        await page.get_by_label("Token").fill(self.secret)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.goto(f"{self.url}/console{path}")
-        return page
-
-    async def muster(self, *words: str) -> subprocess.CompletedProcess[str]:
-        done = await asyncio.to_thread(self.user.muster, *words)
-        assert done.returncode == 0, done.stderr
-        return done
-
-
-@pytest.fixture
-def real(user: User, visits: Visits) -> Iterator[Callable[[Path], Awaitable[Real]]]:
-    """`await real(script)`: the fleet of a user at a shell (tests/acceptance), served. Mark its tests `docker`."""
-    with ExitStack() as stack:
-
-        async def serve(script: Path) -> Real:
-            user.environment = stack.enter_context(scripted_model(script))
-            secret = (await asyncio.to_thread(user.muster, "token", "create", "me", "--role", "admin")).stdout.strip()
-            server = subprocess.Popen(
-                [BIN / "muster", "serve", "--port", "0"],
-                env=user._env(),
-                cwd=user.home,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(server.wait)
-            stack.callback(server.terminate)
-            return Real(user, await asyncio.to_thread(_address, server), secret, visits)
-
-        yield serve
-        user.muster("down", timeout_s=60)
-
-
-def _address(server: subprocess.Popen[str]) -> str:
-    assert server.stderr
-    for line in server.stderr:
-        if found := re.search(r"listening on (http://\S+)", line):
-            return found[1]
-    raise AssertionError("the server has ended")
-
-
 @pytest.fixture
 def axe() -> Callable[[Page], Awaitable[list[str]]]:
     """What keeps people from using the page: each broken rule of axe-core, with what breaks it."""
@@ -192,13 +144,30 @@ def axe() -> Callable[[Page], Awaitable[list[str]]]:
 
 
 @pytest.fixture
-def picture() -> Callable[[Page, str], Awaitable[None]]:
+def picture() -> Picture:
     """`await picture(page, "fleet-dark")`: kept for the documentation, when WRITE_PICTURES=1 asks for it."""
 
-    async def take(page: Page, name: str) -> None:
+    async def take(page: Page, name: str, size: ViewportSize = DESK) -> None:
         if os.environ.get("WRITE_PICTURES") == "1":
             PICTURES.mkdir(parents=True, exist_ok=True)
-            await page.set_viewport_size({"width": 1000, "height": 700})
+            await page.set_viewport_size(size)
+            await page.evaluate("scrollTo(0, 0)")
             await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
     return take
+
+
+@pytest.fixture
+def on_a_phone(picture: Picture) -> Callable[..., Awaitable[None]]:
+    """`await on_a_phone(page, "trace-phone")`: nothing is wider than a phone is; with a name it is a picture, too."""
+
+    async def look(page: Page, name: str = "") -> None:
+        before = page.viewport_size
+        await page.set_viewport_size(PHONE)
+        assert await page.evaluate(TOO_WIDE) == [], page.url
+        if name:
+            await picture(page, name, PHONE)
+        if before:
+            await page.set_viewport_size(before)
+
+    return look

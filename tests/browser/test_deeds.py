@@ -118,7 +118,7 @@ commands = ["run-tests"]
 """
 
 
-async def test_what_failed_in_a_batch_is_seen_and_retried(console, visit, axe, picture):
+async def test_what_failed_in_a_batch_is_seen_and_retried(console, visit, axe, picture, on_a_phone):
     stage = console.stage
 
     def edit(task: Any, files: dict[str, str]) -> None:
@@ -135,6 +135,7 @@ async def test_what_failed_in_a_batch_is_seen_and_retried(console, visit, axe, p
         await expect(page.get_by_role("heading", name="Merged in this order")).to_be_visible()
         assert await axe(page) == []
         await picture(page, f"batch-{scheme}")
+        await on_a_phone(page, "batch-phone" if scheme == "light" else "")
     await page.get_by_role("link", name="with src/").click()
     await expect(page.get_by_text("+by src/a.py")).to_be_visible()
     await expect(page.get_by_text("+by src/b.py")).to_be_visible()
@@ -147,20 +148,21 @@ async def test_what_failed_in_a_batch_is_seen_and_retried(console, visit, axe, p
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_asking_and_starting_are_usable_by_all(console, visit, axe, picture, scheme):
+async def test_asking_and_starting_are_usable_by_all(console, visit, axe, picture, on_a_phone, scheme):
     for ask in (PUSH, COLOUR, PLAN):
         await asking(console, ask)
     page = await visit("/asks", who="approver", color_scheme=scheme)
     await expect(page.get_by_text("3 asks wait for somebody.")).to_be_visible()
     assert await axe(page) == []
     await picture(page, f"asks-{scheme}")
+    await on_a_phone(page)
     await page.locator("#card-ask_colour").get_by_role("link", name="Answer").click()
     await expect(page.get_by_role("button", name="Answer")).to_be_visible()
     assert await axe(page) == []
     await picture(page, f"ask-{scheme}")
+    await on_a_phone(page, "ask-phone" if scheme == "light" else "")
 
     page = await visit("/start", who="submitter", color_scheme=scheme)
     assert await axe(page) == []
     await picture(page, f"start-{scheme}")
-    await page.set_viewport_size({"width": 360, "height": 640})
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await on_a_phone(page)

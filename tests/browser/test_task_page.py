@@ -44,7 +44,7 @@ async def test_what_is_said_streams_in_and_a_reload_loses_nothing(console, visit
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_task_its_past_and_its_change_are_usable_by_all(console, visit, axe, picture, scheme):
+async def test_a_task_its_past_and_its_change_are_usable_by_all(console, visit, axe, picture, on_a_phone, scheme):
     work = await console.work("Replace the deprecated calls", budget={"max_cost_microusd": 2_000_000})
     bash = {"call_id": "1", "tool": "bash", "title": "python -m pytest -q", "input": {"command": "python -m pytest -q"}}
     await work.tell(
@@ -63,6 +63,7 @@ async def test_a_task_its_past_and_its_change_are_usable_by_all(console, visit, 
 
     assert await axe(page) == []
     await picture(page, f"task-{scheme}")
+    await on_a_phone(page)
     await page.get_by_label("Show it as it was after step").fill("1")
     await page.get_by_role("button", name="Show").click()
     assert await axe(page) == []
@@ -71,3 +72,4 @@ async def test_a_task_its_past_and_its_change_are_usable_by_all(console, visit, 
     await expect(page.get_by_text("now = datetime.datetime.now(zone)")).to_be_visible()
     assert await axe(page) == []
     await picture(page, f"diff-{scheme}")
+    await on_a_phone(page)

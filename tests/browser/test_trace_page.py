@@ -7,12 +7,23 @@ import asyncio
 import pytest
 from playwright.async_api import expect
 
-from envelope.events import CallState, ChildEnded, ChildSpawned, TitleSet, ToolCallChanged, TurnStarted
+from envelope.events import CallState, ChildEnded, ChildSpawned, PlanChanged, TitleSet, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
+from envelope.messages import FileStat, Output, PatchRef
+from envelope.plan import Plan, PlanStep, StepStatus
 from orchestrator.api.console import live
 
 TASKS = 1000
+PLAN = Plan(
+    goal="No naive time anywhere",
+    version=2,
+    steps=(
+        PlanStep(step_id="look", title="Find the calls", goal="", agent="explore", status=StepStatus.DONE),
+        PlanStep(step_id="mend", title="Give each a zone", goal="", agent="build", status=StepStatus.RUNNING),
+        PlanStep(step_id="prove", title="Run the tests", goal="", agent="build", depends_on=("mend",)),
+    ),
+)
 
 
 async def fan_out(work, count: int, begin: int = 0) -> list[str]:
@@ -75,11 +86,12 @@ async def test_who_is_signed_out_in_the_middle_is_told_and_led_back(console, vis
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_trace_is_usable_by_all(console, visit, axe, picture, scheme):
+async def test_a_trace_is_usable_by_all(console, visit, axe, picture, on_a_phone, scheme):
     work = await console.work("Replace deprecated calls")
     ids = await fan_out(work, 6)
     await work.tell(
         TurnStarted(turn=1, model="openai/gpt-5"),
+        PlanChanged(plan=PLAN),
         ToolCallChanged(call_id="1", tool="bash", state=CallState.RUNNING, title="python -m pytest -q"),
         *(ChildEnded(child_task_id=each, state=State.COMPLETED, cost_microusd=12_000) for each in ids[:3]),
         ChildEnded(child_task_id=ids[3], state=State.ERROR, error="nobody answers"),
@@ -91,9 +103,33 @@ async def test_a_trace_is_usable_by_all(console, visit, axe, picture, scheme):
     assert await axe(page) == []
     await page.get_by_text("Do something").click()
     await picture(page, f"trace-{scheme}")
+    await on_a_phone(page, "trace-phone" if scheme == "light" else "")
     await page.goto(f"{console.url}/console/traces")
     assert await axe(page) == []
     await picture(page, f"traces-{scheme}")
+    await on_a_phone(page)
+
+
+async def test_the_plan_and_what_came_of_it_are_there_as_they_come(console, visit):
+    work = await console.work("Replace deprecated calls")
+    page = await visit(work.trace)
+    await work.tell(PlanChanged(plan=PLAN))
+    plan = page.locator("#plan")
+    await expect(plan).to_contain_text("1 of 3 steps done")
+    await plan.locator("summary").click()  # it stays closed
+    ended = {"status": StepStatus.DONE, "outcome": "<b>as it should</b>"}
+    steps = (*PLAN.steps[:2], PLAN.steps[2].model_copy(update=ended))
+    await work.tell(PlanChanged(plan=PLAN.model_copy(update={"version": 3, "steps": steps})))
+    await expect(plan).to_contain_text("2 of 3 steps done")
+    await expect(plan.get_by_text("<b>as it should</b>")).to_be_hidden()
+    await plan.locator("summary").click()
+    await expect(plan.get_by_text("<b>as it should</b>")).to_be_visible()
+
+    files = (FileStat(path="a.py", status="M", added=2, removed=1),)
+    patch = PatchRef(base="0" * 40, diff="sha256:" + "0" * 64, files=files, added=2, removed=1, tree="1" * 40)
+    await work.end(patch=patch, output=Output(text="Each has a zone now."))
+    await expect(page.get_by_text("Each has a zone now.")).to_be_visible()
+    await expect(page.get_by_role("link", name="1 file, +2 −1")).to_be_visible()
 
 
 async def test_without_script_the_tree_is_paged_and_cancelled(console, visit):

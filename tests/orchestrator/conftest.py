@@ -302,8 +302,10 @@ def memory_stage(keep_settings: Settings, tmp_path: Path) -> Stage:
 
 
 @asynccontextmanager
-async def stage_on(server: Server, settings: Settings, folder: Path) -> AsyncIterator[Stage]:
-    name, limits = f"c{next(_fleets)}", Limits(lease_ms=1_000)
+async def stage_on(
+    server: Server, settings: Settings, folder: Path, limits: Limits = Limits(lease_ms=1_000)
+) -> AsyncIterator[Stage]:
+    name = f"c{next(_fleets)}"
     transport = await connect_redis(server.url, keyring=KEYRING, fleet=name, limits=limits)
     try:
         yield make_stage(transport, settings, folder)

@@ -97,6 +97,7 @@ class Fault(_Written):
     bad_json: bool = False
     in_stream: bool = False
     stall_s: float | None = None
+    until: str = ""  # the rest waits until somebody has sent `POST /go/WORD` with this word
 
 
 class Capture(_Written):

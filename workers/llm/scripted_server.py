@@ -3,7 +3,8 @@
     python -m workers.llm.scripted_server --script FILE --port 0
 
 prints `{"url": …}` when it listens. Nothing is kept between requests but the counts of used rules, so a conversation
-that another process continues is answered as if nothing had happened. `GET /requests` tells what was asked.
+that another process continues is answered as if nothing had happened. `GET /requests` tells what was asked, and
+`POST /go/WORD` lets go what a fault holds `until` that word, now and from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,8 +62,10 @@ class ScriptedServer:
         self._port = port
         self._idle = asyncio.Event()
         self._idle.set()
+        self._said = defaultdict[str, asyncio.Event](asyncio.Event)
         application = web.Application(client_max_size=MAX_REQUEST_BYTES)
         application.router.add_get("/requests", self._tell)
+        application.router.add_post("/go/{word}", self._let_go)
         for path, dialect in DIALECTS.items():
             application.router.add_post(path, self._speaker(dialect))
         # A client that goes away must free its conversation at once, stalled or not.
@@ -87,6 +90,10 @@ class ScriptedServer:
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(self.log.as_json())
+
+    async def _let_go(self, request: web.Request) -> web.Response:
+        self._said[request.match_info["word"]].set()
+        return web.json_response({})
 
     def _speaker(self, dialect: Dialect) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -127,7 +134,28 @@ class ScriptedServer:
         pieces = dialect.stream(rule.reply, now, body)
         if fault.in_stream:
             pieces = _broken_off(pieces, fault, dialect)
-        return await _stream(request, rule, pieces)
+        return await self._stream(request, rule, pieces)
+
+    async def _stream(self, request: web.Request, rule: Rule, pieces: Iterator[bytes]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        if rule.fault is None or rule.fault.in_stream:
+            for piece in pieces:
+                await response.write(piece)
+            return response
+        data = b"".join(pieces)
+        await response.write(data[: rule.fault.after_bytes])
+        if rule.fault.until:
+            await self._said[rule.fault.until].wait()
+        if rule.fault.stall_s is not None:
+            await asyncio.sleep(rule.fault.stall_s)  # the fault itself; ends early when the client goes away
+        if rule.fault.cut and request.transport is not None:
+            request.transport.abort()
+        elif rule.fault.bad_json:
+            await response.write(b'data: {"choices": [{"delta\n\n')
+        elif not rule.fault.end_early:
+            await response.write(data[rule.fault.after_bytes :])
+        return response
 
 
 def _broken_off(pieces: Iterator[bytes], fault: Fault, dialect: Dialect) -> Iterator[bytes]:
@@ -143,26 +171,6 @@ def _broken_off(pieces: Iterator[bytes], fault: Fault, dialect: Dialect) -> Iter
         + json.dumps(dialect.error(fault.status or 500, fault.message, fault.code)).encode()
         + b"\n\n"
     )
-
-
-async def _stream(request: web.Request, rule: Rule, pieces: Iterator[bytes]) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"content-type": "text/event-stream"})
-    await response.prepare(request)
-    if rule.fault is None or rule.fault.in_stream:
-        for piece in pieces:
-            await response.write(piece)
-        return response
-    data = b"".join(pieces)
-    await response.write(data[: rule.fault.after_bytes])
-    if rule.fault.stall_s is not None:
-        await asyncio.sleep(rule.fault.stall_s)  # the fault itself; ends early when the client goes away
-    if rule.fault.cut and request.transport is not None:
-        request.transport.abort()
-    elif rule.fault.bad_json:
-        await response.write(b'data: {"choices": [{"delta\n\n')
-    elif not rule.fault.end_early:
-        await response.write(data[rule.fault.after_bytes :])
-    return response
 
 
 def _headers(fault: Fault) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -24,7 +25,9 @@ from ...batch.report import BatchReport, CollisionReport
 from ...client import Muster
 from ...errors import BadInput, UnderWay
 from ...pages import Wanted, page_of
+from ...publication.book import WAITS_FOR_PEOPLE
 from ...submit import BATCH
+from ...words import counted
 from ..caller import Caller
 from ..problems import Problem
 from ..publications import Comment, close_requests, comment_on, show_publications
@@ -71,7 +74,7 @@ async def do_to_many(request: Request, caller: Viewer) -> Response:
         raise Problem(HTTPStatus.FORBIDDEN, f"the role {caller.token.role} may not {right}")
     if not chosen:
         raise unusable("no batch was chosen", "tick some, then choose what to do")
-    told = [(task_id, await _tried(deed, caller, task_id, text_of(form, "text"))) for task_id in chosen]
+    told = [await _tried(deed, caller, task_id, text_of(form, "text")) for task_id in chosen]
     return page(request, "batches/bulk.html", told=told, deed=name)
 
 
@@ -126,50 +129,66 @@ async def retry(request: Request, task_id: str, caller: Submitter) -> Response:
 
 @router.post("/{task_id}/cancel")
 async def cancel(request: Request, task_id: str, caller: Submitter) -> Response:
-    await _cancel(caller, task_id, "")
+    await _cancel(caller, await _own(caller, task_id), "")
     return RedirectResponse(f"{request.scope['root_path']}/batches/{task_id}", HTTPStatus.SEE_OTHER)
 
 
 @router.post("/{task_id}/comment")
 async def comment(request: Request, task_id: str, caller: Publisher) -> Response:
     """On all of its open requests."""
-    said = await _comment(caller, task_id, text_of(await form_of(request), "text"))
-    return page(request, "batches/bulk.html", told=[(task_id, said)], deed="comment")
+    told = await _comment(caller, await _own(caller, task_id), text_of(await form_of(request), "text"))
+    return page(request, "batches/bulk.html", told=[told], deed="comment")
 
 
 @router.post("/{task_id}/close")
 async def close(request: Request, task_id: str, caller: Publisher) -> Response:
-    return page(request, "batches/bulk.html", told=[(task_id, await _close(caller, task_id, ""))], deed="close")
+    told = await _close(caller, await _own(caller, task_id), "")
+    return page(request, "batches/bulk.html", told=[told], deed="close")
 
 
-async def _retry(caller: Caller, task_id: str, _text: str) -> str:
-    await _own(caller, task_id)
-    handle = await caller.muster.batches.retry(task_id, sender=caller.name)
-    return f"goes on as {handle.task_id}"
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What became of one of the chosen. `on`: the batch that goes on with it."""
+
+    task_id: str
+    name: str
+    said: str
+    on: str = ""
+    is_done: bool = True
 
 
-async def _cancel(caller: Caller, task_id: str, _text: str) -> str:
-    record = await _own(caller, task_id)
+async def _retry(caller: Caller, record: TaskRecord, _text: str) -> Became:
+    handle = await caller.muster.batches.retry(record.task_id, sender=caller.name)
+    return Became(record.task_id, record.intent, "does again what failed", on=handle.task_id)
+
+
+async def _cancel(caller: Caller, record: TaskRecord, _text: str) -> Became:
     if record.state in TERMINAL:
         raise UnderWay(f"the batch has ended already: {record.state}")
-    return f"{await caller.muster.cancel(task_id, 'asked for', by=caller.name)} of its tasks stopped"
+    stopped = await caller.muster.cancel(record.task_id, "asked for", by=caller.name)
+    return Became(record.task_id, record.intent, f"{counted(stopped, 'task')} stopped")
 
 
-async def _comment(caller: Caller, task_id: str, text: str) -> str:
-    await _own(caller, task_id)
+async def _comment(caller: Caller, record: TaskRecord, text: str) -> Became:
     if not text:
         raise unusable("there is nothing in the comment", "say what reviewers should know")
     async with in_words_of_pages():
-        said = await comment_on(task_id, Comment(text=text), caller)
-    return f"said on {said.said} requests"
+        said = (await comment_on(record.task_id, Comment(text=text), caller)).said
+    if said:
+        return Became(record.task_id, record.intent, f"said on {counted(said, 'request')}")
+    told = await show_publications(record.task_id, caller)
+    has_open = any(each.stage in WAITS_FOR_PEOPLE for each in told)
+    why = "this was said there before" if has_open else "it has no open request"
+    return Became(record.task_id, record.intent, why, is_done=has_open)
 
 
-async def _close(caller: Caller, task_id: str, _text: str) -> str:
-    await _own(caller, task_id)
-    return f"{len(await close_requests(task_id, caller))} requests closed"
+async def _close(caller: Caller, record: TaskRecord, _text: str) -> Became:
+    closed = await close_requests(record.task_id, caller)
+    said = f"{counted(len(closed), 'request')} closed" if closed else "it has no open request"
+    return Became(record.task_id, record.intent, said, is_done=bool(closed))
 
 
-Deed = Callable[[Caller, str, str], Awaitable[str]]
+Deed = Callable[[Caller, TaskRecord, str], Awaitable[Became]]
 DEEDS: Mapping[str, tuple[Right, Deed]] = {
     "retry": (Right.SUBMIT, _retry),
     "cancel": (Right.SUBMIT, _cancel),
@@ -178,12 +197,15 @@ DEEDS: Mapping[str, tuple[Right, Deed]] = {
 }
 
 
-async def _tried(deed: Deed, caller: Caller, task_id: str, text: str) -> str:
+async def _tried(deed: Deed, caller: Caller, task_id: str, text: str) -> Became:
     """One that cannot be done stops none of the others."""
+    name = ""
     try:
-        return await deed(caller, task_id, text)
+        record = await _own(caller, task_id)
+        name = record.intent
+        return await deed(caller, record, text)
     except (MusterError, RepoError) as e:
-        return str(e)
+        return Became(task_id, name, str(e), is_done=False)
 
 
 async def _own(caller: Caller, task_id: str) -> TaskRecord:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from markupsafe import Markup
 
-from envelope.lifecycle import TERMINAL
+from envelope.lifecycle import TERMINAL, State
+from envelope.plan import Plan
 
 from ...session.fold import Session
 from ...session.line import Line
 from ...session.said import GLYPH, INTEREST, doing_with, figures
 from ...session.task import TaskView
+from ...submit import RUN
 from ...words import finds
 from .rendering import fragment
 
 MAX_DEPTH = 8  # what is deeper is not further in
 MAX_TITLE_CHARS = 200
+MAX_ANSWER_CHARS = 4_000
 FOREVER_MS = 10**12  # of what still goes on: the line's edge cuts it off
 
 
@@ -110,9 +114,31 @@ def head(session: Session, now_ms: int) -> str:
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
+        without_money=sum(task.state is State.WAITING and task.stopped_by is not None for task in tasks),
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
+        proved=proved(root),
+        plan=_plan(session),
+        max_answer_chars=MAX_ANSWER_CHARS,
     )
+
+
+def proved(task: TaskView) -> str:
+    """Of a goal that is done, what its gate says of it: *done* and *verified* are not the same."""
+    result = task.result
+    # the platform's part calls no model: what an agent of the same name says of itself counts for nothing
+    if result is None or task.agent != RUN or result.metrics.turns or result.status is not State.COMPLETED:
+        return ""
+    told = cast("dict[str, object]", result.output.structured or {})
+    if told.get("verified") is True:
+        return "done and verified"
+    return f"done, not verified{f': {reason}' if (reason := told.get('reason')) else ''}"
+
+
+def _plan(session: Session) -> Plan | None:
+    """The root's; else that of the latest agent that keeps one: whoever carries a plan out goes on with it."""
+    known = [task.plan for task in session.tasks.values() if task.plan]
+    return session.root_task.plan or (known[-1] if known else None)
 
 
 def matches(task: TaskView, words: str) -> bool:
@@ -128,6 +154,7 @@ def task_head(session: Session, task: TaskView, now_ms: int) -> str:
         task=task,
         glyph=GLYPH[task.state],
         doing=doing_with(session, task)[:1000],
+        proved=proved(task),
         cells=[cell for cell in (turns, tokens, cost) if cell],
         took=took,
         since_ms=None if task.ended else task.started_at_ms,

@@ -94,7 +94,7 @@ async def test_one_deed_for_many_says_what_became_of_each(console, batch_text):
 
     assert "there is no task" in strangers.text
     assert "is under way" in retried.text and "is no batch" in retried.text
-    assert "1 of its tasks stopped" in stopped.text and "there is no task" in stopped.text
+    assert "1 task stopped" in stopped.text and "there is no task" in stopped.text
     assert "has ended already" in again.text
 
 

@@ -8,11 +8,15 @@ import re
 
 import pytest
 
+from envelope.budget import Metrics
 from envelope.errors import ErrorCode
-from envelope.events import CallState, ChildSpawned, GateVerdict, TitleSet, ToolCallChanged, TurnStarted
+from envelope.events import CallState, ChildSpawned, GateVerdict, PlanChanged, TitleSet, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo
+from envelope.messages import ErrorInfo, Output, TaskResult
+from envelope.plan import Plan, PlanStep
+from orchestrator.api.console.tree import proved
+from orchestrator.session.task import TaskView
 
 
 async def test_a_trace_shows_its_tasks_what_they_are_at_and_what_they_cost(console):
@@ -151,3 +155,36 @@ async def test_deeds_are_done_in_the_name_of_who_did_them(console):
     assert (record.cancelled_by, record.cancel_reason) == ("console:admin", "enough")
     wrong = await console.post(f"/console{work.trace}/budget", {"cap_usd": "much"})
     assert wrong.status == 422
+
+
+async def test_a_plan_and_an_answer_stay_text(console):
+    work = await console.work("tidy up")
+    step = PlanStep(step_id="a", title=console.hostile, goal="", agent="build", outcome=console.hostile)
+    await work.tell(PlanChanged(plan=Plan(goal=console.hostile, steps=(step,))))
+    await work.end(output=Output(text=console.hostile))
+
+    for path in (work.trace, work.task):
+        page = (await console.get(f"/console{path}")).text
+        assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 4
+        assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page
+
+
+@pytest.mark.parametrize(
+    ("agent", "turns", "structured", "said"),
+    [
+        ("run", 0, {"verified": True}, "done and verified"),
+        ("run", 0, {"verified": False, "reason": "no gate"}, "done, not verified: no gate"),
+        ("run", 0, None, "done, not verified"),
+        ("build", 1, {"verified": True}, ""),
+        ("run", 1, {"verified": True}, ""),  # an agent that took the name, and says so of itself
+    ],
+)
+def test_only_the_platform_says_that_a_change_is_verified(agent, turns, structured, said):
+    task_id, trace_id = new_task_id(), "1" * 32
+    spawned = ChildSpawned(child_task_id=task_id, agent=agent, title="tidy up")
+    output, metrics = Output(structured=structured), Metrics(turns=turns)
+    result = TaskResult(
+        trace_id=trace_id, task_id=task_id, attempt=1, status=State.COMPLETED, output=output, metrics=metrics
+    )
+
+    assert proved(TaskView(task_id, spawned=spawned, result=result)) == said

@@ -7,6 +7,7 @@ import base64
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -280,20 +281,23 @@ class Desk:
         return theirs
 
 
-@pytest_asyncio.fixture
-async def make_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[str], Awaitable[Desk]]]:
-    monkeypatch.setenv("HUB_TOKEN", TOKEN)
+MakeDesk = Callable[[str], Awaitable[Desk]]
+
+
+@asynccontextmanager
+async def desks(folder: Path) -> AsyncIterator[MakeDesk]:
+    """Desks with forges that serve; the environment has to hold `TOKEN` as HUB_TOKEN. tests/browser has one, too."""
     runners: list[web.AppRunner] = []
 
     async def make(kind: str) -> Desk:
-        user = tmp_path / "user"
+        user = folder / "user"
         user.mkdir()
         git(user, "init", "-q")
         (user / "app.py").write_text("first\n")
         git(user, "add", "-A")
         git(user, "commit", "-q", "-m", "first")
-        hub = Hub(kind, tmp_path / "hub")
-        git(tmp_path, "clone", "-q", "--bare", str(user), str(hub.bare))
+        hub = Hub(kind, folder / "hub")
+        git(folder, "clone", "-q", "--bare", str(user), str(hub.bare))
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", hub.take)
         runner = web.AppRunner(app)
@@ -301,20 +305,27 @@ async def make_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         hub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        return Desk(tmp_path, user, hub, Slept())
+        return Desk(folder, user, hub, Slept())
 
     yield make
     for runner in runners:
         await runner.cleanup()
 
 
+@pytest_asyncio.fixture
+async def make_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeDesk]:
+    monkeypatch.setenv("HUB_TOKEN", TOKEN)
+    async with desks(tmp_path) as make:
+        yield make
+
+
 @pytest_asyncio.fixture(params=KINDS)
-async def desk(request: pytest.FixtureRequest, make_desk: Callable[[str], Awaitable[Desk]]) -> Desk:
+async def desk(request: pytest.FixtureRequest, make_desk: MakeDesk) -> Desk:
     return await make_desk(request.param)
 
 
 @pytest_asyncio.fixture
-async def github(make_desk: Callable[[str], Awaitable[Desk]]) -> Desk:
+async def github(make_desk: MakeDesk) -> Desk:
     return await make_desk("github")
 
 

@@ -58,6 +58,22 @@ async def consume(url: str, prompt: str) -> bytes:
         return await reply.read()
 
 
+async def test_a_reply_is_held_until_somebody_lets_it_go(serve):
+    server = await serve("rules: [{reply: {text: hi}, fault: {until: told, after_bytes: 40}}]")
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hold"}]}
+    async with aiohttp.ClientSession() as client, client.post(f"{server.base_url}/chat/completions", json=body) as held:
+        first = await held.content.readexactly(40)
+        rest = asyncio.ensure_future(held.content.read())
+        await client.post(f"{server.url}/go/another")
+        later = asyncio.ensure_future(consume(server.url, "hold, too"))
+        await asyncio.wait({rest, later}, timeout=0.1)
+        was_held = not rest.done() and not later.done()
+        await client.post(f"{server.url}/go/told")
+
+        assert was_held and b"[DONE]" in first + await rest and b"[DONE]" in await later
+        assert b"[DONE]" in await consume(server.url, "after it was told")
+
+
 async def test_what_was_asked_can_be_looked_up(serve):
     server = await serve("rules: [{reply: {text: hi}}]")
     await post(server.url, ("user", "hello"))

@@ -6,19 +6,23 @@ const shown = new Map(); // what was put, by id: a browser writes the same marku
 
 function put(id, html) {
   const element = document.getElementById(id);
-  if (html === null) { element?.remove(); return; }
+  if (html === null) { element?.remove(); shown.delete(id); return; }
   if (!element || shown.get(id) === html) return;
   shown.set(id, html);
-  const open = new Set([...element.querySelectorAll("details[open][id]")].map((each) => each.id));
+  const open = new Map([...element.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
   const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
   element.innerHTML = html;
-  for (const each of open) element.querySelector(`#${CSS.escape(each)}`)?.setAttribute("open", "");
+  for (const [name, is] of open) element.querySelector(`#${CSS.escape(name)}`)?.toggleAttribute("open", is);
   if (focused) document.getElementById(focused)?.focus();
 }
 
 // A page that shows its parts in another way (a list too long for the document) registers for them: `puts` take parts
-// one by one, `then` is told when all of a message are there.
-const muster = { puts: [], then: [], put(parts) {
+// one by one, `then` is told when all of a message are there. Who comes back to another room (its server began anew, or
+// nobody was there for a while) is told all that there is, in numbers of its own: `anew` hears of it first.
+const muster = { puts: [], then: [], anew: [], opened: false, room: "", put(parts, message = "") {
+  const [room] = message.split("-");
+  if (muster.opened && muster.room && room !== muster.room) for (const each of muster.anew) each(parts);
+  Object.assign(muster, { room, opened: false });
   for (const [id, html] of Object.entries(parts)) {
     if (!muster.puts.some((take) => take(id, html))) put(id, html);
   }
@@ -32,12 +36,15 @@ function follow(address) {
   function open() {
     const after = last ? `${address.includes("?") ? "&" : "?"}after=${encodeURIComponent(last)}` : "";
     source = new EventSource(address + after);
-    source.onopen = () => { wait_ms = 0; notice.hidden = true; };
+    source.onopen = () => { wait_ms = 0; notice.hidden = true; muster.opened = true; };
     source.onerror = () => {
       notice.hidden = false;
       if (source.readyState === EventSource.CLOSED) again();
     };
-    source.onmessage = (event) => { last = event.lastEventId || last; muster.put(JSON.parse(event.data)); };
+    source.onmessage = (event) => {
+      last = event.lastEventId || last;
+      muster.put(JSON.parse(event.data), event.lastEventId);
+    };
     source.addEventListener("end", () => { close(); over = true; notice.hidden = true; });
   }
 
@@ -106,6 +113,11 @@ function tell(blocks, id, html) {
   if (open) document.querySelector(`#${id} > details`)?.setAttribute("open", "");
   if (at_end) scrollTo(0, document.body.scrollHeight);
   return true;
+}
+
+// Only what a message tells of is left.
+function keepOnly(blocks, parts) {
+  for (const each of [...blocks.children]) if (!(each.id in parts)) put(each.id, null);
 }
 
 // The tree of a trace: all rows are known, those that can be seen are in the document.
@@ -255,7 +267,10 @@ document.addEventListener("DOMContentLoaded", () => {
     setInterval(() => { if (!document.querySelector(".is-over")) tree.stretch(); }, 1000);
   }
   const blocks = document.getElementById("blocks");
-  if (blocks) muster.puts.push((id, html) => tell(blocks, id, html));
+  if (blocks) {
+    muster.puts.push((id, html) => tell(blocks, id, html));
+    muster.anew.push((parts) => keepOnly(blocks, parts));
+  }
   setInterval(tick, 1000);
   if (live) follow(live);
 });
