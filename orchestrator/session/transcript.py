@@ -113,6 +113,7 @@ class Transcript:
         block.add(text)
 
     def input(self, event: ToolInputDelta) -> Iterator[int]:
+        """Arguments as the model writes them, before the call is whole; the numbers of the blocks that changed."""
         known = self._calls.get(event.call_id)
         block = self.blocks.get(known) if known is not None else None
         if block is None:
@@ -124,6 +125,7 @@ class Transcript:
         block.input += event.text[: MAX_TEXT_CHARS - len(block.input)]
 
     def call(self, event: ToolCallChanged) -> Iterator[int]:
+        """A call's next state, in the block of its first one; the numbers of the blocks that changed."""
         known = self._calls.get(event.call_id)
         block = self.blocks.get(known) if known is not None else None
         if block is None or known is None:
