@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -229,19 +230,35 @@ ALONE = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The second half of `make test` need not import the files of the first."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+        return None
+    return None if _is_in(collection_path, ALONE) or "pytest.mark.alone" in collection_path.read_text() else True
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _is_of(item, ALONE):
+        if _is_in(item.path, ALONE):
             item.add_marker(pytest.mark.alone)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _sort_by_length(items)
 
 
-def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
-    return any(item.path.is_relative_to(Path(__file__).parent / place) for place in places)
+def _sort_by_length(items: list[pytest.Item]) -> None:
+    """A file goes to whoever is free: the long ones come first, so that all end at about the same time."""
+    whole_systems = {item.path for item in items if item.get_closest_marker("acceptance")}
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in whole_systems, -sizes[item.path]))
+
+
+def _is_in(path: Path, places: Sequence[str]) -> bool:
+    return any(path.is_relative_to(Path(__file__).parent / place) for place in places)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if AGAIN and _is_of(item, PROVEN_AT_ONCE):
+    if AGAIN and _is_in(item.path, PROVEN_AT_ONCE):
         pytest.fail("it failed, and what proves a promise is never run twice (docs/decisions/0014)")
     for tier in ("docker", "redis", "browser"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):
