@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import http.client
+import json
 import os
 import shutil
 import signal
@@ -19,12 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlencode
 
 import pytest
 import redis
 
 AGAIN = os.environ.get("MUSTER_TEST_AGAIN") == "1"  # scripts/test.sh runs what failed once more
 CHROMIUM = Path("/usr/bin/chromium")
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 
 
@@ -76,6 +80,30 @@ def debian_program() -> Callable[[str], str]:
         return shutil.which(name) or cannot_run("tools", f"no {name} (scripts/test-tools.sh installs it)")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def engine_holds() -> Callable[[str, str], list[str]]:
+    """`engine_holds("containers", "muster.owner=me")`, or `"volumes"`: what the engine has with this label.
+
+    Asked over its socket: hundreds of tests ask, and `docker` would be a process for each.
+    """
+
+    def ask(kind: str, label: str) -> list[str]:
+        path, read = LISTINGS[kind]
+        connection = http.client.HTTPConnection("engine")
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.connect(ENGINE.removeprefix("unix://"))
+            connection.request("GET", path + urlencode({"filters": json.dumps({"label": [label]})}))
+            return read(json.load(connection.getresponse()))
+
+    return ask
+
+
+LISTINGS: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
+    "containers": ("/containers/json?all=1&", lambda told: [each["Id"] for each in told]),
+    "volumes": ("/volumes?", lambda told: [each["Name"] for each in told["Volumes"] or ()]),
+}
 
 
 def free_port() -> int:
