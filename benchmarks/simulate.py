@@ -28,23 +28,28 @@ from .queue import Row, cpu_s
 from .simulation import Costs, Fleet, Load, simulate
 
 SHORT, LONG = 2, 12  # turns, of the conversations whose difference says what a turn costs
+TURN_S = 0.1  # of theirs: no two agents ask at the same moment, as in a fleet
 HELD_S = 6.0
 THERE = Fleet(workers=4, slots=4)
 CORES = 2  # of the machine that the small fleet shares with its Redis
 
-THOUSAND = Fleet(workers=1_000, slots=4)
+SLOTS = (4, 10)  # of a worker: in the great fleet, and in the small one
+
+THOUSAND = Fleet(workers=1_000, slots=SLOTS[0])
+IN_CELLS = Fleet(workers=1_000, slots=SLOTS[0], cells=4)
 PREDICTED = {
     "agents: 20 turns of 6 s": (THOUSAND, Load(1_000_000, turns=20, turn_s=6.0, spread=0.5)),
     "the same, 25 new ones a second": (THOUSAND, Load(1_000_000, turns=20, turn_s=6.0, spread=0.5, per_s=25)),
     "the same, 32 new ones a second": (THOUSAND, Load(1_000_000, turns=20, turn_s=6.0, spread=0.5, per_s=32)),
     "codemods of 2 s": (THOUSAND, Load(1_000_000, turns=1, turn_s=2.0, spread=0.5)),
     "codemods of 0.2 s": (THOUSAND, Load(1_000_000, turns=1, turn_s=0.2, spread=0.5)),
-    "codemods of 0.2 s, four cells": (Fleet(1_000, 4, cells=4), Load(1_000_000, turns=1, turn_s=0.2, spread=0.5)),
+    "codemods of 0.2 s, four cells": (IN_CELLS, Load(1_000_000, turns=1, turn_s=0.2, spread=0.5)),
 }
 
 
-async def measure_costs(agents: int) -> Costs:
-    short, long = await _batches(agents)
+async def measure_costs(slots: int, agents: int) -> Costs:
+    """For workers with so many slots: agents of one worker share round trips, so the fewer the dearer each one's is."""
+    short, long = await _batches(slots, agents)
     turn = {name: (long[name] - short[name]) / agents / (LONG - SHORT) for name in long}
     task = {name: short[name] / agents - SHORT * turn[name] for name in short}
     return Costs(
@@ -56,10 +61,10 @@ async def measure_costs(agents: int) -> Costs:
     )
 
 
-async def _batches(agents: int) -> list[Row]:
-    """The CPU of many agents together: short ones, and long ones; the least of three, for others only ever add."""
-    async with agent_fleet(scripts.calls) as fleet:
-        worker = await fleet.worker("build", slots=agents)
+async def _batches(slots: int, agents: int) -> list[Row]:
+    """The CPU of many agents in line: short ones, and long ones; the least of three, for others only ever add."""
+    async with agent_fleet(lambda blob: scripts.takes(blob, TURN_S)) as fleet:
+        worker = await fleet.worker("build", slots=slots)
         await _used(fleet, worker, [_agent(fleet, SHORT)])  # pays for imports and caches
         rows = {turns: [await _batch(fleet, worker, agents, turns) for _ in range(3)] for turns in (SHORT, LONG)}
     return [{name: min(row[name] for row in rows[turns]) for name in rows[turns][0]} for turns in (SHORT, LONG)]
@@ -138,7 +143,7 @@ async def _waited_s(fleet: AgentFleet, request: TaskRequest) -> float:
 
 def checked(*, quick: bool) -> dict[str, tuple[Fleet, Load]]:
     """Twenty slots: all at once, and at a pace that they can just keep up with."""
-    fleet, tasks = Fleet(workers=2, slots=10, cores=CORES), 100 if quick else 400
+    fleet, tasks = Fleet(workers=2, slots=SLOTS[1], cores=CORES), 100 if quick else 400
     return {
         f"{tasks} agents of 5 turns, at once": (fleet, Load(tasks, turns=5, turn_s=0.2)),
         f"{tasks} agents of 5 turns, 15 a second": (fleet, Load(tasks, turns=5, turn_s=0.2, per_s=15)),
@@ -149,16 +154,20 @@ def checked(*, quick: bool) -> dict[str, tuple[Fleet, Load]]:
 
 
 async def report(*, quick: bool) -> dict[str, Any]:
-    costs = await measure_costs(agents=20 if quick else 50)
-    print("costs, in µs of CPU: " + ", ".join(f"{name} {figure:,.0f}" for name, figure in asdict(costs).items()))
-    found: dict[str, Any] = {"costs": asdict(costs), "checked": {}, "predicted": {}}
+    found: dict[str, Any] = {"costs": {}, "checked": {}, "predicted": {}}
+    costs: dict[int, Costs] = {}
+    for slots in SLOTS:
+        costs[slots] = await measure_costs(slots, agents=slots * (2 if quick else 5))
+        found["costs"][slots] = asdict(costs[slots])
+        figures = ", ".join(f"{name} {figure:,.0f}" for name, figure in asdict(costs[slots]).items())
+        print(f"costs in workers of {slots} slots, in µs of CPU: {figures}", flush=True)
     for name, (fleet, load) in checked(quick=quick).items():
-        measured, predicted = await measure_run(fleet, load), asdict(simulate(fleet, load, costs))
+        measured, predicted = await measure_run(fleet, load), asdict(simulate(fleet, load, costs[fleet.slots]))
         found["checked"][name] = {"measured": measured, "predicted": predicted}
         print(f"{name}: measured / predicted")
         print("    " + "  ".join(f"{key} {measured[key]:.2f} / {predicted[key]:.2f}" for key in measured), flush=True)
     for name, (fleet, load) in PREDICTED.items():
-        predicted = asdict(simulate(fleet, load, costs))
+        predicted = asdict(simulate(fleet, load, costs[fleet.slots]))
         found["predicted"][name] = predicted
         print(f"1,000,000 {name}, {fleet.workers:,} workers of {fleet.slots} slots, {fleet.cells} cell(s): predicted")
         print("    " + "  ".join(f"{key} {figure:,.2f}" for key, figure in predicted.items()), flush=True)
