@@ -1,10 +1,10 @@
-"""The console under load: a trace of 1,000 tasks, a browser before it, and 200 people who watch.
+"""The console under load: a trace of 1,000 tasks, a browser before it, 200 who watch, and a task with a long past.
 
-    python -m benchmarks.console [--tasks 1000] [--streams 200]
+    python -m benchmarks.console [--tasks 1000] [--streams 200] [--entries 100000]
 
 A Redis and a server in a process of its own; the workers are played. Aims: first paint within 500 ms at p95; from the
 event in Redis to the document within 300 ms at p95; a page of at most 150 KB; 200 streams on less than one core, with
-memory that stays where it is.
+memory that stays where it is. It takes about two minutes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 from playwright.async_api import async_playwright
 
 from envelope.agents import AgentCard, WorkerCard
-from envelope.events import ChildSpawned, TitleSet
+from envelope.events import CallState, ChildSpawned, TextDelta, TitleSet, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.api.tokens import Role, TokenFile
@@ -41,7 +42,9 @@ CHROMIUM = "/usr/bin/chromium"
 CARD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**",))
 PAINTS, EVENTS = 40, 50
 PER_TOKEN = 10  # streams of one person
-WATCHED_S, EVERY_S = 10.0, 0.1
+WATCHED_S, EVERY_S = 20.0, 0.1
+AT_ONCE = 500  # entries that are under way to Redis
+REPLAYS = 20
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Says when each title is in the document, on this machine's clock.
 OBSERVE = """() => { window.seen = {}; new MutationObserver(() => {
@@ -63,6 +66,7 @@ class Trace:
 
     @classmethod
     async def begun(cls, muster: Muster, tasks: int) -> Trace:
+        """Submits the root and its children, and claims all of them; each child says one thing."""
         common = {"agent": "build", "pool": "build", "auth_scope": ("read:**",), "deadline_ms": 3_600_000}
         root = task_request(prompt="fan out", **common)
         await muster.submit(root)
@@ -80,6 +84,7 @@ class Trace:
         return trace
 
     async def tell(self, *events: object) -> None:
+        """One entry of the root's, with the events as its worker would tell them."""
         lease = self.lease
         names = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt, "seq": self.seq}
         self.seq += 1
@@ -93,6 +98,7 @@ class Server:
 
     @classmethod
     async def started(cls, environment: dict[str, str]) -> Server:
+        """`muster serve` on a free port, once it listens."""
         words = [str(MUSTER), "serve", "--port", "0"]
         process = await asyncio.create_subprocess_exec(*words, env=environment, stderr=asyncio.subprocess.PIPE)
         assert process.stderr
@@ -111,6 +117,7 @@ class Server:
 
 
 async def signed_in(stack: AsyncExitStack, url: str, secret: str) -> aiohttp.ClientSession:
+    """A browser's cookies and connections; `stack` closes them."""
     unlimited = aiohttp.TCPConnector(limit=0)
     jar = aiohttp.CookieJar(unsafe=True)
     session = await stack.enter_async_context(aiohttp.ClientSession(connector=unlimited, cookie_jar=jar))
@@ -154,26 +161,51 @@ async def to_the_document(session: aiohttp.ClientSession, url: str, trace: Trace
     return [seen[name] - at_ms for name, at_ms in sent.items() if name in seen]
 
 
-async def watched(sessions: Sequence[aiohttp.ClientSession], server: Server, trace: Trace, streams: int) -> str:
-    """What so many streams cost while ten events come in a second."""
-    got = [0] * streams
-    address = f"{server.url}/console/traces/{trace.lease.trace_id}/live"
+@dataclass(slots=True)
+class Heard:
+    """What one console was sent. A message is one chunk of the answer, as the server wrote it."""
 
-    async def watch(number: int) -> None:
-        session = sessions[number // PER_TOKEN]
-        async with session.get(address, timeout=aiohttp.ClientTimeout(total=None)) as answer:
-            answer.raise_for_status()
-            async for chunk in answer.content.iter_any():  # a first message is as long as the tree
-                got[number] += chunk.count(b"\n\n")
+    first_bytes: int = 0  # of its first two: how to come again, and all that there is
+    messages: int = 0
+    bytes: int = 0
 
-    watching = [asyncio.create_task(watch(number)) for number in range(streams)]
-    while not all(got):
+    def add(self, size: int) -> None:
+        self.messages += 1
+        self.bytes += size
+        if self.messages <= 2:
+            self.first_bytes += size
+
+
+async def watch(session: aiohttp.ClientSession, address: str, heard: Heard) -> None:
+    """As a browser does, but that it unpacks nothing: that would be this process's own work, beside the server."""
+    forever = aiohttp.ClientTimeout(total=None)
+    async with session.get(address, timeout=forever, auto_decompress=False) as answer:
+        answer.raise_for_status()
+        size = 0
+        async for data, is_whole in answer.content.iter_chunks():
+            size += len(data)
+            if is_whole:
+                heard.add(size)
+                size = 0
+
+
+async def watched(
+    sessions: Sequence[aiohttp.ClientSession], server: Server, trace: Trace, streams: int, pages: Sequence[str]
+) -> str:
+    """What so many streams of these pages, in turn, cost while ten events come in a second."""
+    heard = [Heard() for _ in range(streams)]
+    addresses = [f"{server.url}/console{page}" for page in pages]
+    watching = [
+        asyncio.create_task(watch(sessions[number // PER_TOKEN], addresses[number % len(addresses)], heard[number]))
+        for number in range(streams)
+    ]
+    while not all(one.messages >= 2 for one in heard):
         for one in watching:
             if one.done():
                 one.result()
         await asyncio.sleep(0.1)
     cpu_s, memory_mib, began = server.cpu_s(), server.memory_mib(), time.perf_counter()
-    before = sum(got)
+    before, before_bytes = sum(one.messages for one in heard), sum(one.bytes for one in heard)
     while time.perf_counter() - began < WATCHED_S:
         await trace.tell(TitleSet(title=f"title {time.time()}"))
         await asyncio.sleep(EVERY_S)
@@ -183,11 +215,57 @@ async def watched(sessions: Sequence[aiohttp.ClientSession], server: Server, tra
     for one in watching:
         one.cancel()
     await asyncio.gather(*watching, return_exceptions=True)
-    each_s = (sum(got) - before) / streams / took_s
-    return f"{cores:.2f} cores, {memory_mib:.0f} MiB before and {after_mib:.0f} after, {each_s:.1f} messages/s each"
+    messages = sum(one.messages for one in heard) - before
+    each = (sum(one.bytes for one in heard) - before_bytes) / max(1, messages)
+    return (
+        f"{cores:.2f} cores, {memory_mib:.0f} MiB before and {after_mib:.0f} after, "
+        f"{messages / streams / took_s:.1f} messages/s each of {each:.0f} bytes; the first {heard[0].first_bytes} bytes"
+    )
 
 
-async def measured(tasks: int, streams: int) -> None:
+async def with_a_past(muster: Muster, entries: int) -> Trace:
+    """One task that has said and done much: a tool call for each ten pieces of text."""
+    trace = await Trace.begun(muster, 0)
+    for start in range(0, entries, AT_ONCE):
+        numbers = range(start, min(start + AT_ONCE, entries))
+        await asyncio.gather(*(trace.tell(_said(number)) for number in numbers))
+    return trace
+
+
+def _said(number: int) -> object:
+    if number % 10:
+        return TextDelta(text=f"and then {number} ")
+    output = f"{number} passed"
+    return ToolCallChanged(call_id=str(number), tool="bash", title="make", state=CallState.COMPLETED, output=output)
+
+
+async def replayed(session: aiohttp.ClientSession, server: Server, trace: Trace, entries: int) -> str:
+    """The page of a task with a long past: at first, again, and as it was at steps all over it."""
+    page = f"{server.url}/console/tasks/{trace.lease.task_id}"
+    memory_mib = server.memory_mib()
+    cold_ms, warm_ms = await timed(lambda: _got(session, page)), await timed(lambda: _got(session, page))
+    steps = [entries * number // REPLAYS for number in range(1, REPLAYS + 1)]
+    took_ms = [await timed(lambda step=step: _got(session, f"{page}?step={step}")) for step in steps]
+    return (
+        f"cold {cold_ms:.0f} ms, again {warm_ms:.0f} ms, a step {told(took_ms)}; "
+        f"{memory_mib:.0f} MiB before and {server.memory_mib():.0f} after"
+    )
+
+
+async def timed(do: Callable[[], Awaitable[None]]) -> float:
+    began = time.perf_counter()
+    await do()
+    return (time.perf_counter() - began) * 1000
+
+
+async def _got(session: aiohttp.ClientSession, address: str) -> None:
+    async with session.get(address) as answer:
+        answer.raise_for_status()
+        await answer.read()
+
+
+async def measured(tasks: int, streams: int, entries: int) -> None:
+    """All of it, printed as it comes; everything that was started has ended when this returns."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
         redis = await stack.enter_async_context(embedded_redis(folder / "redis"))
@@ -195,7 +273,8 @@ async def measured(tasks: int, streams: int) -> None:
         transport = await connect(settings)
         stack.push_async_callback(transport.close)
         await transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(CARD,)), ttl_s=3600)
-        trace = await Trace.begun(Muster(transport, settings), tasks)
+        muster = Muster(transport, settings)
+        trace = await Trace.begun(muster, tasks)
         tokens = TokenFile(folder / "state" / "api-tokens.json")
         secrets = [
             tokens.create(f"t{number}", Role.VIEWER, "default") for number in range(-(-streams // PER_TOKEN) + 1)
@@ -204,26 +283,39 @@ async def measured(tasks: int, streams: int) -> None:
         server = await Server.started({**os.environ, **named})
         try:
             sessions = [await signed_in(stack, server.url, secret) for secret in secrets]
-            page = f"{server.url}/console/traces/{trace.lease.trace_id}"
-            first_ms, paints_ms, size = await paints(sessions[-1], page)
-            weights = [size]
-            for name in ("console.css", "console.js", "mark.svg"):
-                async with sessions[-1].get(f"{server.url}/console/static/{name}") as answer:
-                    weights.append(len(await answer.read()))
             print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; a trace of {tasks + 1} tasks")
-            print(f"first paint   {told(paints_ms)}; cold {first_ms:.0f} ms")
-            print(f"page weight   {sum(weights) / 1000:.0f} KB ({json.dumps(weights)})")
+            await painted(sessions[-1], server, trace)
             seen_ms = await to_the_document(sessions[-1], server.url, trace)
             print(f"to the DOM    {told(seen_ms)}")
-            print(f"{streams} streams   {await watched(sessions, server, trace, streams)}")
+            ids = trace.lease
+            of_trace, others = f"/traces/{ids.trace_id}/live", ("/live", "/traces-live", "/asks/live")
+            for told_as, pages in {
+                "of one trace": [of_trace],
+                "of all pages": [of_trace, f"/tasks/{ids.task_id}/live", *others],
+            }.items():
+                print(f"{streams} {told_as}  {await watched(sessions, server, trace, streams, pages)}")
+            if entries:
+                long = await with_a_past(muster, entries)
+                print(f"{entries} steps  {await replayed(sessions[-1], server, long, entries)}")
         finally:
             server.process.terminate()
             await server.process.wait()
+
+
+async def painted(session: aiohttp.ClientSession, server: Server, trace: Trace) -> None:
+    first_ms, paints_ms, size = await paints(session, f"{server.url}/console/traces/{trace.lease.trace_id}")
+    weights = [size]
+    for name in ("console.css", "console.js", "mark.svg"):
+        async with session.get(f"{server.url}/console/static/{name}") as answer:
+            weights.append(len(await answer.read()))
+    print(f"first paint   {told(paints_ms)}; cold {first_ms:.0f} ms")
+    print(f"page weight   {sum(weights) / 1000:.0f} KB ({json.dumps(weights)})")
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--tasks", type=int, default=1000)
     options.add_argument("--streams", type=int, default=200)
+    options.add_argument("--entries", type=int, default=100_000)
     chosen = options.parse_args()
-    asyncio.run(measured(chosen.tasks, chosen.streams))
+    asyncio.run(measured(chosen.tasks, chosen.streams, chosen.entries))

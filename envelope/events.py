@@ -25,6 +25,7 @@ class TurnStarted(Tagged):
     kind: Literal["turn_started"] = "turn_started"
     turn: int
     model: str = ""
+    window_tokens: int = 0  # that the model has; 0: nobody knows
 
 
 class TextDelta(Tagged):
@@ -100,7 +101,6 @@ class AskOpened(Tagged):
     always: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()  # of the tool `question`
     until_ms: int = 0  # after this moment, on the store's clock, the answer is no
-    held: bool = False  # its task is not parked: it waits with its slot and its sandbox, and its record names no ask
 
 
 class AskAnswered(Tagged):

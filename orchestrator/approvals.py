@@ -9,16 +9,29 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from envelope.asks import AskTerms
 from envelope.scope import Scope
 
 from .errors import BadInput
+from .settings import Settings
 
 _GRANTS = TypeAdapter[Scope](Scope)
+
+
+def ask_terms(settings: Settings, projects: Sequence[Path], *, no_input: bool) -> AskTerms | None:
+    """How a task may ask: not at all without input; else what was always allowed in its project is known to it.
+
+    Work on several projects at once keeps to none of them.
+    """
+    if no_input:
+        return None
+    project = str(projects[0].resolve()) if len(projects) == 1 else ""
+    return AskTerms(project=project, approved=approved_in(settings.state_dir, project))
 
 
 def approved_in(state_dir: Path, project: str) -> Scope:

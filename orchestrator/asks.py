@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from envelope.asks import WORDS, Question, Reply, read_reply
 from envelope.events import AskOpened
-from envelope.lifecycle import TERMINAL, State
+from envelope.lifecycle import TERMINAL
 from envelope.messages import TaskProgress
 from envelope.pattern import match
 from envelope.scope import split
@@ -51,18 +51,11 @@ async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
 
 
 async def asks_of(tasks: Iterable[TaskRecord], transport: Transport) -> list[OpenAsk]:
-    """The records say what is waited for; only then the stream is read for what it is.
-
-    A program of others cannot be parked, and what it asks stands in the stream alone: that is read where one may run.
-    """
-    tasks = list(tasks)
+    """The records say what is waited for; only then the stream is read for what it is."""
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
-    running = [task for task in tasks if task.state is State.RUNNING]
-    led = await _may_be_led(transport, running) if running else []
-    traces = list(dict.fromkeys(task.trace_id for task in (*waiting, *led)))
+    traces = list(dict.fromkeys(task.trace_id for task in waiting))
     texts = dict(zip(traces, await asyncio.gather(*(_texts(transport, each) for each in traces)), strict=True))
-    held = [one for task in led for one in await _held(transport, task, texts[task.trace_id])]
-    return [*(one for task in waiting for one in _of_task(task, texts[task.trace_id])), *held]
+    return [one for task in waiting for one in _of_task(task, texts[task.trace_id])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +69,18 @@ class _Text:
 _Texts = Mapping[tuple[str, str], _Text]
 
 
-async def _may_be_led(transport: Transport, running: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """All but those whose agents are known to be led by our own loop: cards do not tell of a trusted repository's."""
-    cards = [card for worker in await transport.workers() for card in worker.agents]
-    ours = {card.name for card in cards} - {card.name for card in cards if card.engine != "loop"}
-    return [task for task in running if task.agent not in ours]
-
-
-async def _held(transport: Transport, task: TaskRecord, texts: _Texts) -> list[OpenAsk]:
-    """What it waits for an answer to."""
-    asked = [text for (task_id, _), text in texts.items() if task_id == task.task_id and text.ask.held]
-    if not asked:
-        return []
-    said = await _answers(transport, task)
-    return [OpenAsk(task, text.ask, text.since_ms) for text in asked if text.ask.ask_id not in said]
-
-
 async def _texts(transport: Transport, trace_id: str) -> _Texts:
-    """By task and id, as far as the stream still has it; what a lost attempt held is nobody's."""
+    """By task and id, as far as the stream still has it."""
     texts: dict[tuple[str, str], _Text] = {}
-    attempts: dict[str, int] = {}
-    async for entry in transport.follow(trace_id, wait=False):
-        if not isinstance(told := entry.message, TaskProgress):
-            continue
-        if attempts.setdefault(told.task_id, told.attempt) < told.attempt:
-            attempts[told.task_id] = told.attempt
-            texts = {key: text for key, text in texts.items() if key[0] != told.task_id or not text.ask.held}
-        for event in told.events:
-            if isinstance(event, AskOpened):
-                key = (told.task_id, event.ask_id)
-                first = texts.get(key)
-                texts[key] = _Text(event, first.since_ms if first else told.at_ms)
+    with suppress(NotFound):  # a failover has forgotten the trace
+        async for entry in transport.follow(trace_id, wait=False):
+            if not isinstance(told := entry.message, TaskProgress):
+                continue
+            for event in told.events:
+                if isinstance(event, AskOpened):
+                    key = (told.task_id, event.ask_id)
+                    first = texts.get(key)
+                    texts[key] = _Text(event, first.since_ms if first else told.at_ms)
     return texts
 
 

@@ -44,7 +44,7 @@ from .planner.modes import PlanMode
 from .planner.wish import plan_again
 from .plans import plans_of
 from .prompting import going_on, listener, session_of, undoing
-from .read_only import looking_only, narrowed
+from .read_only import looking_only, narrowed, require_own_sessions
 from .requeue import requeued
 from .resolving import requests_from
 from .session.fold import Session
@@ -96,7 +96,10 @@ class Muster(Facets, SessionMethods):
         What a failover of the server forgets is handed over again, by whoever waits for it here (`results`, `gather`).
         Who names no `auth_scope` or pool gets the agent's own, as live workers offer it: `UnknownName` when none does.
         """
-        return await self._outbox.submit(narrowed(await requests_from(self.transport, tasks), self.settings))
+        requests = await requests_from(self.transport, tasks)
+        if self.settings.read_only:
+            await require_own_sessions(self.transport, requests)
+        return await self._outbox.submit(narrowed(requests, self.settings))
 
     def read_only(self) -> Muster:
         """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from envelope.redaction import register_secret
 
 from .api.tokens import Role
-from .errors import BadInput
+from .errors import BadSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Text = Annotated[str, Field(min_length=1, max_length=500)]
@@ -85,9 +85,11 @@ class Oidc(_Part):
             file = self.client_secret_file
             secret = (file.read_text() if file else environ[self.client_secret_env]).strip()
         except (OSError, KeyError, UnicodeDecodeError) as e:
-            raise BadInput(f"the secret of console.oidc is not in {where}", hint="put the client's secret there") from e
+            raise BadSettings(
+                f"the secret of console.oidc is not in {where}", hint="put the client's secret there"
+            ) from e
         if not secret:
-            raise BadInput(f"there is no secret in {where}", hint="put the client's secret there")
+            raise BadSettings(f"there is no secret in {where}", hint="put the client's secret there")
         register_secret(secret)
         return secret
 

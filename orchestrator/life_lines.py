@@ -10,12 +10,12 @@ from typing import Any
 
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
-from transport.base import Entry, TaskRecord
+from transport.base import TaskRecord
 
 from .client import Muster
 from .session.said import GLYPH
 from .submit import DRIVERS
-from .task_life import Attempt, Ending, Life, task_life
+from .task_life import Attempt, Ending, Life, begun, closed, lived
 from .units import duration
 from .words import clock, counted, reason_text, short
 
@@ -33,7 +33,6 @@ class Told:
     """All that is known of how a task went. `now_ms` is the queue's."""
 
     record: TaskRecord
-    entries: Sequence[Entry]  # of its whole trace
     life: Life
     children: Sequence[TaskRecord]
     now_ms: int
@@ -55,11 +54,16 @@ class Told:
 
 
 async def life_of(muster: Muster, task_id: str, trace_id: str) -> Told:
-    """The record is read after the events, so that it is not older than they are."""
-    entries = await muster.events(trace_id)
+    life = begun(await muster.record(task_id))
+    async for entry in muster.transport.follow(trace_id, wait=False, about=task_id):
+        life = lived(life, task_id, entry.message)
+    return await told_of(muster, task_id, life)
+
+
+async def told_of(muster: Muster, task_id: str, life: Life) -> Told:
+    """Of a life as its events tell it. The record is read after them, so that it is not older than they are."""
     record = await muster.record(task_id)
-    children = await muster.children(record)
-    return Told(record, entries, task_life(record, entries), children, await muster.transport.now_ms())
+    return Told(record, closed(life, record), await muster.children(record), await muster.transport.now_ms())
 
 
 def life_lines(told: Told, *, zone: tzinfo | None = None) -> Iterator[Line]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NoReturn
 
 from envelope.errors import ErrorCode
-from envelope.scope import Scope, offers
+from envelope.scope import Scope, narrow, offers
 
 from .errors import OrchestratorError
 from .settings import Settings
@@ -15,6 +16,8 @@ from .submit import RECIPE_SCOPE
 READ_SCOPE: Scope = (*RECIPE_SCOPE, "task:**", "skill:**", "todowrite:*", "todoread:*", "plan_update:*")
 STEERS = "work that may write would be steered"
 PUBLISHES = "something would be published"
+GATES = "--gate would prove a change"
+SETS_UP = "--setup would run commands with a way to the package index"
 WHO_MAY = "leave it out, or have it done by a job that no stranger can start"
 
 
@@ -29,6 +32,14 @@ def refuse_write(what: str, hint: str = WHO_MAY) -> NoReturn:
 def require_writing(settings: Settings, what: str) -> None:
     if settings.read_only:
         refuse_write(what)
+
+
+def require_looking(asked: Mapping[str, object], allow: Scope) -> None:
+    """`WouldWrite` for what is asked for by name, by what it would do; what an agent may do by itself is narrowed
+    later."""
+    for what in (what for what, is_asked in asked.items() if is_asked):
+        refuse_write(what)
+    narrow(READ_SCOPE, allow)
 
 
 def is_read_only(scope: Scope) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeVar
 from envelope.ids import content_key
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
 from envelope.scope import common
+from transport.base import Transport
+from transport.errors import NotFound
 
 from .fanout.spec import FanoutParams
 from .looking import READ_SCOPE, refuse_write
@@ -44,8 +46,6 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
 
     Its key is another: what a stranger had looked at stands for nobody's work, nor the other way round.
     """
-    if request.resume_token:
-        refuse_write("an earlier session, which may write, would hear this")
     narrowed: dict[str, Any] = {
         "auth_scope": common(READ_SCOPE, request.auth_scope),
         "workspace": _workspace(request.workspace),
@@ -55,6 +55,29 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
     if narrow_params is not None:
         narrowed["input"] = request.input.model_copy(update={"params": narrow_params(request)})
     return request.model_copy(update=narrowed)
+
+
+async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequest]) -> None:
+    """`WouldWrite` for work that goes on with a session, unless that was opened by work that only looks, too: what a
+    stranger says there would be heard by whoever goes on with it."""
+    for request in requests:
+        if (session := _session_in(request)) and not await _is_of_looking(transport, session, request.tenant):
+            refuse_write("an earlier session, which may write, would hear this", "begin a new one")
+
+
+def _session_in(request: TaskRequest) -> str:
+    """A goal's is opened by its agent, and its driver has none itself."""
+    is_goal = request.recipient == DRIVERS and request.agent == RUN
+    return request.resume_token or (params_of(GoalParams, request).session if is_goal else "")
+
+
+async def _is_of_looking(transport: Transport, session: str, tenant: str) -> bool:
+    """A session is named after the task that opened it."""
+    try:
+        opened = await transport.request(session)
+    except NotFound:
+        return False
+    return opened.tenant == tenant and common(READ_SCOPE, opened.auth_scope) == opened.auth_scope
 
 
 def require_read_only(request: TaskRequest) -> None:

@@ -42,7 +42,7 @@ from .metrics import OrchestratorMetrics
 from .metrics.fleet import FleetView
 from .metrics.published import Published
 from .mirrors import keep_mirrors
-from .read_only import require_read_only
+from .read_only import require_own_sessions, require_read_only
 from .sealing import keep_sealed
 from .settings import Settings, load_settings
 from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN
@@ -100,6 +100,7 @@ async def _outcome(driver: Driver) -> TaskResult:
         if drive is None:
             raise BadInput(f"the orchestrator has no agent {agent!r}", hint=f"it has: {', '.join(DRIVES)}")
         if driver.context.read_only:
+            await require_own_sessions(driver.transport, [driver.request])
             require_read_only(driver.request)
         return await drive(driver)
     except TaskFailed as e:

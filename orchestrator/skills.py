@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envelope.skills import FOLDER, KEY, LOCK_NAME, SKILL_FILE, Pin, SkillLock, lock_text, read_lock
 from repo.content import blobs_of, file_at
-from repo.errors import FolderRefused, OutputTooLarge
+from repo.errors import FolderRefused, OutputTooLarge, RepositoryMissing
 from repo.folder import MAX_FILE_BYTES, MAX_FILES, Entry, digest_of, entries_in
 
 from .batch.spec import Repository
@@ -151,7 +151,11 @@ async def fetched_skill(
     """A folder of a git repository at a commit, which is found by its branch or tag, too."""
     read_address(url)  # what is wrong with it is said here: to a batch it would be a fault of its file
     repository = Repository(url=url, base=commit)
-    start = await fetched(repository, cache_dir, await remote_at(repository, forges))
+    try:
+        start = await fetched(repository, cache_dir, await remote_at(repository, forges))
+    except RepositoryMissing as e:
+        hint = f"check the address: a git repository, a {SKILL_FILE} or an index.json; what is pinned stays as it is"
+        raise RepositoryMissing(str(e), hint=hint) from e
     within = f"{folder.strip('/')}/" if folder.strip("/") else ""
     modes = {
         path: about for path, about in (await blobs_of(start.git_dir, start.base)).items() if path.startswith(within)

@@ -46,6 +46,11 @@ class Phase:
     worker: str = ""
     reason: str = ""
 
+    @property
+    def is_with_worker(self) -> bool:
+        """Also one that waits, if it does so with its slot."""
+        return self.state is State.RUNNING or (self.state is State.WAITING and bool(self.worker))
+
     def length_ms(self, now_ms: int) -> int:
         return max(0, (now_ms if self.until_ms is None else self.until_ms) - self.since_ms)
 
@@ -87,22 +92,36 @@ class Life:
 
 def task_life(record: TaskRecord, entries: Iterable[Entry]) -> Life:
     """The life of the record's task, from its trace's entries; the record must not be older than they are."""
-    life = Life(phases=(Phase(State.PENDING, 0, record.accepted_at_ms),))
+    life = begun(record)
     for entry in entries:
-        message = entry.message
-        if message.task_id != record.task_id:
-            continue
-        if isinstance(message, TaskResult):
-            life = replace(life, result=message)
-        elif _is_resync(message):
-            # where the task is now is the record's to tell; what follows are the entries that are still kept
-            life = Life(whole=False)
-        elif message.seq < 0:
-            life = replace(life, phases=_moved(life.phases, message))
+        life = lived(life, record.task_id, entry.message)
+    return closed(life, record)
+
+
+def begun(record: TaskRecord) -> Life:
+    """Before the first entry."""
+    return Life(phases=(Phase(State.PENDING, 0, record.accepted_at_ms),))
+
+
+def lived(life: Life, task_id: str, message: TaskProgress | TaskResult) -> Life:
+    """One message further."""
+    if message.task_id != task_id:
+        return life
+    if isinstance(message, TaskResult):
+        return replace(life, result=message)
+    if is_resync(message):
+        # where the task is now is the record's to tell; what follows are the entries that are still kept
+        return Life(whole=False)
+    return replace(life, phases=_moved(life.phases, message)) if message.seq < 0 else life
+
+
+def closed(life: Life, record: TaskRecord) -> Life:
+    """With the end that the record knows of, if the task has ended."""
     return replace(life, phases=_closed(life.phases, record.finished_at_ms))
 
 
-def _is_resync(progress: TaskProgress) -> bool:
+def is_resync(progress: TaskProgress) -> bool:
+    """Does it stand for entries that are no longer kept?"""
     return any(isinstance(event, Resynced) for event in progress.events)
 
 
@@ -120,11 +139,17 @@ def _closed(phases: tuple[Phase, ...], at_ms: int | None) -> tuple[Phase, ...]:
 
 
 def _attempts(phases: tuple[Phase, ...]) -> Iterator[Attempt]:
+    """One lasts as long as a worker has the task, which may wait with its slot meanwhile."""
+    first: Phase | None = None
     following = (*phases[1:], None)
-    for phase, after in zip(phases, following, strict=True):
-        if phase.state is State.RUNNING:
+    for phase, after in zip(phases, following, strict=bool(phases)):  # of a stream that was cut there may be none
+        if not phase.is_with_worker:
+            continue
+        first = first or phase
+        if after is None or not after.is_with_worker or after.attempt != phase.attempt:
             ending, why = _ending(phase, after)
-            yield Attempt(phase.attempt, phase.worker, phase.since_ms, phase.until_ms, ending, why)
+            yield Attempt(first.attempt, first.worker, first.since_ms, phase.until_ms, ending, why)
+            first = None
 
 
 def _ending(phase: Phase, after: Phase | None) -> tuple[Ending | None, str]:

@@ -44,5 +44,5 @@ def _not_heard(url: str, failure: GitFailed, protocols: Collection[str]) -> Repo
     if _UNWELCOME.search(failure.stderr):
         hint = "name the forge whose token may read it (forge = …), and check that token; by ssh, your agent's keys"
         return RepositoryMissing(f"{url} does not let us in", hint=hint)
-    hint = "check the address; what is gone for good comes off the batch file"
+    hint = "check the address, and that this machine reaches it; what is gone for good comes off the file that names it"
     return RepositoryMissing(f"{url} holds no repository that can be reached", hint=hint)

@@ -39,6 +39,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "orchestrator/webhooks/sending.py",
         "orchestrator/publication/forges/http.py",
         "orchestrator/api/console/provider.py",
+        "orchestrator/skill_pages.py",
     ),
     "authlib": ("orchestrator/api/console/identity.py",),
     "joserfc": ("orchestrator/api/console/identity.py",),
@@ -81,6 +82,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "arq": ("orchestrator/jobs.py",),
     "fastapi": ("orchestrator/api/",),
     "starlette": ("orchestrator/api/",),
+    "python_multipart": ("orchestrator/api/console/forms.py",),
     "uvicorn": ("orchestrator/api/serve.py",),
     "typer": (
         "orchestrator/cli/",

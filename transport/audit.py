@@ -25,7 +25,7 @@ _SEAL = b"muster audit seal\n"  # nothing else that the fleet's keys sign begins
 class Decision:
     """Something that somebody decided. `details` is one flat map; no secret belongs into it."""
 
-    actor: str  # `cli:ann@desk`, `api:TOKEN`, `webhook:NAME`, `timeout`
+    actor: str  # `cli:ann@desk`, `api:TOKEN`, `console:NAME`, `mcp:TOKEN`, `webhook:NAME`, `timeout`
     action: str
     subject: str
     tenant: str = ""

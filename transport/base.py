@@ -145,7 +145,7 @@ class TaskRecord:
     parent_task_id: str | None = None
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
-    worker: str = ""
+    worker: str = ""  # that holds it, also while it waits with its slot
     lost_leases: int = 0
     retries: int = 0
     intent: str = ""
@@ -210,9 +210,7 @@ class Transport(Protocol):
     limits: Limits
     rates: Rates  # of calls to models
     notices: Sequence[Notices]  # to others outside of the fleet; of each cell
-    audit: (
-        AuditLog  # `cancel`, `answer`, `purge`, `allot` and `raise_cap` write into it what they change, and who did it
-    )
+    audit: AuditLog  # who cancelled, answered, purged, allotted, raised a cap, and what that changed
 
     # -- for those who want work done
 
@@ -251,10 +249,10 @@ class Transport(Protocol):
         """All answers that a task got, by ask id. `NotFound` when there is no such task."""
         ...
 
-    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
-        """The trace's stream from any id on; ends after the result of the trace's root task.
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True, about: str = "") -> AsyncIterator[Entry]:
+        """The trace's stream from any id on, to the result of its root task; without `wait` to the newest entry.
 
-        Without `wait` it ends with the newest entry that there is.
+        `about` a task: its own entries alone, and those in which another tells of it as its child.
 
         Where entries after `after` are no longer kept, it begins with a snapshot: for each task a progress with
         `Resynced` and its state, and the result of those that ended; then it goes on with what is kept.
@@ -347,6 +345,11 @@ class Transport(Protocol):
         """
         ...
 
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        """Wait, and keep lease and slot: for answers to these asks from now on, to no others. Records and streams say
+        that the task waits as long as one is missing; its worker looks for them itself."""
+        ...
+
     async def finish(
         self,
         lease: Lease,
@@ -400,10 +403,7 @@ class Transport(Protocol):
     async def allotments(self) -> Mapping[str, Allotment]: ...
 
     async def ledger(self, trace_id: str) -> Ledger:
-        """A trace's money as it is now; the records of its tasks say who has spent and reserved what.
-
-        `NotFound` for an unknown trace.
-        """
+        """A trace's money now; its tasks' records say who has spent and reserved what. `NotFound`: no such trace."""
         ...
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:

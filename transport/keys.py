@@ -37,7 +37,7 @@ CONTROL = (
     Key(
         "awaits:{task}",
         "set",
-        "park",
+        "park, hold",
         "while it has members",
         "children and asks that a waiting task still waits for; `*` among them: the first is enough",
     ),

@@ -79,7 +79,8 @@ class WorkerSettings(FleetSettings):
     repositories_max_gib: float = Field(default=20, ge=0)  # mirrors, checkouts and bundles: a large one takes 4
     subagent_depth: int = Field(default=1, ge=0, le=8)  # levels of subagents below a task; 0: none
     slots: int = Field(default=4, ge=1, le=1000)
-    # Instruction files for every agent: globs in the workspace or, with `/` or `~/` in front, on this machine.
+    # Instruction files for every agent: globs in the workspace; with `/` or `~/` in front, on this machine; or an
+    # address with the hash of what is there: URL#sha256=HASH.
     instructions: tuple[str, ...] = ()
     allowed_roots: tuple[Path, ...] = ()
     git_protocols: tuple[str, ...] = ("https", "ssh")

@@ -46,6 +46,7 @@ from .session import EditorSession
 PAGE = 50  # sessions in a list
 
 NO_MCP = "The editor's MCP servers are not used: agents reach those that Muster's operator named.\n"
+READ_ONLY = "This is read-only: agents look and answer, and nothing is changed.\n"
 
 
 class EditorAgent:
@@ -102,6 +103,7 @@ class EditorAgent:
     async def new_session(self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> NewSessionResponse:
         session = await self._opened(cwd)
         session.notes += [NO_MCP] if mcp_servers else []
+        session.notes += [READ_ONLY] if session.muster.settings.read_only else []
         return NewSessionResponse(session_id=session.kept.session_id, modes=session.modes)
 
     @told
@@ -124,10 +126,11 @@ class EditorAgent:
         if result.errors:
             raise BadInput(result.errors[0].message, hint=result.errors[0].hint)
         begun = {"session": handle.task_id, "near": handle.trace_id, "tasks": (*kept.tasks, handle.task_id)}
-        copied = self._book.begin(kept.cwd, kept.root, kept.mode).model_copy(
-            update={"title": kept.title, "applied": kept.applied, **begun}
+        begun |= {"title": kept.title, "applied": kept.applied}
+        copied = self._book.change(
+            self._book.begin(kept.cwd, kept.root, kept.mode), lambda new: new.model_copy(update=begun)
         )
-        session = await self._opened(cwd, self._book.save(copied))
+        session = await self._opened(cwd, copied)
         return ForkSessionResponse(session_id=copied.session_id, modes=session.modes)
 
     @told

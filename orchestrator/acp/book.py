@@ -5,11 +5,15 @@ What was said and done stands in the fleet's records, and is gone with these; he
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import re
 import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from envelope.ids import new_task_id
 from envelope.wire import Wire
@@ -20,7 +24,8 @@ _ID = re.compile(r"[0-9a-f-]{36}")
 
 
 class Kept(Wire):
-    """`tasks`: one for each prompt, in order. `session`: Muster's, once an agent has begun one, in the trace `near`.
+    """`tasks`: one for each prompt, in order; `costs`, in micro-dollars, of those that have ended. `session`: Muster's,
+    once an agent has begun one, in the trace `near`.
 
     `applied`: the blob of the session's change as far as it is in the person's files.
     """
@@ -32,12 +37,21 @@ class Kept(Wire):
     title: str = ""
     updated_at_ms: int = 0
     tasks: tuple[str, ...] = ()
+    costs: dict[str, int] = Field(default_factory=dict[str, int])
     session: str = ""
     near: str = ""
     applied: str = ""
 
+    def with_task(self, task_id: str, title: str) -> Kept:
+        return self.model_copy(update={"tasks": (*self.tasks, task_id), "title": self.title or title})
+
+    def with_cost(self, task_id: str, microusd: int) -> Kept:
+        return self.model_copy(update={"costs": {**self.costs, task_id: microusd}})
+
 
 class Book:
+    """Several editors may have the same session open: what each writes down goes on top of what the others have."""
+
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / "editor-sessions"
 
@@ -45,14 +59,31 @@ class Book:
         """A session that is written down with its first prompt: most that an editor begins never have one."""
         return Kept(session_id=new_task_id(), cwd=cwd, root=root, mode=mode)
 
-    def save(self, kept: Kept) -> Kept:
-        kept = kept.model_copy(update={"updated_at_ms": time.time_ns() // 1_000_000})
+    def latest(self, kept: Kept) -> Kept:
+        """As it is written down now, or as it is known if it is not."""
+        try:
+            return self.get(kept.session_id)
+        except NotFound:
+            return kept
+
+    def change(self, kept: Kept, changed: Callable[[Kept], Kept]) -> Kept:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = self._file(kept.session_id)
-        new = file.with_suffix(".new")
-        new.write_text(kept.model_dump_json())
-        new.replace(file)
-        return kept
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            now = changed(self.latest(kept)).model_copy(update={"updated_at_ms": time.time_ns() // 1_000_000})
+            file = self._file(now.session_id)
+            new = file.with_suffix(".new")
+            new.write_text(now.model_dump_json())
+            new.replace(file)
+        return now
+
+    @asynccontextmanager
+    async def applying(self) -> AsyncGenerator[None]:
+        """Nobody else puts a session's change into files meanwhile."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / "applying").open("w") as lock:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            yield
 
     def get(self, session_id: str) -> Kept:
         """`NotFound` for one that nobody wrote down, or that cannot be read."""

@@ -20,7 +20,7 @@ from transport.errors import NotFound
 from ..client import Muster
 from ..errors import BadInput
 from ..words import counted, short
-from .book import Kept
+from .book import Book, Kept
 from .calls import diff_content, text_content
 from .door import Door
 from .texts import fenced, shown
@@ -75,7 +75,7 @@ async def _blob(muster: Muster, ref: str) -> bytes:
     return await muster.transport.blobs.get(ref) if ref else b""
 
 
-async def offer(door: Door, change: Change, kept: Kept) -> Kept:
+async def offer(door: Door, change: Change, book: Book, kept: Kept) -> Kept:
     """Show the change and ask whether it goes into the files; the session as it is after that."""
     call_id = f"change:{short(change.task_id)}"
     content, title = contents(change, Path(kept.root)), f"Apply the change to your files: {_counted(change)}"
@@ -87,7 +87,7 @@ async def offer(door: Door, change: Change, kept: Kept) -> Kept:
         await door.send([update_tool_call(call_id, status="completed", content=not_now)])
         return kept
     try:
-        applied = await apply(change, kept)
+        applied = await apply(change, book, kept)
     except RepoError as e:
         said = [*content, text_content(shown(f"{e}\nhint: {e.hint}" if e.hint else str(e)))]
         await door.send([update_tool_call(call_id, status="failed", content=said)])
@@ -98,10 +98,13 @@ async def offer(door: Door, change: Change, kept: Kept) -> Kept:
     return applied
 
 
-async def apply(change: Change, kept: Kept) -> Kept:
-    """All of it or nothing goes into the files. `PatchRefused` when it does not fit them as they are now."""
-    await apply_diff(change.further.diff, Path(kept.root))
-    return kept.model_copy(update={"applied": change.whole})
+async def apply(change: Change, book: Book, kept: Kept) -> Kept:
+    """All of it or nothing goes into the files, once, whoever else is offered it. `PatchRefused` when it does not fit
+    them as they are now."""
+    async with book.applying():
+        if book.latest(kept).applied != change.whole:
+            await apply_diff(change.further.diff, Path(kept.root))
+        return book.change(kept, lambda now: now.model_copy(update={"applied": change.whole}))
 
 
 def contents(change: Change, root: Path) -> list[Any]:

@@ -46,10 +46,17 @@ def command_in(text: str, cards: Iterable[CommandCard], root: Path) -> str:
     `UnknownName` for one that is not there.
     """
     typed = _TYPED.fullmatch(text)
-    if typed is None or ":" in typed[1] or Path(f"/{typed[1]}").exists() or (root / typed[1]).exists():
+    if typed is None or ":" in typed[1] or _is_path(typed[1], root):
         return ""
     known = {*OWN, *(card.name for card in cards)} - NOT_HERE
     if typed[1] not in known:
         hint = f"{near_miss(typed[1], known)} (put a space before words that are no command)"
         raise UnknownName(f"there is no command /{typed[1][:40]}", hint=hint)
     return typed[1]
+
+
+def _is_path(name: str, root: Path) -> bool:
+    try:
+        return Path("/", name).exists() or (root / name).exists()
+    except OSError:  # longer than any name
+        return False

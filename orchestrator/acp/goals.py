@@ -13,12 +13,12 @@ from envelope.scope import Scope
 from repo.local import LocalRepository, describe
 
 from ..agent_files import project_cards
+from ..approvals import ask_terms
 from ..catalogue import PEOPLE_START, agents_of, default_agent
-from ..cli.options import ask_terms
-from ..cli.project_file import Defaults, project_defaults
 from ..client import Muster
 from ..errors import BadInput
 from ..goals import doers_of, goal_for
+from ..project.file import Defaults, project_defaults, unused_keys
 from ..starting import starting_point
 from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
@@ -100,7 +100,7 @@ async def goal_of(
         "budget": Budget(max_cost_microusd=settings.budget_microusd if cap is None else cap),
         "deadline_ms": deadline_s and deadline_s * 1000,
         "model": terms.model or desk.defaults.model,
-        "asks": ask_terms(settings, (desk.root,), no_input=False),
+        "asks": ask_terms(settings, (desk.root,), no_input=settings.read_only),
         "attachments": await _attached(muster, prompt),
         "sender": "acp",
         "session": kept.session,
@@ -117,9 +117,8 @@ async def _workspace(muster: Muster, kept: Kept, desk: Desk, terms: Terms, tell:
     if left := (*local.dirty, *local.untracked):
         named = ", ".join(left[:MAX_NAMED]) + (" …" if len(left) > MAX_NAMED else "")
         tell(f"It works on the last commit ({local.head[:8]}), without your uncommitted changes: {named}\n")
-    if desk.defaults.ignored:
-        unused = ", ".join(desk.defaults.ignored)
-        tell(f"muster.toml is not trusted, and its {unused} not used; look at it, then: muster trust {desk.root}\n")
+    if unused := unused_keys(desk.defaults, desk.root):
+        tell(f"{unused}\n")
     return await muster.pack(local.place, commit=local.head, setup=terms.setup or desk.defaults.setup)
 
 

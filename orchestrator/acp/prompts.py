@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mimetypes import guess_extension
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +26,7 @@ Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceConte
 
 MAX_PROMPT_BYTES = 256 * 1024  # a quarter of what a message may have
 MAX_INLINE_CHARS = 16 * 1024  # of a file that the editor sends; longer ones go along beside the prompt
+LOOK = "Look at what goes along."  # where nothing is said to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,15 @@ def prompt_of(blocks: Sequence[Block], root: Path) -> Prompt:
             case TextContentBlock():
                 words.append(block.text)
             case ImageContentBlock():
-                kind = block.mime_type.partition("/")[2] or "png"
-                files.append(File(f"image-{len(files) + 1}.{kind}", _decoded(block.data), block.mime_type))
+                name = f"image-{len(files) + 1}{guess_extension(block.mime_type) or ''}"
+                files.append(File(name, _decoded(block.data), block.mime_type))
             case ResourceContentBlock():
                 words.append(_place(block.uri, root))
             case EmbeddedResourceContentBlock():
                 _embed(block.resource, root, words, files)
             case AudioContentBlock():
                 raise BadInput("audio cannot be heard", hint="say it in words")
-    return Prompt(_checked("".join(words).strip()), tuple(files))
+    return Prompt(_checked("".join(words).strip() or (LOOK if files else "")), tuple(files))
 
 
 def _checked(text: str) -> str:
@@ -87,7 +89,10 @@ def _embed(
 
 def _place(uri: str, root: Path) -> str:
     """A file of the repository by its path there, which is its path in the sandbox, too; all else as it stands."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address at all
+        return uri
     if parts.scheme not in ("", "file"):
         return uri
     path = Path(unquote(parts.path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -19,6 +20,9 @@ from ..errors import BadInput
 # An editor sends files along: three images of 5 MB, as base64, fit.
 MAX_LINE_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
+
+# Of a sign that takes two escapes, such as an emoji, an editor may have cut one off; nobody can store that.
+_HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Message = dict[str, Any]
 
@@ -81,6 +85,8 @@ def _parsed(line: bytes) -> Message | RequestError | None:
         message = json.loads(line)
     except (ValueError, RecursionError):
         return RequestError(-32700, "this is no JSON; each message is one line of it")
+    if _HALVES.search(line):
+        message = json.loads(json.dumps(message, ensure_ascii=False).encode(errors="replace"))
     if not isinstance(message, dict):
         return RequestError(-32600, "this is no message: it must be a JSON object")
     return cast(Message, message)

@@ -47,8 +47,15 @@ def end_text(view: Session, result: TaskResult) -> str:
     if result.patch and result.patch.files:
         files = counted(len(result.patch.files), "file")
         facts.append(f"{files} changed in this session, +{result.patch.added} −{result.patch.removed}")
-    facts += [dollars(max(view.cost_microusd, result.metrics.cost_microusd)), duration(result.metrics.latency_ms)]
+    facts.append(dollars(cost_microusd(view, result)))
+    if result.metrics.latency_ms:  # the queue, which ends what is cancelled, did not measure it
+        facts.append(duration(result.metrics.latency_ms))
     return f"\n\n— {' · '.join(facts)}"
+
+
+def cost_microusd(view: Session, result: TaskResult) -> int:
+    """Of the task and all below it; the stream may have forgotten some of them."""
+    return max(view.cost_microusd, result.metrics.cost_microusd)
 
 
 def _how(result: TaskResult) -> str:

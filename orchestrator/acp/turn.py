@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from contextlib import aclosing
 
 from envelope.lifecycle import State
@@ -13,7 +14,7 @@ from ..asks import OpenAsk, find_ask
 from ..client import Muster
 from ..errors import Answered, BadInput
 from ..session.fold import Session
-from ..watch import steps
+from ..watch import held_asks, steps
 from .asking import InWords, put, question_text
 from .door import Door
 from .failures import request_error
@@ -21,12 +22,16 @@ from .updates import Teller, is_main
 
 log = logging.getLogger(__name__)
 
+HOW = "muster ask answer {} …"
+
 
 class Turn:
     """Who waits for it may stop at any time: the task goes on, and whoever comes next follows it from here."""
 
-    def __init__(self, muster: Muster, door: Door, teller: Teller, view: Session) -> None:
+    def __init__(self, muster: Muster, door: Door, teller: Teller, view: Session, held: Collection[str] = ()) -> None:
+        """`held`: asks of before that are open while their tasks run on; see `watch.held_asks`."""
         self.view = view
+        self._held = set(held)
         self._muster = muster
         self._door = door
         self._teller = teller
@@ -36,6 +41,11 @@ class Turn:
     @property
     def task_id(self) -> str:
         return self.view.root
+
+    @property
+    def is_heard(self) -> bool:
+        """Is there an agent that a word could be for? A goal has none before its driver has begun."""
+        return any(is_main(self.view, task) for task in self.view.tasks.values())
 
     async def follow(self) -> TaskResult | OpenAsk:
         """To the task's end, or to a question that the person answers with their next prompt."""
@@ -57,6 +67,7 @@ class Turn:
         async with aclosing(steps(self._muster, self.view)) as seen:
             async for self.view, entry in seen:
                 await self._door.send(self._teller.updates(self.view, entry))
+                self._held |= held_asks(entry)
                 self._look()
         result = await self._muster.result(self.view.root)
         assert result is not None  # its trace has been read to its end
@@ -65,17 +76,22 @@ class Turn:
     def _look(self) -> None:
         """Put what tasks wait for by now: an ask that was only just told of cannot be answered yet."""
         for task in self.view.tasks.values():
-            if task.state is State.WAITING:
-                agent = "" if is_main(self.view, task) else task.agent
-                for ask_id in task.asks:
-                    if ask_id not in self._put:
-                        self._put[ask_id] = asyncio.create_task(self._ask(ask_id, agent))
+            agent = "" if is_main(self.view, task) else task.agent
+            for ask_id in task.asks:
+                is_open = task.state is State.WAITING or ask_id in self._held
+                if is_open and ask_id not in self._put:
+                    self._put[ask_id] = asyncio.create_task(self._ask(ask_id, agent))
 
     async def _ask(self, ask_id: str, agent: str) -> None:
         try:
             one = await find_ask(self._muster.transport, ask_id)
         except BadInput:
-            return  # answered elsewhere meanwhile
+            # Answered meanwhile; or its task was woken by a word to it, and asks again when it has heard that.
+            del self._put[ask_id]
+            return
+        if self._muster.settings.read_only:
+            await self._door.mention(f"It waits for an answer, which must come from elsewhere: {HOW.format(ask_id)}\n")
+            return
         try:
             reply = await put(self._door, one.ask, agent)
             if reply is InWords.NEXT_PROMPT:
@@ -90,5 +106,4 @@ class Turn:
             pass  # the editor has gone; the ask stays open at the other doors
         except Exception as e:
             log.error("an ask could not be put", exc_info=e)
-            how = f"answer it with: muster ask answer {ask_id} …"
-            await self._door.say(f"\n\nA question could not be put here ({request_error(e)}); {how}")
+            await self._door.say(f"\n\nA question could not be put here ({request_error(e)}): {HOW.format(ask_id)}")

@@ -16,8 +16,9 @@ from acp import (
     update_tool_call,
     update_user_message_text,
 )
-from acp.schema import CurrentModeUpdate, PlanEntryStatus, SessionInfoUpdate, ToolCallStatus
+from acp.schema import Cost, CurrentModeUpdate, PlanEntryStatus, SessionInfoUpdate, ToolCallStatus, UsageUpdate
 
+from envelope.budget import MICROUSD_PER_USD
 from envelope.events import (
     AskAnswered,
     AskOpened,
@@ -28,12 +29,16 @@ from envelope.events import (
     PlanChanged,
     ReasoningDelta,
     RetryScheduled,
+    StateChanged,
     TextDelta,
     TitleSet,
     TodoUpdated,
     ToolCallChanged,
+    TurnFinished,
+    TurnStarted,
     WarningRaised,
 )
+from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from envelope.plan import StepStatus
 from transport.base import Entry
@@ -84,6 +89,9 @@ class Teller:
     said: bool = False
     name: str = ""  # that somebody gave the session
     heard: set[str] = field(default_factory=set[str])  # words that the editor has itself
+    costs: Mapping[str, int] = field(default_factory=dict[str, int])  # of the session's tasks, in micro-dollars
+    _states: dict[str, State] = field(default_factory=dict[str, State])
+    _windows: dict[str, int] = field(default_factory=dict[str, int])  # of the models that tasks talk with, in tokens
     _calls: dict[str, list[Any] | None] = field(default_factory=dict[str, "list[Any] | None"])
 
     def updates(self, view: Session, entry: Entry) -> Iterator[Any]:
@@ -94,6 +102,12 @@ class Teller:
         for event in message.events:
             if tell := TELLING.get(type(event)):
                 yield from tell(self, view, task, event)
+
+    def moved(self, view: Session, task: TaskView, event: StateChanged) -> Iterator[Any]:
+        """Why an agent at work starts anew: what it had begun to say is said again."""
+        before, self._states[task.task_id] = self._states.get(task.task_id), event.state
+        if is_main(view, task) and (before, event.state) == (State.RUNNING, State.PENDING) and event.reason:
+            yield update_agent_thought_text(shown(f"\n{event.reason}; it goes on from its last turn\n"))
 
     def text(self, view: Session, task: TaskView, event: TextDelta) -> Iterator[Any]:
         if is_main(view, task) and event.text:
@@ -149,6 +163,19 @@ class Teller:
             content = [*(self._calls[event.ask_id] or []), said]
             yield update_tool_call(event.ask_id, status=status, content=content)
 
+    def began(self, view: Session, task: TaskView, event: TurnStarted) -> Iterator[Any]:
+        self._windows[task.task_id] = event.window_tokens
+        return iter(())
+
+    def took(self, view: Session, task: TaskView, event: TurnFinished) -> Iterator[Any]:
+        """How full the window of the agent's model is, where that is known; what the session has cost goes along."""
+        size = self._windows.get(task.task_id, 0)
+        if size and is_main(view, task) and event.usage.total_tokens:
+            earlier = sum(cost for task_id, cost in self.costs.items() if task_id != view.root)
+            cost = Cost(amount=(earlier + view.cost_microusd) / MICROUSD_PER_USD, currency="USD")
+            used = min(size, event.usage.total_tokens)  # tries that broke off are counted, too
+            yield UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
+
     def todos(self, view: Session, task: TaskView, event: TodoUpdated) -> Iterator[Any]:
         if is_main(view, task):
             yield update_plan(
@@ -196,6 +223,7 @@ def is_main(view: Session, task: TaskView) -> bool:
 
 
 TELLING: dict[type[Any], Callable[[Teller, Session, TaskView, Any], Iterator[Any]]] = {
+    StateChanged: Teller.moved,
     TextDelta: Teller.text,
     ReasoningDelta: Teller.thought,
     MessageAdded: Teller.message,
@@ -203,6 +231,8 @@ TELLING: dict[type[Any], Callable[[Teller, Session, TaskView, Any], Iterator[Any
     AskOpened: Teller.asked,
     AskAnswered: Teller.answered,
     TodoUpdated: Teller.todos,
+    TurnStarted: Teller.began,
+    TurnFinished: Teller.took,
     PlanChanged: Teller.plan,
     GateVerdict: Teller.gate,
     ChildSpawned: Teller.child,

@@ -27,6 +27,7 @@ from . import (
 from .bodies import BodyCap
 from .console.app import create_console
 from .documents import places
+from .headers import Defaults
 from .mcp import add_mcp
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
@@ -59,9 +60,11 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     ):
         app.include_router(routes.router)
     app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
-    app.add_api_route("/", _to_console, include_in_schema=False)
+    for path in ("/", "/console"):
+        app.add_api_route(path, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
+    app.add_middleware(Defaults)  # the outermost, of what the others answer, too
     add_problems(app)
     add_mcp(app)
     return app

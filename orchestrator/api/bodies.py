@@ -12,7 +12,12 @@ from .problems import problem
 
 MAX_JSON_BYTES = 1024 * 1024  # of an envelope, too
 MAX_BLOB_BYTES = 64 * 1024 * 1024  # a repository's bundle; what is larger comes by URL
-BLOBS = ("/v1/blobs", "/console/start")
+MAX_SIGN_IN_BYTES = 16 * 1024  # of somebody who has not said yet who they are
+LIMITS = {
+    "/v1/blobs": MAX_BLOB_BYTES,
+    "/console/start": MAX_BLOB_BYTES,
+    "/console/sign-in": MAX_SIGN_IN_BYTES,
+}
 # For a whole body: a slow line has 20 KB/s of JSON, and 200 KB/s of a blob of the largest size.
 JSON_S, BLOB_S = 60.0, 360.0
 
@@ -27,11 +32,17 @@ class BodyCap:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit, time_s = (MAX_BLOB_BYTES, BLOB_S) if scope["path"] in BLOBS else (MAX_JSON_BYTES, JSON_S)
-        told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if told.isdigit() and int(told) > limit:
-            await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))(scope, receive, send)
+        names = [name for name, _ in scope["headers"]]
+        if b"content-length" in names and b"transfer-encoding" in names:
+            # a proxy may have gone by the other one, and would take the rest of this body for another's request
+            answer = problem(HTTPStatus.BAD_REQUEST, "the body has two lengths")
+            answer.headers["Connection"] = "close"
+            await answer(scope, receive, send)
             return
+        limit = LIMITS.get(scope["path"], MAX_JSON_BYTES)
+        time_s = BLOB_S if limit == MAX_BLOB_BYTES else JSON_S
+        told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        is_too_long = told.isdigit() and int(told) > limit
         read, is_whole = 0, False
         until_s = asyncio.get_running_loop().time() + time_s
 
@@ -39,6 +50,8 @@ class BodyCap:
             nonlocal read, is_whole
             if is_whole:  # what may come now is the end of the connection, for which streams wait as long as they last
                 return await receive()
+            if is_too_long:  # said before a byte of it is read; a page says so to who looks at pages
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _said(limit))
             try:
                 async with asyncio.timeout_at(until_s):
                     message = await receive()

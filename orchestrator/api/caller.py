@@ -12,8 +12,9 @@ from ..client import Muster
 from ..families import MAX_LISTED
 from .tokens import ALL_TENANTS, Token
 
-# By door: where they see the open ones.
-ASKS = {"api": "GET /v1/asks", "mcp": "list_asks"}
+# By door: where they see the open asks, and the traces.
+ASKS = {"api": "GET /v1/asks", "mcp": "list_asks", "console": "Asks"}
+TRACES = {"api": "GET /v1/tasks", "mcp": "list_tasks", "console": "Traces"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,14 @@ class Caller:
         found = await self.muster.tasks(trace_id=trace_id, limit=MAX_LISTED)
         tasks = [task for task in found if self.sees(task)]
         if not tasks:
-            raise no_trace(trace_id)
+            raise self._no_trace(trace_id)
         return tasks
 
     async def require_trace(self, trace_id: str) -> None:
         """As `trace`, by its root alone: the tasks of a trace are one tenant's."""
         roots = await self.muster.tasks(trace_id=trace_id, limit=1)
         if not any(map(self.sees, roots)):
-            raise no_trace(trace_id)
+            raise self._no_trace(trace_id)
 
     async def open_asks(self) -> list[OpenAsk]:
         """What their tasks wait for."""
@@ -87,9 +88,8 @@ class Caller:
         is_theirs = known is not None and known[0].ask.ask_id == ask_id and self.sees(known[0].task)
         return known if is_theirs else None
 
+    def _no_trace(self, trace_id: str) -> NotFound:
+        return NotFound(f"there is no trace {trace_id}", hint=f"see the traces with: {TRACES[self.door]}")
+
     def sees(self, record: TaskRecord) -> bool:
         return self.token.sees(record.tenant)
-
-
-def no_trace(trace_id: str) -> NotFound:
-    return NotFound(f"there is no trace {trace_id}", hint="see the traces with: GET /v1/tasks")

@@ -39,7 +39,7 @@ class NewFanout(Body):
 @router.post("", status_code=201)
 async def submit_fanout(fanout: NewFanout, caller: Submitter, response: Response) -> Accepted:
     """One task for each item; their answers meet in the result. The same again does only what did not complete."""
-    require_reachable(fanout.workspace)
+    require_reachable(fanout.workspace, caller)
     request = await caller.muster.fanout(
         fanout.agent,
         fanout.prompt,

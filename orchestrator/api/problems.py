@@ -16,9 +16,9 @@ from starlette.routing import compile_path
 from envelope.errors import MusterError
 from envelope.logs import get_logger
 from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
-from transport.errors import Busy, NotFound, QueueFull, Refused, Unreachable
+from transport.errors import BlobsUnreachable, Busy, Misconfigured, NotFound, QueueFull, Refused, Unreachable
 
-from ..errors import Answered, BadInput, UnderWay, code_of
+from ..errors import Answered, BadInput, BadSettings, UnderWay, code_of
 from ..looking import WouldWrite
 from ..publication.errors import ForgeDown, ForgeLimits
 
@@ -45,6 +45,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (Answered, HTTPStatus.CONFLICT),
     (UnderWay, HTTPStatus.CONFLICT),
     (WouldWrite, HTTPStatus.FORBIDDEN),
+    (BadSettings, HTTPStatus.INTERNAL_SERVER_ERROR),
     (BadInput, HTTPStatus.UNPROCESSABLE_ENTITY),
     *((kind, HTTPStatus.SERVICE_UNAVAILABLE) for kind in DOWN),
     (RepoError, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -95,11 +96,30 @@ def status_of(error: Exception) -> HTTPStatus:
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
+# What is the server's own trouble, with its paths and its neighbours' addresses, is its operator's to read about.
+INSIDE: tuple[tuple[type[Exception], str, str], ...] = (
+    (BadSettings, "something is wrong with the server's settings", "whoever runs it finds what in its log"),
+    (BlobsUnreachable, "the fleet's store of large texts does not answer", "come again in a moment"),
+    (Unreachable, "the fleet's Redis does not answer", "come again in a moment"),
+    (Misconfigured, "something is wrong with the fleet's Redis", "whoever runs it finds what in the server's log"),
+)
+
+
+def told_outside(error: MusterError | RepoError) -> tuple[str, str]:
+    """Title and hint of an error, as callers may read them."""
+    for kind, title, hint in INSIDE:
+        if isinstance(error, kind):
+            _log.error("server_in_trouble", error=str(error), hint=error.hint)
+            return title, hint
+    return str(error), error.hint
+
+
 async def _of_ours(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MusterError | RepoError)
     code = "" if isinstance(error, Problem) else code_of(error) or ""
     wait_s = getattr(error, "retry_after_s", 0)
-    return problem(status_of(error), str(error), hint=error.hint, code=code, retry_after_s=wait_s)
+    title, hint = told_outside(error)
+    return problem(status_of(error), title, hint=hint, code=code, retry_after_s=wait_s)
 
 
 async def _of_body(_: Request, error: Exception) -> JSONResponse:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from envelope.errors import MusterError
+from envelope.logs import get_logger
+
 from .problems import problem
+
+_log = get_logger("api")
 
 # Each holds a connection to Redis, of which a server has 10,000 for all of the fleet.
 MOST = 100
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -27,9 +34,16 @@ class Streams:
 class EventStream(StreamingResponse):
     """One of a token's streams, from its first byte to its last, however it ends; 429 when there are too many."""
 
-    def __init__(self, events: AsyncIterator[str], streams: Streams, token: str) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+    def __init__(
+        self,
+        events: AsyncIterator[str] | AsyncIterator[bytes],
+        streams: Streams,
+        token: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        own = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers={**own, **headers})
+        self.body_iterator = _up_to_a_fault(self.body_iterator)
         self._streams = streams
         self._token = token
 
@@ -46,3 +60,12 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._streams.open[self._token] -= 1
+
+
+async def _up_to_a_fault(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    """Its readers know by the missing end that there is more, and come again from where they were."""
+    try:
+        async for event in events:
+            yield event
+    except MusterError as e:
+        _log.warning("stream_broken", error=str(e))

@@ -144,7 +144,7 @@ def accepted(handle: Handle, response: Response) -> Accepted:
 @router.post("/tasks", status_code=201)
 async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Hand over one task. When this answers, it will have exactly one result."""
-    require_reachable(task.workspace)
+    require_reachable(task.workspace, caller)
     if task.resume_token:
         await caller.record(task.resume_token)
     fields: TaskFields = {
@@ -172,7 +172,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
 
 
 async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
-    require_reachable(goal.workspace)
+    require_reachable(goal.workspace, caller)
     request = await caller.muster.goal(
         **{name: getattr(goal, name) for name in NewGoal.model_fields},
         idempotency_key=key,
@@ -182,12 +182,17 @@ async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
     return await caller.muster.submit(request)
 
 
-def require_reachable(workspace: Workspace | None) -> None:
-    """A caller over the network says nothing of folders of the server, and is trusted with no repository's settings."""
+def require_reachable(workspace: Workspace | None, caller: Caller) -> None:
+    """A caller over the network says nothing of folders of the server, is trusted with no repository's settings, and is
+    lent no key of the workers'."""
     if workspace is not None and workspace.path is not None:
         raise BadInput("workspace.path names a folder of the workers' host", hint="send a bundle, or name a URL")
     if workspace is not None and workspace.trusted:
         raise BadInput("workspace.trusted is set by `muster trust` alone", hint="leave it out")
+    url = workspace.url if workspace is not None else None
+    if url is not None and caller.seen_tenant is not None and not url.startswith("https://"):
+        hint = "by ssh it would come with the workers' own keys: send a bundle, or have a token of tenant * submit it"
+        raise BadInput("workspace.url is no https:// address", hint=hint)
 
 
 @router.get("/tasks")

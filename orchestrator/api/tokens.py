@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ..errors import BadInput
+from ..errors import BadInput, BadSettings
 
 ALL_TENANTS = "*"
 PREFIX = "muster_"  # so that scanners for leaked secrets know one when they see it
@@ -92,8 +94,7 @@ class TokenFile:
 
     def draft(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> tuple[Token, str]:
         """A token that counts once it is added, and its secret."""
-        if any(token.name == name for token in self.all()):
-            raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
+        self._require_free(name)
         secret = PREFIX + secrets.token_urlsafe(32)
         try:
             made = Token(name=name, sha256=_hash(secret), role=role, tenant=tenant, read_only=read_only)
@@ -103,7 +104,9 @@ class TokenFile:
         return made, secret
 
     def add(self, token: Token) -> None:
-        self._write((*self.all(), token))
+        with self._alone():
+            self._require_free(token.name)
+            self._write((*self.all(), token))
 
     def named(self, name: str) -> Token:
         found = next((token for token in self.all() if token.name == name), None)
@@ -112,8 +115,21 @@ class TokenFile:
         return found
 
     def revoke(self, name: str) -> None:
-        gone = self.named(name)
-        self._write(tuple(token for token in self.all() if token != gone))
+        with self._alone():
+            gone = self.named(name)
+            self._write(tuple(token for token in self.all() if token != gone))
+
+    def _require_free(self, name: str) -> None:
+        if any(token.name == name for token in self.all()):
+            raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """One change at a time, whoever makes it: else of two at once one writes back what the other has revoked."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _tokens(self) -> Mapping[str, Token]:
         try:
@@ -121,7 +137,7 @@ class TokenFile:
         except FileNotFoundError:
             return {}
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise BadInput(f"{self.path} can be read by others", hint=f"chmod 600 {self.path}")
+            raise BadSettings(f"{self.path} can be read by others", hint=f"chmod 600 {self.path}")
         seen = (found.st_mtime_ns, found.st_ino)
         if self._by_hash is None or seen != self._seen:
             self._by_hash, self._seen = {token.sha256: token for token in self._read()}, seen
@@ -131,10 +147,9 @@ class TokenFile:
         try:
             return _TOKENS.validate_json(self.path.read_bytes())
         except (OSError, ValidationError) as e:
-            raise BadInput(f"{self.path} is no file of tokens", hint="make one with: muster token create") from e
+            raise BadSettings(f"{self.path} is no file of tokens", hint="make one with: muster token create") from e
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = json.dumps([token.model_dump(mode="json") for token in tokens], indent=1)
         with tempfile.NamedTemporaryFile("w", dir=self.path.parent, prefix=".tokens-", delete=False) as draft:
             draft.write(content)

@@ -6,29 +6,23 @@ import asyncio
 import logging
 import sys
 from importlib.util import find_spec
-from typing import Annotated
-
-import typer
 
 from ..errors import BadInput
+from ..looking import GATES, SETS_UP, require_looking
 from .console import note
 from .fleet import open_fleet
-from .options import Allow, Budget, Deadline, ReadOnly, grants, microusd, settings_for
+from .options import Allow, Budget, Deadline, Gate, Model, ReadOnly, Setup, grants, microusd, settings_for
 from .person import person
 
 INSTALL = "install it with: pip install 'muster[acp]'"
 
 
 def acp(
-    gate: Annotated[
-        list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove each change.")
-    ] = None,
-    setup: Annotated[
-        list[str] | None, typer.Option(metavar="COMMAND", help="Make the project's dependencies available.")
-    ] = None,
+    gate: Gate = None,
+    setup: Setup = None,
     budget: Budget = None,
     deadline: Deadline = None,
-    model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
+    model: Model = "",
     allow: Allow = None,
     read_only: ReadOnly = False,
 ) -> None:
@@ -43,6 +37,8 @@ def acp(
 
     settings = settings_for(read_only=read_only)
     terms = Terms(tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline, model)
+    if settings.read_only:
+        require_looking({GATES: gate, SETS_UP: setup}, terms.allow)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if sys.stdin.isatty():
         note("this is for an editor, which starts it; see docs/editors.md (Ctrl-D ends it)")

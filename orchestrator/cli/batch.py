@@ -13,6 +13,7 @@ from envelope.errors import ExitCode
 from envelope.lifecycle import State
 from transport.base import Entry, Handle
 
+from ..approvals import ask_terms
 from ..batch.file import load_batch
 from ..batch.report import report_of
 from ..batch.request import BatchParams
@@ -35,9 +36,9 @@ from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import Followed, follow
-from .leaving import require_lasting, tell_left
+from .leaving import leave, require_lasting
 from .listing import print_tasks
-from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, ask_terms, settings_for
+from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, settings_for
 from .outcome import exit_code_after
 from .places import known_file, recall, repositories_of
 from .report_forms import FORMS, Report, require_form, wanted_reports
@@ -163,9 +164,7 @@ async def _run(file: Path, asked: _Asked) -> int:
         terms = ask_terms(settings, list(plan.folders.values()), no_input=not asked.may_ask)
         handle = await submitted(muster, plan, settings, terms)
         if asked.detach:
-            tell_left(settings, f"muster batch attach {handle.task_id}")
-            data(handle.task_id)
-            return ExitCode.OK
+            return leave(settings, handle, "muster batch attach")
         concluding = replace(asked.conclusion, spec=plan.spec, folders=plan.folders)
         code = await _follow(muster, handle, concluding, as_json=asked.as_json, may_ask=asked.may_ask, owner=True)
         result = await muster.result(handle.task_id)

@@ -10,6 +10,7 @@ from ..batch.report import BatchReport
 from ..client import Muster
 from ..settings import Settings
 from .console import note
+from .leaving import tell_known
 from .places import latest_of, remember
 from .repository import head_of
 
@@ -20,9 +21,7 @@ async def submitted(muster: Muster, plan: Planned, settings: Settings, asks: Ask
     handle = None if earlier is None else await muster.batches.done_before(plan, earlier)
     handle = handle or await muster.batches.submit(plan, asks=asks, sender="cli")
     remember(settings, handle.task_id, plan.file)
-    if handle.existing:
-        state = "already done" if await muster.result(handle.task_id) else "already under way"
-        note(f"{plan.spec.name} is {state} as {handle.task_id}; nothing is submitted again")
+    await tell_known(muster, handle, plan.spec.name)
     return handle
 
 

@@ -16,10 +16,11 @@ from repo.errors import CommitMissing, RepositoryMissing
 from repo.local import describe
 from transport.settings import user_file
 
+from ..project.text import NAME
 from ..settings import Settings, load_settings
 from ..trust import TrustStore, trusted_digest
 from .console import data
-from .project_file import NAME, project_defaults
+from .repository import project_defaults
 
 app = typer.Typer()
 

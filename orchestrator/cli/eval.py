@@ -27,7 +27,7 @@ from .console import answer, data, note, warn
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
-from .leaving import require_lasting, tell_left
+from .leaving import leave, require_lasting, tell_known
 from .options import AllowDirty, Detach, Json, Yes, writing_settings
 from .outcome import exit_code_after
 from .report_forms import Wanted, wanted_reports
@@ -110,13 +110,9 @@ async def _run(suite: Path, asked: _Asked) -> int:
             note("nothing was submitted")
             return ExitCode.CANCELLED
         handle = await muster.submit_repeatable(request)
-        if handle.existing:
-            state = "already done" if await muster.result(handle.task_id) else "already under way"
-            note(f"it is {state} as {handle.task_id}; nothing is submitted again")
+        await tell_known(muster, handle)
         if asked.detach:
-            tell_left(settings, f"muster attach {handle.task_id}")
-            data(handle.task_id)
-            return ExitCode.OK
+            return leave(settings, handle, "muster attach")
         view = Session.of(handle.task_id, handle.trace_id, agent=EVAL, title=plan.spec.name)
         followed = await follow(muster, view, as_json=asked.as_json, may_ask=False)
         if followed.result is not None:

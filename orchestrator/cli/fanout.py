@@ -20,6 +20,7 @@ from repo.content import files_of
 from repo.local import LocalRepository
 
 from ..agent_files import project_cards
+from ..approvals import ask_terms
 from ..catalogue import agent_named
 from ..client import Muster
 from ..errors import BadInput
@@ -37,7 +38,7 @@ from .console import answer, data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
-from .leaving import require_lasting, tell_left
+from .leaving import leave, require_lasting, tell_known
 from .options import (
     Allow,
     AllowDirty,
@@ -45,18 +46,17 @@ from .options import (
     Deadline,
     Detach,
     Json,
+    Model,
     NoInput,
     ReadOnly,
     Repo,
     Yes,
-    ask_terms,
     grants,
     microusd,
     settings_for,
 )
 from .outcome import exit_code_after
-from .project_file import project_defaults
-from .repository import starting_point
+from .repository import project_defaults, starting_point
 from .summary import summary_of_fanout
 
 
@@ -117,7 +117,7 @@ def fanout(
     form: Annotated[Form, typer.Option("--format", help="The answers as one text, or as JSON Lines.")] = Form.REPORT,
     budget: Budget = None,
     deadline: Deadline = None,
-    model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
+    model: Model = "",
     allow: Allow = None,
     detach: Detach = False,
     as_json: Json = False,
@@ -178,13 +178,9 @@ async def _run(asked: Ask) -> int:
             note("nothing was submitted")
             return ExitCode.CANCELLED
         handle = await muster.submit_repeatable(request)
-        if handle.existing:
-            state = "already done" if await muster.result(handle.task_id) else "already under way"
-            note(f"it is {state} as {handle.task_id}; nothing is submitted again")
+        await tell_known(muster, handle)
         if asked.detach:
-            tell_left(settings, f"muster task watch {handle.task_id}")
-            data(handle.task_id)
-            return ExitCode.OK
+            return leave(settings, handle, "muster task watch")
         view = Session.of(handle.task_id, handle.trace_id, agent=FANOUT, title=asked.prompt)
         followed = await follow(muster, view, as_json=asked.as_json, may_ask=not asked.no_input)
         if followed.result is not None:

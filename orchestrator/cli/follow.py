@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from envelope.events import AskOpened
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress, TaskResult
+from envelope.messages import TaskResult
 from transport.base import Entry
 
 from ..client import Muster
@@ -84,7 +83,6 @@ class _Showing:
         self._show: Show | None = None
         self._asked = asyncio.Event()
         self._put: set[str] = set()  # asks that were put to the person here
-        self._held: set[str] = set()  # asks of tasks that wait for the answer without being parked
 
     async def until_over(self, heard: Interrupts, *, can_answer: bool, leaves: bool) -> _Stop:
         """`leaves`: at the first ask that nobody here can answer; else it is shown like all that happens."""
@@ -128,7 +126,6 @@ class _Showing:
 
     def _remember(self, view: Session, entry: Entry) -> None:
         self.view = view
-        self._held |= held_asks(entry)
         if self._show:
             self._show(view, entry)
         if self._new():
@@ -137,7 +134,7 @@ class _Showing:
     def _new(self) -> list[str]:
         """Asks that tasks wait for by now: one that was only just told of cannot be answered yet."""
         asked = ((ask_id, task.state) for task in self.view.tasks.values() for ask_id in task.asks)
-        open_now = (ask_id for ask_id, state in asked if state is State.WAITING or ask_id in self._held)
+        open_now = (ask_id for ask_id, state in asked if state is State.WAITING)
         return [ask_id for ask_id in open_now if ask_id not in self._put]
 
     def _take_new(self) -> list[str]:
@@ -159,12 +156,6 @@ class _Showing:
         for one in await self._muster.asks():
             if one.ask.ask_id in asks:
                 show_ask(one)
-
-
-def held_asks(entry: Entry) -> set[str]:
-    """What the entry tells of that can be answered at once."""
-    events = entry.message.events if isinstance(entry.message, TaskProgress) else ()
-    return {event.ask_id for event in events if isinstance(event, AskOpened) and event.held}
 
 
 async def _last_word(muster: Muster, task_id: str) -> TaskResult | None:

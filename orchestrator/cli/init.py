@@ -12,6 +12,7 @@ from envelope.errors import ExitCode
 from repo.local import describe, locate
 
 from ..errors import BadInput
+from ..project.file import ProjectFile, parsed
 from ..project.files import ProjectFiles
 from ..project.guess import guess
 from ..project.text import NAME, text_of
@@ -19,7 +20,6 @@ from ..settings import load_settings
 from .console import data, note
 from .gate_check import check_gate
 from .options import Repo
-from .project_file import ProjectFile, parsed
 
 
 def init(

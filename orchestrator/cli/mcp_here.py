@@ -12,22 +12,22 @@ from envelope.asks import AskTerms
 
 from ..api.caller import Caller
 from ..api.tokens import ALL_TENANTS, Role, Token
+from ..approvals import ask_terms
 from ..batch.client import HERE
 from ..batch.document import read_document
 from ..batch.file import load_batch
 from ..batch.plan import Planned, Sources
 from ..client import Muster
 from ..mcp.tool import Call, Ground, Waits, Wanted, WantedBatch, address_of
+from ..project.file import Defaults, project_defaults, unused_keys
+from ..project.gate_rules import gate_rules
 from ..settings import Settings
 from ..starting import starting_point
 from ..trust import TrustStore, trusted_digest
 from .batch_here import require_here
 from .fleet import open_fleet
-from .gate_rules import gate_rules
-from .options import ask_terms
 from .person import person
 from .places import repositories_of
-from .project_file import Defaults, project_defaults
 
 
 class Here:
@@ -72,8 +72,8 @@ class Here:
         store = TrustStore(settings.state_dir)
         trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
         known = await project_defaults(local, settings, is_trusted=bool(trusted))
-        if known.ignored:
-            notes.append(f"its muster.toml is not trusted, and {', '.join(known.ignored)} not used: see muster trust")
+        if unused := unused_keys(known, local.root):
+            notes.append(unused)
         setup = tuple(wanted.setup) or known.setup
         workspace = await caller.muster.pack(local.place, commit=wanted.base or local.head, setup=setup)
         asks = ask_terms(settings, (local.root,), no_input=False)

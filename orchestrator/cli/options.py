@@ -10,12 +10,10 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from envelope.asks import AskTerms
 from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import MAX_DEADLINE_MS
 from envelope.scope import Scope
 
-from ..approvals import approved_in
 from ..errors import BadInput
 from ..looking import require_writing
 from ..settings import Settings, load_settings
@@ -54,6 +52,15 @@ Allow = Annotated[
 ReadOnly = Annotated[
     bool, typer.Option("--read-only", help="Only look: for what strangers sent. Also: MUSTER_READ_ONLY=1.")
 ]
+Gate = Annotated[
+    list[str] | None,
+    typer.Option("--gate", metavar="COMMAND", help="The project's own tests: they prove the change."),
+]
+Setup = Annotated[
+    list[str] | None,
+    typer.Option("--setup", metavar="COMMAND", help="Make the project's dependencies available."),
+]
+Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="Use this model instead of the workers' own.")]
 Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository to work on.")]
 
 
@@ -99,14 +106,3 @@ def grants(texts: Sequence[str] | None) -> Scope:
     except ValidationError as e:
         wrong = e.errors()[0]["input"]
         raise BadInput(f"{wrong!r} is not a grant", hint="grants are `tool:pattern`, such as edit:src/**") from e
-
-
-def ask_terms(settings: Settings, projects: Sequence[Path], *, no_input: bool) -> AskTerms | None:
-    """How a task may ask: not at all without input; else what was always allowed in its project is known to it.
-
-    Work on several projects at once keeps to none of them.
-    """
-    if no_input:
-        return None
-    project = str(projects[0].resolve()) if len(projects) == 1 else ""
-    return AskTerms(project=project, approved=approved_in(settings.state_dir, project))

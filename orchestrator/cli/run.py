@@ -15,47 +15,50 @@ from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.gate import GateRules
 from envelope.plan import Plan
-from envelope.scope import Scope, narrow
+from envelope.scope import Scope
 from repo.local import LocalRepository
 from repo.publish import require_branch_name
 
 from ..agent_files import project_cards
+from ..approvals import ask_terms
 from ..catalogue import agent_named, agents_of, default_agent
 from ..client import Muster
 from ..errors import BadInput
 from ..goals import doers_of, goal_for
-from ..looking import READ_SCOPE, refuse_write
+from ..looking import GATES, SETS_UP, require_looking
 from ..planner.files import mode_or_plan
 from ..planner.modes import PlanMode
 from ..planner.team import require_other
+from ..project.file import Defaults
+from ..project.gate_rules import gate_rules
 from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
 from .completing import agent_names
-from .console import data, note
+from .console import note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
-from .gate_rules import gate_rules
-from .leaving import require_lasting, tell_left
+from .leaving import leave, require_lasting
 from .options import (
     Allow,
     AllowDirty,
     Budget,
     Deadline,
     Detach,
+    Gate,
     Json,
+    Model,
     NoInput,
     ReadOnly,
     Repo,
+    Setup,
     Yes,
-    ask_terms,
     grants,
     microusd,
     settings_for,
     task_words,
 )
-from .project_file import Defaults, project_defaults
 from .report_forms import Report, Wanted, wanted_reports
-from .repository import starting_point
+from .repository import project_defaults, starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
 
@@ -103,18 +106,14 @@ def run(
             help="Who does it; plan asks first [default: the setting default_agent, or build].",
         ),
     ] = "",
-    gate: Annotated[
-        list[str] | None, typer.Option(metavar="COMMAND", help="The project's own tests: they prove the change.")
-    ] = None,
+    gate: Gate = None,
     gate_rule: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="What the gate asks for beside: min_coverage=80.")
     ] = None,
-    setup: Annotated[
-        list[str] | None, typer.Option(metavar="COMMAND", help="Make the project's dependencies available.")
-    ] = None,
+    setup: Setup = None,
     budget: Budget = None,
     deadline: Deadline = None,
-    model: Annotated[str, typer.Option(metavar="MODEL", help="Use this model instead of the workers' own.")] = "",
+    model: Model = "",
     allow: Allow = None,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
@@ -206,9 +205,7 @@ async def _run(options: RunOptions) -> int:
         if handle.existing:
             note(f"its key is known: this is {handle.task_id}")
         if options.detach:
-            tell_left(settings, f"muster task watch {handle.task_id}")
-            data(handle.task_id)
-            return ExitCode.OK
+            return leave(settings, handle, "muster task watch")
         # imported now: the agent is at it meanwhile
         from .run_shown import Shown, follow_run
 
@@ -232,16 +229,13 @@ def _completed(options: RunOptions, known: Defaults) -> RunOptions:
 
 
 def _require_looking(options: RunOptions, command: CommandCard | None) -> None:
-    """`WouldWrite` for what is asked for by name; what an agent may do by itself is narrowed later."""
     asked = {
         "--branch would set a branch": options.branch,
-        "--gate would prove a change": options.gate,
-        "--setup would run commands with a way to the package index": options.setup,
+        GATES: options.gate,
+        SETS_UP: options.setup,
         "a command of a repository is no plain words": command,
     }
-    for what in (what for what, is_asked in asked.items() if is_asked):
-        refuse_write(what)
-    narrow(READ_SCOPE, options.allow)
+    require_looking(asked, options.allow)
 
 
 def _waits(options: RunOptions) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envelope.messages import TaskResult
 from transport.base import TaskRecord
 
 from ..batch.report import report_of
 from ..client import Muster
 from ..evaluation.report import report_of as eval_report_of
-from ..life_lines import Told, life_lines, life_of
-from ..session.fold import Session, apply_all
+from ..life_lines import life_lines, life_of
+from ..session.fold import Session
 from ..submit import BATCH, EVAL, FANOUT
 from .console import answer
 from .listing import print_tasks
@@ -23,7 +25,7 @@ async def show_task(muster: Muster, record: TaskRecord) -> None:
     told = await life_of(muster, record.task_id, record.trace_id)
     print_tasks([told.record], now_ms=told.now_ms, as_json=False)
     print_lines([*request_lines(await readable_request(muster, record.task_id)), *life_lines(told)])
-    view = _view_of(told)
+    view = replace(await muster.tree(record.trace_id), root=record.task_id)
     for plan in [task.plan for task in view.tasks.values() if task.plan]:
         head, *steps = plan_lines(plan)
         print_lines([("plan", head.removeprefix("plan, ")), *(("", step) for step in steps)])
@@ -45,9 +47,3 @@ async def show_result(muster: Muster, view: Session, result: TaskResult) -> None
         summary_of_fanout(view, result, cap_microusd=cap).print()
     else:
         summary_of_run(view, result, cap_microusd=cap).print()
-
-
-def _view_of(told: Told) -> Session:
-    """What the trace's stream tells of a task and of those below it."""
-    record = told.record
-    return apply_all(Session.of(record.task_id, record.trace_id, agent=record.agent), told.entries)

@@ -14,6 +14,7 @@ from transport.settings import user_file
 from ..agent_files import agent_files
 from ..errors import BadInput
 from ..settings import Settings
+from ..skill_pages import is_page, skill_at
 from ..skills import Brought, SkillStore, Standing, fetched_skill
 from .console import data, note, plain
 from .options import JsonLines, writing_settings
@@ -32,9 +33,15 @@ def skills() -> None:
 @app.command("add")
 def add(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A folder with a SKILL.md, or the address of a git repository.")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder with a SKILL.md; or the address of a git repository, a SKILL.md or a list (index.json).",
+        ),
     ],
-    folder: Annotated[str, typer.Option(metavar="PATH", help="Of a repository: the skill's folder in it.")] = "",
+    folder: Annotated[
+        str, typer.Option(metavar="PATH", help="Of a repository or list: the skill's folder in it.")
+    ] = "",
     commit: Annotated[
         str, typer.Option(metavar="COMMIT", help="Of a repository: a commit, branch or tag [default: HEAD].")
     ] = "",
@@ -80,6 +87,11 @@ def _store() -> SkillStore:
 
 
 def _brought(source: str, folder: str, commit: str, settings: Settings, store: SkillStore) -> Brought:
+    if is_page(source):
+        if commit:
+            raise BadInput("--commit is of repositories", hint="leave it out: what is there now is pinned")
+        page = asyncio.run(skill_at(source, folder))
+        return Brought(page.entries, page.source)
     if "://" in source or source.startswith("git@"):
         cache = settings.state_dir / "cache"
         return asyncio.run(fetched_skill(source, folder, commit, cache_dir=cache, forges=dict(settings.forges)))

@@ -16,7 +16,7 @@ from envelope.messages import PatchRef, TaskResult
 from ..batch.causes import causes
 from ..batch.report import BatchReport, RepositoryReport
 from ..evaluation.report import EvalReport
-from ..evaluation.table import cost_line
+from ..evaluation.table import best_line, cost_line
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
 from ..units import dollars, duration, tokens
@@ -27,6 +27,7 @@ from .console import people, plain
 MAX_FILES = 12
 MAX_TROUBLES = 10
 MAX_SHARDS = 5  # of a cause
+MAX_BEST = 5  # changes to take
 ABOUT_CHARS = 9  # so that one summary looks like the next
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
@@ -120,7 +121,16 @@ def summary_of_eval(view: Session, result: TaskResult, report: EvalReport | None
     done = _is_done(result)
     headline = "✔ every sample was judged" if done else _headline(result, verified=False)
     hint = "" if done or not result.errors else result.errors[0].hint
-    return Summary(headline, hint, done, tuple(lines), (f"muster task tree {result.task_id}   # how each went",))
+    tree = f"muster task tree {result.task_id}   # how each went"
+    return Summary(headline, hint, done, tuple(lines), (tree, *(_best(report) if report else ())))
+
+
+def _best(report: EvalReport) -> Iterator[str]:
+    """How to take the change that was chosen for each case."""
+    for one in report.best[:MAX_BEST]:
+        yield f"muster task apply {one.task_id}   # the best of {plain(best_line(one))}"
+    if more := len(report.best[MAX_BEST:]):
+        yield f"… and for {counted(more, 'more case')}: --report markdown=PATH"
 
 
 def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:

@@ -23,6 +23,7 @@ from .work import sample_cap, sample_work
 
 # Of the suite's own time: what it takes to put the report together before its deadline.
 CONCLUDING_MS = 10_000
+MAX_CASSETTES = 500  # named in the result, which is at most 1 MiB
 NO_MONEY = "the suite's budget has no room for it"
 NO_TIME = "the suite's time was over"
 
@@ -122,7 +123,8 @@ def _errors(report: EvalReport) -> list[ErrorInfo]:
         alone = len(failed) == len(report.samples) and first.code
         code = ErrorCode(first.code) if alone else ErrorCode.PARTIAL
         message = f"{len(failed)} of {len(report.samples)} samples failed; the first: {first.detail}"
-        errors.append(ErrorInfo.of(code, message, f"see it: muster task show {first.task_id}; then {again}"))
+        mend = first.hint or f"see it: muster task show {first.task_id}"
+        errors.append(ErrorInfo.of(code, message, f"{mend}; then {again}"))
     errors += [ErrorInfo.of(ErrorCode.GATE_FAILED, unmet, "this is what [require] asks for") for unmet in report.unmet]
     return errors
 
@@ -134,6 +136,7 @@ async def _attached(driver: Driver, report: EvalReport) -> Attachment:
 
 
 def _cassettes(reports: Sequence[SampleReport]) -> tuple[Attachment, ...]:
-    """So that what keeps the suite's result keeps its recordings."""
-    named = ((f"{one.case}/{one.variant}/{one.number}.jsonl", one.cassette) for one in reports if one.cassette)
+    """So that what keeps the suite's result keeps its recordings. The others' are kept by their samples' own."""
+    recorded = [one for one in reports if one.cassette][:MAX_CASSETTES]
+    named = ((f"{one.case}/{one.variant}/{one.number}.jsonl", one.cassette) for one in recorded)
     return tuple(Attachment(blob=blob, name=name, media_type="application/jsonl") for name, blob in named)

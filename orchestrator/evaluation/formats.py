@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from ..batch.formats.junit import NOT_XML
 from ..batch.formats.markdown import MARKUP
 from .report import EvalReport
-from .table import comparison_line, cost_line, rows_of
+from .table import best_line, comparison_line, cost_line, rows_of
 
 MAX_LISTED = 50  # samples in Markdown: the JSON has them all
 
@@ -38,7 +38,16 @@ def _markdown(report: EvalReport) -> Iterator[str]:
     if report.notes:
         yield ""
         yield from (f"- {_text(note)}" for note in report.notes)
+    yield from _best(report)
     yield from _samples(report)
+
+
+def _best(report: EvalReport) -> Iterator[str]:
+    if report.best:
+        yield from ("", "**Best change of each case**", "")
+    yield from (f"- {_text(best_line(one))} (`muster task apply {one.task_id}`)" for one in report.best[:MAX_LISTED])
+    if (more := len(report.best) - MAX_LISTED) > 0:
+        yield f"- … {more} more"
 
 
 def _samples(report: EvalReport) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import BadBatchFile, near_miss
-from .spec import MAX_SAMPLES, PROMPT, Case, Matrix, SuiteSpec, Variant
+from .spec import MAX_SAMPLES, MAX_VARIANTS, PROMPT, Case, Matrix, SuiteSpec, Variant
 
 SUITES_OWN = Variant(name="build")  # where a suite names none
 
@@ -28,6 +29,9 @@ class Sample:
 
 def variants_of(spec: SuiteSpec) -> tuple[Variant, ...]:
     """Those of the matrix, then those that are written out. `BadBatchFile` for names that meet, or lead nowhere."""
+    count = (math.prod(map(len, _axes(spec.matrix))) if spec.matrix else 0) + len(spec.variants)
+    if count > MAX_VARIANTS:
+        raise BadBatchFile(f"the suite comes to {count} variants, more than {MAX_VARIANTS}", hint="make several of it")
     found = (*(_combined(spec.matrix) if spec.matrix else ()), *spec.variants) or (SUITES_OWN,)
     names = [variant.name for variant in found]
     if len(set(names)) < len(names):
@@ -63,12 +67,16 @@ def _combined(matrix: Matrix) -> Iterator[Variant]:
     >>> [one.name for one in _combined(Matrix(model=("openai/a", "openai/b"), temperature=(0.0, 0.5)))]
     ['openai-a_0.0', 'openai-a_0.5', 'openai-b_0.0', 'openai-b_0.5']
     """
-    axes = (matrix.model, matrix.agent, matrix.prompt, matrix.temperature)
+    axes = _axes(matrix)
     for model, agent, prompt, temperature in itertools.product(*axes):
         values = (model, agent, prompt, temperature)
         telling = [value for axis, value in zip(axes, values, strict=True) if len(axis) > 1]
         name = "_".join(_tidy(value) for value in telling) or _tidy(model or agent)
         yield Variant(name=name[:80], model=model, agent=agent, prompt=prompt, temperature=temperature)
+
+
+def _axes(matrix: Matrix) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[float | None]]:
+    return matrix.model, matrix.agent, matrix.prompt, matrix.temperature
 
 
 def _tidy(value: object) -> str:

@@ -33,6 +33,7 @@ class SampleReport(Wire):
     """`wall_ms`: from its start to its verdict, gate and all. `reused`: done before, and not paid again by this one.
 
     `cost_microusd`, tokens, turns and tool calls are of all of its tasks. `objections`: why the gate rejected it.
+    `hint`: what may mend it, where something says so.
     """
 
     case: str
@@ -44,6 +45,7 @@ class SampleReport(Wire):
     reused: bool = False
     code: str = ""
     detail: str = ""
+    hint: str = ""
     objections: tuple[str, ...] = ()
     files: int = 0
     lines: int = 0  # added and removed
@@ -100,6 +102,7 @@ async def sample_report(
         reused=reused,
         code=str(error.code) if error else "",
         detail=detail[:DETAIL_CHARS],
+        hint=error.hint[:DETAIL_CHARS] if error else "",
         objections=tuple(str(each.get("code")) for each in evidence.get("objections") or ()),
         files=len(patch.files) if patch else 0,
         lines=patch.added + patch.removed if patch else 0,
@@ -107,7 +110,7 @@ async def sample_report(
         cost_microusd=spent.cost_microusd,
         turns=spent.turns,
         tool_calls=spent.tool_calls,
-        wall_ms=result.metrics.latency_ms,
+        wall_ms=spent.latency_ms,
         cassette=cassette,
     )
 
@@ -127,12 +130,18 @@ def _structured(result: TaskResult) -> dict[str, Any]:
 
 
 async def _spent(transport: Transport, result: TaskResult) -> Metrics:
-    """Over all tasks of the sample's trace: its own counts are without those of its agents."""
+    """Over all tasks of the sample's trace: its own counts are without those of its agents.
+
+    The time is its own; a task that the queue has ended at its deadline could not tell it.
+    """
     usage, cost_microusd, turns, calls = Usage(), 0, 0, 0
+    latency_ms = result.metrics.latency_ms
     for record in await transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SAMPLE):
+        if record.task_id == result.task_id and not latency_ms and record.started_at_ms and record.finished_at_ms:
+            latency_ms = record.finished_at_ms - record.started_at_ms
         if (one := await transport.result(record.task_id)) is not None:
             usage += one.metrics.usage
             cost_microusd += one.metrics.cost_microusd
             turns += one.metrics.turns
             calls += one.metrics.tool_calls
-    return Metrics(usage=usage, cost_microusd=cost_microusd, turns=turns, tool_calls=calls)
+    return Metrics(usage=usage, cost_microusd=cost_microusd, turns=turns, tool_calls=calls, latency_ms=latency_ms)

@@ -14,7 +14,7 @@ from envelope.wire import Wire
 
 from .outcomes import JUDGED, Outcome, SampleReport
 from .spec import SuiteSpec, Variant
-from .statistics import bootstrap, mcnemar, pass_at_k, percentile, wilson
+from .statistics import bootstrap, difference_interval, is_uniform, mcnemar, pass_at_k, percentile, wilson
 
 REPORT_NAME = "report.json"
 MAX_REPORT_BYTES = 512 * 1024  # a result is at most 1 MiB
@@ -54,8 +54,8 @@ class VariantReport(Wire):
 
 
 class Comparison(Wire):
-    """`difference` of pass@1 to the baseline's, over the `cases` that both tried; `low` to `high` by bootstrap over
-    pairs. `better`, `worse`: in so many cases; `p_value`: of McNemar's exact test on these."""
+    """`difference` of pass@1 to the baseline's, over the `cases` that both tried; `low` to `high` as in
+    `difference_interval`. `better`, `worse`: in so many cases; `p_value`: of McNemar's exact test on these."""
 
     variant: str
     baseline: str
@@ -70,12 +70,19 @@ class Comparison(Wire):
 
 
 class Chosen(Wire):
-    """The best of a variant's tries of a case: among those that the gate accepted, the smallest change."""
+    """The best of a variant's tries of a case: among those that the gate accepted, the smallest change.
+
+    `of`: how many tries it was chosen from. `is_best`: no other variant's of this case is better.
+    """
 
     case: str
     variant: str
     task_id: str
     number: int
+    files: int = 0
+    lines: int = 0
+    of: int = 1
+    is_best: bool = False
 
 
 class EvalReport(Wire):
@@ -96,9 +103,14 @@ class EvalReport(Wire):
     notes: tuple[str, ...] = ()
     listed: bool = True
 
+    @property
+    def best(self) -> tuple[Chosen, ...]:
+        """The change to take of each case that has one; nothing where there was no choice."""
+        return tuple(one for one in self.chosen if one.is_best) if self.tries > 1 or len(self.variants) > 1 else ()
+
     def abridged(self) -> EvalReport:
         """As it fits into a result."""
-        if len(self.model_dump_json()) <= MAX_REPORT_BYTES:
+        if len(self.model_dump_json().encode()) <= MAX_REPORT_BYTES:
             return self
         return self.model_copy(update={"samples": (), "chosen": (), "listed": False})
 
@@ -143,7 +155,7 @@ def _variant_report(variant: Variant, samples: Sequence[SampleReport], tries: in
     accepted = sum(sample.outcome == "accepted" for sample in judged)
     cost = sum(sample.cost_microusd for sample in samples)
     cases = _cases(judged)
-    low, high, method = _interval(cases, judged, accepted)
+    low, high, method = _interval(cases)
     walls = [sample.wall_ms for sample in judged]
     return VariantReport(
         **variant.model_dump(),
@@ -183,20 +195,22 @@ def _pass_at(cases: Cases, tries: int) -> dict[int, float]:
     }
 
 
-def _interval(cases: Cases, judged: Sequence[SampleReport], accepted: int) -> tuple[float, float, Method]:
-    """Tries of one case are not independent of each other: where there are several, cases are what is drawn."""
-    if not judged:
+def _interval(cases: Cases) -> tuple[float, float, Method]:
+    """Tries of one case are not independent of each other: where there are several, cases are what is drawn, and cases
+    that came out all alike count as so many single tries."""
+    if not cases:
         return 0.0, 1.0, ""
-    if all(tries == 1 for tries, _ in cases.values()):
-        return *wilson(accepted, len(judged)), "wilson"
-    return *bootstrap([accepted / tries for tries, accepted in cases.values()]), "bootstrap"
+    rates = [accepted / tries for tries, accepted in cases.values()]
+    if is_uniform(rates) or all(tries == 1 for tries, _ in cases.values()):
+        return *wilson(math.fsum(rates), len(rates)), "wilson"
+    return *bootstrap(rates), "bootstrap"
 
 
 def _comparison(name: str, own: Sequence[SampleReport], baseline: str, other: Sequence[SampleReport]) -> Comparison:
     ours, theirs = (_shares(samples) for samples in (own, other))
     differences = [ours[case] - theirs[case] for case in ours if case in theirs]
     better, worse = sum(each > 0 for each in differences), sum(each < 0 for each in differences)
-    low, high = bootstrap(differences)
+    low, high = difference_interval(differences)
     p_value = mcnemar(better, worse)
     clear = p_value < SIGNIFICANT and not low <= 0 <= high
     difference = _mean(differences)
@@ -220,15 +234,32 @@ def _shares(samples: Sequence[SampleReport]) -> dict[str, float]:
 
 
 def _chosen(samples: Sequence[SampleReport]) -> list[Chosen]:
+    tried = Counter((sample.case, sample.variant) for sample in samples if sample.judged)
     best: dict[tuple[str, str], SampleReport] = {}
+    best_of_case: dict[str, SampleReport] = {}
     for sample in samples:
         if sample.outcome == "accepted":
             key = (sample.case, sample.variant)
-            best[key] = min(best.get(key, sample), sample, key=lambda one: (one.lines, one.cost_microusd, one.number))
+            best[key] = min(best.get(key, sample), sample, key=_worth)
+            best_of_case[sample.case] = min(best_of_case.get(sample.case, sample), sample, key=_worth)
     return [
-        Chosen(case=case, variant=variant, task_id=one.task_id, number=one.number)
-        for (case, variant), one in best.items()
+        Chosen(
+            case=one.case,
+            variant=one.variant,
+            task_id=one.task_id,
+            number=one.number,
+            files=one.files,
+            lines=one.lines,
+            of=tried[key],
+            is_best=one is best_of_case[one.case],
+        )
+        for key, one in best.items()
     ]
+
+
+def _worth(accepted: SampleReport) -> tuple[int, int, int]:
+    """Of what the gate accepts alike, the smallest change is the easiest to read."""
+    return accepted.lines, accepted.cost_microusd, accepted.number
 
 
 def _unmet(spec: SuiteSpec, reports: Sequence[VariantReport]) -> list[str]:

@@ -16,6 +16,7 @@ from ..batch.spec import Repository
 
 PROMPT = "{prompt}"  # stands for the case's in a template
 MAX_SAMPLES = 5_000  # of a whole suite: each is a line of the report, and a goal of its own
+MAX_VARIANTS = 100  # a table that people read, and a result that travels
 
 Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]  # an empty one is the default's

@@ -30,8 +30,10 @@ def pass_at_k(tries: int, accepted: int, k: int) -> float:
     return 1.0 - math.comb(tries - accepted, k) / math.comb(tries, k)
 
 
-def wilson(accepted: int, tries: int) -> tuple[float, float]:
+def wilson(accepted: float, tries: int) -> tuple[float, float]:
     """The score interval of Wilson (1927) of a rate; it is honest near 0 and 1, and of few tries.
+
+    Of cases with several tries each, `accepted` is the sum of their rates, which need be no whole number.
 
     >>> tuple(round(end, 4) for end in wilson(7, 10)), tuple(round(end, 4) for end in wilson(0, 10))
     ((0.3968, 0.8922), (0.0, 0.2775))
@@ -48,18 +50,43 @@ def bootstrap(values: Sequence[float]) -> tuple[float, float]:
     """The percentile interval of the mean (Efron 1979), by drawing the values anew.
 
     Given the differences of pairs it is the interval of the mean difference; given means of cases it takes the tries
-    of one case for what they are, not independent.
-
-    >>> bootstrap([0.5, 0.5, 0.5])
-    (0.5, 0.5)
+    of one case for what they are, not independent. Values that are all alike have no spread that it could find, and
+    would seem to be certain: they are `ValueError`.
     """
-    if not values:
-        return -1.0, 1.0
+    if is_uniform(values):
+        raise ValueError("values that are all alike cannot be drawn anew")
     count = len(values)
+    drawn_from = sorted(values)  # in which order a suite has its cases changes nothing
     draw = random.Random(SEED)  # noqa: S311 - it hides nothing
     resamples = max(1_000, min(RESAMPLES, MAX_DRAWS // count))
-    means = sorted(math.fsum(draw.choices(values, k=count)) / count for _ in range(resamples))
+    means = sorted(math.fsum(draw.choices(drawn_from, k=count)) / count for _ in range(resamples))
     return means[int(0.025 * resamples)], means[min(resamples - 1, int(0.975 * resamples))]
+
+
+def is_uniform(values: Sequence[float]) -> bool:
+    """
+    >>> is_uniform([1.0, 1.0]), is_uniform([0.5]), is_uniform([]), is_uniform([0.0, 1.0])
+    (True, True, True, False)
+    """
+    return len(set(values)) < 2
+
+
+def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Of the mean difference of pairs. All alike, it is that of Agresti and Min (2005), "Simple improved confidence
+    intervals for comparing matched proportions": two pairs are added that speak for both sides alike.
+
+    >>> tuple(round(end, 3) for end in difference_interval([-1.0] * 6)), difference_interval([])
+    ((-1.0, -0.363), (-1.0, 1.0))
+    """
+    if not differences:
+        return -1.0, 1.0
+    if not is_uniform(differences):
+        return bootstrap(differences)
+    count = len(differences) + 2
+    total = math.fsum(differences)
+    squares = math.fsum(each * each for each in differences) + 1  # half a pair each of +1 and -1, and one of 0
+    half = Z_95 * math.sqrt(squares - total * total / count) / count
+    return max(-1.0, total / count - half), min(1.0, total / count + half)
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..units import dollars, duration
-from .report import Comparison, EvalReport, VariantReport
+from ..words import counted
+from .report import Chosen, Comparison, EvalReport, VariantReport
 
 BEST_OF_N = "pass@n"
 HEAD = (
@@ -60,6 +61,15 @@ def comparison_line(one: Comparison) -> str:
     points = f"{one.difference * 100:+.0f} points (95 %: {one.low * 100:+.0f} to {one.high * 100:+.0f})"
     counted = f"better in {one.better}, worse in {one.worse} of {one.cases} cases"
     return f"{one.variant} is {word} {one.baseline}: pass@1 {points}, {counted}, p = {one.p_value:.2g}"
+
+
+def best_line(one: Chosen) -> str:
+    """
+    >>> best_line(Chosen(case="slug", variant="a", task_id="t", number=2, files=1, lines=3, of=5))
+    'slug: try 2 of 5 by a, 1 file, 3 lines'
+    """
+    size = f"{counted(one.files, 'file')}, {counted(one.lines, 'line')}"
+    return f"{one.case}: try {one.number} of {one.of} by {one.variant}, {size}"
 
 
 def cost_line(report: EvalReport) -> str:

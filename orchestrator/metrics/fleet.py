@@ -100,7 +100,7 @@ class FleetView:
         asked = Counter(question.kind for question in found.questions)
         self.kinds |= asked.keys()
         self.shown.tell("approvals_pending", {(kind,): asked[kind] for kind in sorted(self.kinds)})
-        oldest_ms = min((question.asked_at_ms for question in found.questions), default=now_ms)
+        oldest_ms = min((each.asked_at_ms for each in found.questions if each.asked_at_ms), default=now_ms)
         self.shown.tell("approval_oldest_age_seconds", {(): max(0, now_ms - oldest_ms) / 1000})
 
     def _show_money(self, ledgers: dict[str, Ledger]) -> None:

@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envelope.events import AskOpened
 from envelope.lifecycle import TERMINAL, State
-from envelope.messages import TaskProgress
 from transport.base import TaskRecord, Transport
-from transport.errors import NotFound
+from transport.metrics.table import OTHER
 
-from ..asks import is_ask
+from ..asks import OpenAsk, asks_of, is_ask
 from ..budgets import waits_for_money
 
 MAX_ROOTS = 1000
@@ -28,6 +26,8 @@ AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """`asked_at_ms`: 0 where the trace's stream no longer tells."""
+
     kind: str
     asked_at_ms: int
 
@@ -45,16 +45,18 @@ async def survey(transport: Transport) -> Survey:
     begun = [root.trace_id for root in roots if root.state not in TERMINAL and root.state is not State.PENDING]
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def look(trace_id: str) -> tuple[list[TaskRecord], list[Question]]:
+    async def look(trace_id: str) -> tuple[list[TaskRecord], list[OpenAsk]]:
         async with turn:
-            return await _look(transport, trace_id)
+            tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
+            waiting = [task for task in tasks if task.state is State.WAITING]
+            return waiting, await asks_of(waiting, transport)
 
     looks = await asyncio.gather(*(look(trace_id) for trace_id in begun[:MAX_TRACES]))
     waiting = [task for tasks, _ in looks for task in tasks]
     return Survey(
         parked=Counter((task.pool, _reason(task)) for task in waiting),
         shards=Counter(root.state for root in _shards(roots)),
-        questions=[question for _, questions in looks for question in questions],
+        questions=[_question(one) for _, asks in looks for one in asks],
         tenants=frozenset(root.tenant for root in roots),
     )
 
@@ -71,23 +73,5 @@ def _reason(task: TaskRecord) -> str:
     return "ask" if any(map(is_ask, task.waits_for)) else "children"
 
 
-async def _look(transport: Transport, trace_id: str) -> tuple[list[TaskRecord], list[Question]]:
-    tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
-    waiting = [task for task in tasks if task.state is State.WAITING]
-    open_ids = {name for task in waiting for name in task.waits_for if is_ask(name)}
-    return waiting, await _questions(transport, trace_id, open_ids) if open_ids else []
-
-
-async def _questions(transport: Transport, trace_id: str, open_ids: set[str]) -> list[Question]:
-    """Each attempt that still waits tells of its ask again: the first time counts."""
-    found: dict[str, Question] = {}
-    try:
-        async for entry in transport.follow(trace_id, wait=False):
-            if isinstance(told := entry.message, TaskProgress):
-                asks = (event for event in told.events if isinstance(event, AskOpened) and event.ask_id in open_ids)
-                for ask in asks:
-                    kind = "question" if ask.questions else ask.permission
-                    found.setdefault(ask.ask_id, Question(kind, told.at_ms))
-    except NotFound:  # a failover has forgotten the trace
-        return []
-    return list(found.values())
+def _question(one: OpenAsk) -> Question:
+    return Question("question" if one.ask.questions else one.ask.permission or OTHER, one.since_ms)

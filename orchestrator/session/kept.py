@@ -37,14 +37,14 @@ class Folds:
         """The trace as it goes on, with the tasks that have changed since the last time (at first all of them), until
         its root has ended. The session is the one that goes on changing: look at it before the next step.
         """
-        await self.of(trace_id)
-        kept = self._kept[trace_id]
-        session, changed, moved = kept.session, set(kept.session.tasks), asyncio.Event()
+        session = (await self._folded(trace_id)).session  # which may be kept no longer, where many are watched
+        changed, moved = set(session.tasks), asyncio.Event()
+        cursor = session.cursor(trace_id)  # now: what others fold from here on must be told
         moved.set()
 
         async def read() -> None:
             try:
-                async for entry in self._transport.follow(trace_id, after=session.cursor(trace_id)):
+                async for entry in self._transport.follow(trace_id, after=cursor):
                     apply(session, entry)  # where `of` was faster this changes nothing, and must be told all the same
                     changed.update(_touched(session, entry))
                     moved.set()
@@ -68,6 +68,9 @@ class Folds:
 
     async def of(self, trace_id: str) -> Session:
         """The trace as it is now, read-only. `NotFound` when it is not known, or no longer."""
+        return (await self._folded(trace_id)).session.snapshot()
+
+    async def _folded(self, trace_id: str) -> _Kept:
         kept = self._kept.get(trace_id) or await self._begun(trace_id)
         self._kept[trace_id] = kept
         self._kept.move_to_end(trace_id)
@@ -81,7 +84,7 @@ class Folds:
             except NotFound:
                 self._kept.pop(trace_id, None)
                 raise
-            return session.snapshot()
+        return kept
 
     async def _begun(self, trace_id: str) -> _Kept:
         roots = await self._transport.tasks(trace_id=trace_id, limit=1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from envelope.events import (
@@ -40,8 +40,10 @@ from ..words import state_text
 
 # About what fits on twenty screens; the session's export and the call's whole output have the rest.
 MAX_TEXT_CHARS = 32_000
-# Of a page that is read by people; `muster task logs` has all.
-MAX_BLOCKS = 300
+# What a tool was given or gave is folded on the page, with a link to the whole of it.
+MAX_TOOL_CHARS = 8_000
+# Of a page that is read by people and weighs 150 KB at most; earlier steps and `muster task logs` have all.
+MAX_BLOCKS, MAX_CHARS = 200, 75_000
 
 
 @dataclass(slots=True)
@@ -54,10 +56,15 @@ class Block:
     state: str = ""  # of a tool call
     call_id: str = ""
     input: str = ""
+    input_whole: bool = True
     whole: bool = True  # else the text's end is missing
     output_blob: str = ""
     child: str = ""
     streams: bool = False
+
+    @property
+    def chars(self) -> int:
+        return len(self.head) + len(self.input) + len(self.text)
 
     def add(self, text: str) -> None:
         room = MAX_TEXT_CHARS - len(self.text)
@@ -67,7 +74,7 @@ class Block:
 
 @dataclass(slots=True)
 class Transcript:
-    """`blocks` by their numbers, which never change; those before the latest `MAX_BLOCKS` are dropped."""
+    """`blocks` by their numbers, which never change; the first ones are dropped when there are too many."""
 
     task_id: str
     blocks: dict[int, Block] = field(default_factory=dict[int, Block])
@@ -75,12 +82,18 @@ class Transcript:
     attempt: int = 0
     _calls: dict[str, int] = field(default_factory=dict[str, int])
     _open: int = -1  # the text that deltas are added to
-    _inputs: dict[str, str] = field(default_factory=dict[str, str])
+    _sizes: dict[int, int] = field(default_factory=dict[int, int])  # of the blocks, in characters
+    _chars: int = 0  # of all of them
 
     def take(self, message: TaskProgress | TaskResult) -> set[int]:
         """The numbers of the blocks that are new or different."""
         if message.task_id != self.task_id:
             return set()
+        changed = self._told(message)
+        self._make_room(changed)
+        return changed
+
+    def _told(self, message: TaskProgress | TaskResult) -> set[int]:
         if isinstance(message, TaskResult):
             self._open = -1
             return set(self._ended(message))
@@ -93,11 +106,15 @@ class Transcript:
                 changed.update(told(self, event))
         return changed
 
+    def copy(self) -> Transcript:
+        blocks = {number: replace(block) for number, block in self.blocks.items()}
+        return replace(self, blocks=blocks, _calls=self._calls.copy(), _sizes=self._sizes.copy())
+
     def new(self, block: Block) -> Iterator[int]:
         number, self.count = self.count, self.count + 1
         self.blocks[number] = block
         if len(self.blocks) > MAX_BLOCKS:
-            del self.blocks[next(iter(self.blocks))]
+            self._drop_first()
         if not block.streams:
             self._open = -1
         yield number
@@ -122,7 +139,9 @@ class Transcript:
             self._calls[event.call_id] = known = self.count - 1
         if known is not None:
             yield known
-        block.input += event.text[: MAX_TEXT_CHARS - len(block.input)]
+        room = MAX_TOOL_CHARS - len(block.input)
+        block.input += event.text[:room]
+        block.input_whole = block.input_whole and len(event.text) <= room
 
     def call(self, event: ToolCallChanged) -> Iterator[int]:
         """A call's next state, in the block of its first one; the numbers of the blocks that changed."""
@@ -138,9 +157,25 @@ class Transcript:
         block.head, block.state = f"{event.tool} {event.title}".strip()[:500] + took, event.state
         block.output_blob = event.output_blob or block.output_blob
         if event.input is not None:
-            block.input = json.dumps(event.input, indent=2, ensure_ascii=False)[:MAX_TEXT_CHARS]
+            told = json.dumps(event.input, indent=2, ensure_ascii=False)
+            block.input, block.input_whole = told[:MAX_TOOL_CHARS], len(told) <= MAX_TOOL_CHARS
         if event.output:
-            block.text, block.whole = event.output[:MAX_TEXT_CHARS], len(event.output) <= MAX_TEXT_CHARS
+            block.text, block.whole = event.output[:MAX_TOOL_CHARS], len(event.output) <= MAX_TOOL_CHARS
+
+    def _make_room(self, changed: set[int]) -> None:
+        for number in changed & self.blocks.keys():
+            size = self.blocks[number].chars
+            self._chars += size - self._sizes.get(number, 0)
+            self._sizes[number] = size
+        while self._chars > MAX_CHARS:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        number = next(iter(self.blocks))
+        block = self.blocks.pop(number)
+        if self._calls.get(block.call_id) == number:
+            del self._calls[block.call_id]
+        self._chars -= self._sizes.pop(number, 0)
 
     def _ended(self, result: TaskResult) -> Iterator[int]:
         for error in result.errors[:5]:

@@ -10,6 +10,7 @@ from playwright.async_api import expect
 from envelope.events import CallState, ChildEnded, ChildSpawned, TitleSet, ToolCallChanged, TurnStarted
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
+from orchestrator.api.console import live
 
 TASKS = 1000
 
@@ -58,6 +59,19 @@ async def test_a_thousand_tasks_are_seen_a_screenful_at_a_time_and_go_on_after_a
     await tree.press("End")
     await expect(page.get_by_text(f"look at {TASKS + 2:04}")).to_be_in_viewport()
     await expect(page.get_by_text("While nobody listened").first).to_be_attached()
+
+
+async def test_who_is_signed_out_in_the_middle_is_told_and_led_back(console, visit, monkeypatch):
+    monkeypatch.setattr(live, "SILENCE_S", 0.2)
+    work = await console.work("go on")
+    page = await visit(work.trace)
+    await page.locator(".tree.virtual").wait_for()
+
+    console.tokens.revoke("viewer")
+
+    await page.get_by_role("link", name="Load the page again").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    assert f"to=/console{work.trace}" in page.url
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -158,6 +159,7 @@ class Builders:
             files = read_files(Path(copy))
             self.edit(task, files)
             for path, text in files.items():
+                (Path(copy) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(copy) / path).write_text(text)
             patch = await extract_patch(
                 git_dir=mirror.git_dir,
@@ -272,6 +274,29 @@ class Stage:
         work = await self.claimed()
         assert work.task_id == handle.task_id
         return work
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`python -m orchestrator.service`, from when it says that it has started; for a `served_stage`."""
+        settings = self.muster.settings
+        told = {
+            "MUSTER_REDIS_URL": settings.redis_url,
+            "MUSTER_FLEET": settings.fleet,
+            "MUSTER_LEASE_S": str(settings.lease_s),
+            "MUSTER_STATE_DIR": str(settings.state_dir),
+        }
+        command, env = (sys.executable, "-m", "orchestrator.service"), {**os.environ, **told}
+        process = await asyncio.create_subprocess_exec(*command, env=env, stderr=asyncio.subprocess.PIPE)
+        try:
+            line = b""
+            while b"orchestrator_started" not in line:
+                line = await process.stderr.readline()
+                assert line, "the service ended before it had started"
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
 
     async def repository(self, files: Files, *, name: str = "demo") -> RepositoryInput:
         where = await self.muster.pack(make_repository(self.folder / f"{name}-{next(_fleets)}", files))

@@ -48,6 +48,16 @@ async def test_nobody_is_told_of_what_was_before(fleet):
     assert (await notices.read(wait_s=0.001)).happenings == ()
 
 
+async def test_what_a_task_asks_that_keeps_its_slot_is_noticed(fleet, told):
+    request = await fleet.submit()
+    claim = await fleet.claim_one()
+
+    await fleet.transport.hold(claim.lease, frozenset({"ask_1"}))
+
+    [asked] = (await told.read(wait_s=PATIENCE_S)).happenings
+    assert (asked.kind, asked.task_id, asked.asks) == (Kind.ASKED, request.task_id, ("ask_1",))
+
+
 async def test_ends_dead_letters_and_asks_are_noticed(fleet, told):
     request = await fleet.submit()
     waiting = await fleet.claim_one()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from envelope.events import StateChanged, TextDelta
+from envelope.events import ChildSpawned, StateChanged, TextDelta
 from envelope.ids import new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
@@ -158,3 +158,28 @@ async def test_a_reader_that_does_not_wait_ends_with_the_newest_entry(fleet):
 
     assert entries[-1].message.events == (TextDelta(text="so far"),)
     assert await collect(fleet.transport.follow(request.trace_id, after=entries[-1].id, wait=False)) == []
+
+
+async def test_who_follows_one_task_is_told_of_it_alone(fleet):
+    root = await fleet.submit()
+    claim = await fleet.claim_one()
+    children = [fleet.child(root) for _ in range(2)]
+    await fleet.transport.submit(children, under=claim.lease)
+    spawned = [ChildSpawned(child_task_id=child.task_id, agent="explore") for child in children]
+    said = fleet.progress(claim, "of all")
+    await fleet.transport.emit(claim.lease, said.model_copy(update={"events": (*said.events, *spawned)}))
+    for _ in children:
+        await fleet.finish(await fleet.claim_one())
+    mine = children[0].task_id
+    following = asyncio.create_task(collect(fleet.transport.follow(root.trace_id, about=mine)))
+    await fleet.finish(claim)
+
+    async with asyncio.timeout(60):
+        entries = await following
+    whole = await collect(fleet.transport.follow(root.trace_id))
+    named = [entry for entry in whole if mine in repr(entry.message)]
+    assert entries == named and len(entries) < len(whole) - 3
+    assert {entry.message.task_id for entry in entries} == {mine, root.task_id}
+    assert isinstance(entries[-1].message, TaskResult)
+    after = entries[-1].id
+    assert await collect(fleet.transport.follow(root.trace_id, after=after, about=mine)) == []

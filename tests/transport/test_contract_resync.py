@@ -156,3 +156,20 @@ async def first(fleet, trace_id: str, count: int):
         count -= 1
         if not count:
             return
+
+
+async def test_who_follows_one_task_gets_its_snapshot_alone(forgetful):
+    root = await forgetful.submit()
+    claim = await forgetful.claim_one()
+    [mine, _] = children = [forgetful.child(root) for _ in range(2)]
+    await forgetful.transport.submit(children, under=claim.lease)
+    await write(forgetful, claim, 0, WRITTEN)
+
+    entries = await collect(forgetful.transport.follow(root.trace_id, wait=False, about=mine.task_id))
+
+    assert [(entry.message.task_id, is_resync(entry)) for entry in entries] == [
+        (root.task_id, True),
+        (mine.task_id, True),
+    ]
+    seen = entries[-1].id
+    assert await collect(forgetful.transport.follow(root.trace_id, wait=False, after=seen, about=mine.task_id)) == []

@@ -96,8 +96,25 @@ async def test_a_task_may_wait_for_the_same_cap_again(fleet):
     assert await short(fleet, claim)
     await fleet.transport.fund("ann", CAP + 1, by="test")
     await fleet.transport.fund("ann", CAP, by="test")
+    again = await fleet.claim_one()
+    assert await short(fleet, again)
 
-    assert await short(fleet, await fleet.claim_one())
+    await fleet.transport.fund("ann", CAP + 1, by="test")
+
+    assert (await fleet.transport.record(again.lease.task_id)).state is State.PENDING
+
+
+async def test_who_waits_with_its_slot_goes_on_when_its_tenant_has_more(fleet):
+    await fleet.transport.fund("ann", CAP, by="test")
+    claim = await running(fleet)
+    await fleet.transport.hold(claim.lease, frozenset({ask_for_more_of_tenant(CAP)}))
+    assert (await fleet.transport.record(claim.lease.task_id)).state is State.WAITING
+
+    await fleet.transport.fund("ann", CAP + 1, by="test")
+
+    assert (await fleet.transport.record(claim.lease.task_id)).state is State.RUNNING
+    await fleet.transport.hold(claim.lease, frozenset({ask_for_more_of_tenant(CAP)}))
+    assert (await fleet.transport.record(claim.lease.task_id)).state is State.RUNNING
 
 
 async def test_nothing_is_known_of_a_tenant_that_never_was(fleet):

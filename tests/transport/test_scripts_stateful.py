@@ -315,6 +315,12 @@ class ScriptsAndModel(RuleBasedStateMachine):
         self.both(lambda transport: transport.park(lease, wait))
 
     @precondition(lambda self: self.claims)
+    @rule(back=some_of(5), asks=st.sets(st.sampled_from(["q1", "q2"])))
+    def hold(self, back: int, asks: set[str]) -> None:
+        lease = self.lease_at(back)
+        self.both(lambda transport: transport.hold(lease, frozenset(asks)))
+
+    @precondition(lambda self: self.claims)
     @rule(backs=st.lists(some_of(8), min_size=1, max_size=5), pool=st.sampled_from(POOLS))
     def renew(self, backs: list[int], pool: str) -> None:
         leases = [lease for lease in map(self.lease_at, backs) if lease.pool == pool]

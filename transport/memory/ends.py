@@ -14,6 +14,7 @@ from ..notices import Kind
 from .fleet import Fleet
 from .tasks import Task
 
+IS_THERE = "what it waited for is there"
 # What the queue says to those who find that it has ended a task.
 HINTS = {
     ErrorCode.DEADLINE: "give it a longer deadline, or look whether its pool has workers",
@@ -70,7 +71,8 @@ def stop(fleet: Fleet, task_ids: Sequence[str], reason: str) -> int:
     for task in below:
         if task.live:
             alive.append(task)
-            task.waits_for.clear()  # the end of its children is no news to a task that ends
+            if task.state is State.WAITING:
+                task.waits_for.clear()  # the end of its children is no news to a task that ends
             below.extend(fleet.tasks[child] for child in task.children)
     for task in reversed(alive):
         if task.state is State.RUNNING:
@@ -96,10 +98,13 @@ def bury(fleet: Fleet, task: Task, code: str, why: str) -> None:
 
 def arrived(fleet: Fleet, task: Task, awaited: str) -> None:
     """One thing less that the task waits for, if it does."""
-    if task.state is State.WAITING and awaited in task.waits_for:
-        task.waits_for.remove(awaited)
-        if not task.waits_for or task.wakes_at_first:
-            fleet.requeue(task, "what it waited for is there")
+    if awaited not in task.waits_for:
+        return
+    task.waits_for.remove(awaited)
+    if task.state is State.WAITING and (not task.waits_for or task.wakes_at_first):
+        fleet.requeue(task, IS_THERE)
+    elif task.state is State.RUNNING and not task.waits_for:
+        fleet.tell(task, reason=IS_THERE)
 
 
 def _end_tree(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> None:

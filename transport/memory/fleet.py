@@ -78,10 +78,10 @@ class Fleet:
 
     # -- moving
 
-    def move(self, task: Task, state: State, *, reason: str = "", worker: str = "") -> None:
+    def move(self, task: Task, state: State, *, reason: str = "") -> None:
         """To a state that does not end the task."""
         self.enter(task, state)
-        self.tell(task, reason=reason, worker=worker)
+        self.tell(task, reason=reason)
 
     def requeue(self, task: Task, reason: str) -> None:
         """Back into line, at the head of its flow: it has waited before."""
@@ -125,9 +125,10 @@ class Fleet:
     def tell_others(self, kind: Kind, task: Task, *, asks: tuple[str, ...] = (), code: str = "", why: str = "") -> None:
         self.happened.append(Happening(kind, task.id, self.now(), asks, code, why))
 
-    def tell(self, task: Task, *, reason: str = "", worker: str = "") -> None:
+    def tell(self, task: Task, *, reason: str = "") -> None:
         """The queue's own word on the task's state; it stands outside the worker's count."""
-        event = StateChanged(state=task.state, reason=reason, worker=worker)
+        worker = task.lease.worker if task.lease else ""
+        event = StateChanged(state=task.told_state, reason=reason, worker=worker)
         self.append(
             task,
             TaskProgress(
@@ -136,7 +137,7 @@ class Fleet:
                 attempt=task.attempt,
                 seq=-1,
                 at_ms=self.now(),
-                status=task.state,
+                status=task.told_state,
                 events=(event,),
             ),
         )

@@ -9,7 +9,7 @@ from ..errors import NotFound, no_trace
 from ..money import Ledger
 from ..notices import Kind
 from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
-from .ends import arrived, ends_instead
+from .ends import IS_THERE, arrived, ends_instead
 from .fleet import Fleet
 from .tasks import Task, Trace
 
@@ -46,6 +46,15 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     return True
 
 
+def hold(fleet: Fleet, task: Task, asks: frozenset[str]) -> None:
+    was_held = bool(task.waits_for)
+    task.waits_for = {ask for ask in asks if _is_open(fleet, task, ask)}
+    if task.waits_for:
+        fleet.tell_others(Kind.ASKED, task, asks=tuple(task.waits_for))
+    if was_held != bool(task.waits_for):
+        fleet.tell(task, reason=f"waits for 0 children, {len(task.waits_for)} asks" if task.waits_for else IS_THERE)
+
+
 def _is_open(fleet: Fleet, task: Task, ask: str) -> bool:
     """An ask for more of a tenant's money is answered by another cap."""
     if not ask.startswith(TENANTS):
@@ -72,7 +81,7 @@ def answer(fleet: Fleet, task: Task, ask_id: str, given: Answer) -> Answer:
         if not task.live:
             raise NotFound(f"the task {task.id} has ended", hint="its ask needs no answer any more")
         task.answers[ask_id] = given
-        arrived(fleet, task, ask_id)
+    arrived(fleet, task, ask_id)  # a tenant's cap may be waited for, and answered, more than once
     return task.answers[ask_id]
 
 

@@ -8,25 +8,27 @@ from envelope.codec import decode_result
 from envelope.messages import TaskResult
 
 from ..base import Entry
+from ..concerning import concerns
 from ..errors import NotFound
 from ..snapshot import snapshot
 from .fleet import Fleet
 from .tasks import Trace
 
 
-async def follow(fleet: Fleet, trace_id: str, after: str, *, wait: bool) -> AsyncIterator[Entry]:
+async def follow(fleet: Fleet, trace_id: str, after: str, *, wait: bool, about: str = "") -> AsyncIterator[Entry]:
     trace = fleet.traces.get(trace_id)
     if trace is None:
         raise NotFound(f"there is no trace {trace_id}")
     while True:
         pulse = fleet.pulse
-        for entry in _missed(fleet, trace, after):
+        for entry in _missed(fleet, trace, after, about):
             after = entry.id
             yield entry
         page = _kept(trace, after)
         for entry in page:
             after = entry.id
-            yield entry
+            if concerns(entry.message, about):
+                yield entry
             if isinstance(entry.message, TaskResult) and entry.message.task_id == trace.root:
                 return
         if not page:
@@ -52,14 +54,15 @@ def _kept(trace: Trace, after: str) -> list[Entry]:
     return [Entry(f"{number}-0", message) for number, message in trace.entries if number > seen]
 
 
-def _missed(fleet: Fleet, trace: Trace, after: str) -> list[Entry]:
+def _missed(fleet: Fleet, trace: Trace, after: str, about: str) -> list[Entry]:
     """What stands for entries that a reader has not seen and that are no longer kept."""
     if _number(after) >= trace.dropped:
         return []
     tasks = [fleet.tasks[task_id] for task_id in trace.tasks]
     ended = {task.id: decode_result(task.result) for task in tasks if task.result}
     records = [task.record() for task in tasks]
-    return snapshot(records, ended, now_ms=fleet.now(), after=after, before_first=f"{trace.dropped}-0")
+    now_ms, before_first = fleet.now(), f"{trace.dropped}-0"
+    return snapshot(records, ended, now_ms=now_ms, after=after, before_first=before_first, about=about)
 
 
 def _number(entry_id: str) -> int:

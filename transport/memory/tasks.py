@@ -78,13 +78,18 @@ class Task:
     def in_line(self) -> bool:
         return self.state is State.PENDING and self.due_at_ms is None
 
+    @property
+    def told_state(self) -> State:
+        """One that waits with its slot runs, as far as leases go, and waits for everybody else."""
+        return State.WAITING if self.state is State.RUNNING and self.waits_for else self.state
+
     def record(self) -> TaskRecord:
         return TaskRecord(
             task_id=self.id,
             trace_id=self.trace_id,
             pool=self.pool,
             agent=self.request.agent,
-            state=self.state,
+            state=self.told_state,
             attempt=self.attempt,
             accepted_at_ms=self.accepted_at_ms,
             expires_at_ms=self.expires_at_ms,

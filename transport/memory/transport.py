@@ -117,9 +117,9 @@ class MemoryTransport:
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
         return dict(self._fleet.task(task_id).answers)
 
-    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True, about: str = "") -> AsyncIterator[Entry]:
         admission.check_trace(trace_id, after)
-        return stream.follow(self._fleet, trace_id, after, wait=wait)
+        return stream.follow(self._fleet, trace_id, after, wait=wait, about=about)
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
         return stream.results(self._fleet, task_ids)
@@ -211,6 +211,9 @@ class MemoryTransport:
 
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return pauses.park(self._fleet, self._fleet.held(lease), bounds.wait(wait))
+
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        pauses.hold(self._fleet, self._fleet.held(lease), bounds.wait(Wait(asks=asks)).asks)
 
     async def finish(
         self,

@@ -25,7 +25,7 @@ FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
     "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow", "spent",
-    "reserved",
+    "reserved", "holds",
 )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         trace_id=text["trace"],
         pool=text["pool"],
         agent=text["agent"],
-        state=State(text["state"]),
+        state=State.WAITING if text.get("holds") else State(text["state"]),
         attempt=int(text["attempt"]),
         accepted_at_ms=int(text["accepted"]),
         expires_at_ms=int(text["expires"]),

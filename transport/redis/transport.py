@@ -129,9 +129,9 @@ class RedisTransport:
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
         return await sessions.answers(await self._cells.of_task(task_id), task_id)
 
-    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True) -> AsyncIterator[Entry]:
+    def follow(self, trace_id: str, *, after: str = "0", wait: bool = True, about: str = "") -> AsyncIterator[Entry]:
         admission.check_trace(trace_id, after)
-        return events.follow(self._cells.of_trace(trace_id), trace_id, after, wait=wait)
+        return events.follow(self._cells.of_trace(trace_id), trace_id, after, wait=wait, about=about)
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
         return merging.results(self._cells, task_ids)
@@ -202,6 +202,9 @@ class RedisTransport:
 
     async def park(self, lease: Lease, wait: Wait) -> bool:
         return await self._writer(lease).park(lease, bounds.wait(wait))
+
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        await self._writer(lease).hold(lease, bounds.wait(Wait(asks=asks)).asks)
 
     async def finish(
         self,

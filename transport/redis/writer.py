@@ -74,6 +74,9 @@ class Writer:
         until = {} if wait.until_ms is None else {"until": wait.until_ms}
         return bool((await self._write("park", lease, b"", {**names, **until}))[1])
 
+    async def hold(self, lease: Lease, asks: frozenset[str]) -> None:
+        await self._write("hold", lease, b"", sorted(asks))
+
     async def finish(
         self, lease: Lease, status: State, message: bytes, letter: Letter | None = None, last: Last | None = None
     ) -> bool:

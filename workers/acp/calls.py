@@ -7,7 +7,6 @@ the task holds both while people think, and so for a bounded time.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,15 +14,16 @@ from typing import Any
 from ..agent.hearing import REFUSED_HINT
 from ..agent.means import Loop
 from ..agent.verdicts import Granted, Late, Refused, Told, Waits, answered_events, judge
+from ..delivery.holding import LONGEST_MS, LOOK_S, Holding
 from ..llm.base import ToolCall
 from ..permissions.guard import Guard
 from ..tools.base import Delegated, Tool, ToolResult
 from ..tools.dispatch import OnChange, run_calls
+from ..tools.errors import ToolError
 from ..tools.people import Asked
 
-# As long as a person takes who was told at once; a sandbox is held for it.
-LONGEST_ASK_MS = 15 * 60_000
-LOOK_S = 0.5  # an answer is a call of the queue, and this is nothing to a person
+# In a task. The busiest program makes a hundredth of them; each is seen by people, and told to the queue.
+MAX_CALLS = 10_000
 DENIED = ToolResult("permission denied", is_error=True)
 
 
@@ -34,14 +34,20 @@ class RefusedByPerson(Exception):
 
 
 class Calls:
-    def __init__(self, loop: Loop, guard: Guard) -> None:
-        self._loop, self._guard = loop, guard
-        self._numbers = itertools.count(1)
-        self.waiting = 0  # calls that people think about
+    """`left`: how many the task's budget allows, beside questions; None: as many as any task may make."""
+
+    def __init__(self, loop: Loop, guard: Guard, holding: Holding, left: int | None) -> None:
+        self._loop, self._guard, self._holding = loop, guard, holding
+        self._left = MAX_CALLS if left is None else left
+        self._count = 0
 
     async def run(self, tool: Tool, arguments: Mapping[str, Any], *, shows: bool = True) -> ToolResult:
         """`shows`: people see it as a call of its own. `RefusedByPerson` when one of them says no to it."""
-        call = ToolCall(id=f"engine-{next(self._numbers)}", name=tool.name, arguments="", input=dict(arguments))
+        if self._count >= MAX_CALLS or (shows and self._left <= 0):
+            raise ToolError("this task gets no more calls")
+        self._count += 1
+        self._left -= shows
+        call = ToolCall(id=f"engine-{self._count}", name=tool.name, arguments="", input=dict(arguments))
         on_change: OnChange = self._loop.emit if shows else lambda change: None
         result = await self._run(call, tool, on_change)
         while isinstance(result, Asked):
@@ -58,16 +64,13 @@ class Calls:
         people = self._loop.context.people
         if people is None:
             raise AssertionError("only where people can be asked does a call ask")
-        until_ms = min(asked.until_ms, await people.now_ms() + LONGEST_ASK_MS)
-        asks = tuple(ask.model_copy(update={"until_ms": until_ms, "held": True}) for ask in asked.asks)
+        until_ms = min(asked.until_ms, await people.now_ms() + LONGEST_MS)
+        asks = tuple(ask.model_copy(update={"until_ms": until_ms}) for ask in asked.asks)
         asked = replace(asked, asks=asks, until_ms=until_ms)
         for ask in asks:
             self._loop.emit(ask)
-        self.waiting += 1
-        try:
+        async with self._holding.waiting_for(ask.ask_id for ask in asks):
             shown = await self._word(asked)
-        finally:
-            self.waiting -= 1
         if isinstance(shown, ToolResult):
             return shown
         people.granted[call.id] = shown

@@ -19,6 +19,7 @@ from ..agent.session import Outcome
 from ..delivery.failures import OF_MODELS
 from ..errors import BadInput
 from ..permissions.guard import Guard
+from ..project.framing import shortened
 from .client import EngineClient, capabilities
 from .ending import Ending, EngineFailed
 from .lines import Json, Lines
@@ -32,6 +33,7 @@ START_TIMEOUT_S = 120.0
 SILENCE_S = 300.0
 LOOK_S = 1.0
 WANTS_SIGN_IN = -32000
+MAX_MODES_CHARS = 400  # their names are the program's
 # How a turn may end beside well.
 STOPS = {
     "max_tokens": (ErrorCode.MODEL_FAILED, "the reply was cut off at the model's output limit"),
@@ -113,7 +115,7 @@ class Conversation:
         elif mode in options:
             asked = connection.set_config_option(config_id=options[mode], session_id=opened.session_id, value=mode)
         else:
-            there_are = ", ".join([*known, *options]) or "none"
+            there_are = shortened(", ".join([*known, *options]), MAX_MODES_CHARS) or "none"
             raise BadInput(f"the agent's program has no mode {mode!r}", hint=f"it has: {there_are}")
         await self._said(asked, lines)
 

@@ -23,6 +23,22 @@ MAX_OPEN_REQUESTS = 64
 Json = dict[str, Any]
 
 
+class Splitter:
+    """Bytes as they come, as lines. Each byte is looked at once, however long its line gets; `rest` has no end yet."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def take(self, data: bytes) -> list[bytes]:
+        first, *more = data.split(b"\n")
+        self.rest += first
+        lines: list[bytes] = []
+        for part in more:
+            lines.append(bytes(self.rest))
+            self.rest = bytearray(part)
+        return lines
+
+
 class Lines:
     """The official library's `Transport` over a service. `fault` says why the conversation ended, if not by itself.
 
@@ -32,7 +48,7 @@ class Lines:
     def __init__(self, service: Service, is_usable: Callable[[Json], bool]) -> None:
         self._service = service
         self._is_usable = is_usable
-        self._buffer = bytearray()
+        self._splitter = Splitter()
         self._ready: deque[Json] = deque()
         self._said_bytes = 0
         self._odd_lines = 0
@@ -78,15 +94,14 @@ class Lines:
 
     def _take(self, data: bytes) -> None:
         self._said_bytes += len(data)
-        *lines, rest = (self._buffer + data).split(b"\n")
-        self._buffer = rest
-        if max(map(len, (rest, *lines))) > MAX_LINE_BYTES or self._said_bytes > MAX_SAID_BYTES:
+        lines = self._splitter.take(data)
+        if max(map(len, (self._splitter.rest, *lines))) > MAX_LINE_BYTES or self._said_bytes > MAX_SAID_BYTES:
             self._end("it floods: a line, or all that it has said, is longer than any message may be")
             return
         for line in lines:
             if not line.strip():
                 continue
-            message = _parsed(bytes(line))
+            message = _parsed(line)
             if message is not None and ("id" in message or self._is_usable(message)):
                 self._ready.append(message)
             else:

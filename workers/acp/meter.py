@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from envelope.events import Event
 from envelope.messages import ToolCallSummary
+from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 from ..agent.bound import request_tokens
 from ..agent.budget import Stop, why_stop
 from ..agent.means import Loop
-from ..agent.paying import paid_call, stopped
+from ..agent.paying import paid_call
 from ..agent.session import Session
+from ..delivery.holding import Holding
 from ..errors import WorkerError
 from ..llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
 
 Answer = Completed | Failed | Stop
-OVER = Failed(Failure.UNAVAILABLE, "the task is over")
+OVER = Failed(Failure.UNAVAILABLE, "nobody waits for this reply any more")
 
 
 class Meter:
@@ -34,13 +36,14 @@ class Meter:
         self,
         session: Session,
         loop: Loop,
+        holding: Holding,
         on_stop: Callable[[Stop], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.session = session
         self.stop: Stop | None = None
         self.failed: Failed | None = None
-        self._loop = loop
+        self._loop, self._holding = loop, holding
         self._on_stop, self._on_failure = on_stop, on_failure
         self._calls: set[asyncio.Task[Answer]] = set()
         self._is_over = False
@@ -61,8 +64,11 @@ class Meter:
     def is_busy(self) -> bool:
         return bool(self._calls)
 
-    def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> asyncio.Task[Answer]:
-        call = asyncio.create_task(self._in_turn(messages, tools))
+    def call(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> asyncio.Task[Answer]:
+        """What nobody wants any more when its turn comes is not asked."""
+        call = asyncio.create_task(self._in_turn(messages, tools, lambda: is_wanted() and not self._is_over))
         self._calls.add(call)
         call.add_done_callback(self._done)
         return call
@@ -80,17 +86,28 @@ class Meter:
         if not call.cancelled() and (error := call.exception()):
             self._on_failure(error)
 
-    async def _in_turn(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+    async def _in_turn(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> Answer:
         async with self._one_at_a_time:
-            return OVER if self._is_over else await self._call([self._as_it_was(each) for each in messages], tools)
+            if not is_wanted():
+                return OVER
+            return await self._call([self._as_it_was(each) for each in messages], tools, is_wanted)
 
-    async def _call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
-        if stop := self.stop or why_stop(self.session, trace_exhausted=self._loop.exhausted()):
+    async def _call(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
+    ) -> Answer:
+        if self.stop is not None:
+            return self.stop
+        if stop := why_stop(self.session, trace_exhausted=self._loop.exhausted()):
+            self._loop.emit(stop.event)
             return self._stopped(stop)
         tokens = request_tokens(messages, tools)
-        paid = await paid_call(self.session, messages, tools, self._loop, input_tokens=tokens, tell=_nobody_listens)
-        if isinstance(paid, Stop):
-            return self._stopped(paid)
+        pay = partial(paid_call, messages=messages, tools=tools, loop=self._loop, input_tokens=tokens)
+        while isinstance(paid := await pay(self.session, tell=_nobody_listens), Stop):
+            self._loop.emit(paid.event)
+            if not await self._is_raised(paid, is_wanted):
+                return self._stopped(paid) if is_wanted() else OVER
         self._loop.context.may_have_written = False  # what a lost attempt has done is not gone on with
         await self.save(paid.session.model_copy(update={"tool_calls": self.session.tool_calls}))
         self.failed = paid.reply if isinstance(paid.reply, Failed) else None
@@ -98,13 +115,17 @@ class Meter:
             self._replies |= {call.id: paid.reply for call in paid.reply.tool_calls}
         return paid.reply
 
+    async def _is_raised(self, stop: Stop, is_wanted: Callable[[], bool]) -> bool:
+        """Has somebody allowed more money? The program waits for its reply meanwhile, as for a slow model."""
+        if stop.waits_at_microusd is None:
+            return False
+        ask = ask_for_more_of_tenant if stop.waits_for_tenant else ask_for_more
+        return await self._holding.is_raised(ask(stop.waits_at_microusd), is_wanted)
+
     def _stopped(self, stop: Stop) -> Stop:
-        if self.stop is None:
-            # nobody can wait here for more money: the program would have to be kept alive for as long
-            self.stop = replace(stop, waits_at_microusd=None, waits_for_tenant=False)
-            stopped(self.session, self.stop, self._loop)
-            self._on_stop(self.stop)
-        return self.stop
+        self.stop = stop
+        self._on_stop(stop)
+        return stop
 
     def _as_it_was(self, message: ChatMessage) -> ChatMessage:
         """With the thoughts that its provider wants to see again, and the program's format has no place for."""

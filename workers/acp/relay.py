@@ -24,6 +24,7 @@ from ..llm.dialects import DIALECTS, Dialect
 from ..llm.script import Conversation, Reply, ScriptedCall
 from .asked import READERS, BadQuestion, Question, read_question
 from .inside import bridge
+from .lines import Splitter
 from .meter import Answer, Meter
 
 BRIDGE = Path(bridge.__file__).read_text("utf-8")
@@ -80,7 +81,8 @@ class Relay:
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
-        asking = self.meter.call(question.messages, question.tools)
+        me = asyncio.current_task()
+        asking = self.meter.call(question.messages, question.tools, lambda: me is not None and not me.done())
         await self._told(number, dialect, question, asking)
 
     async def _told(self, number: int, dialect: Dialect, question: Question, asking: asyncio.Task[Answer]) -> None:
@@ -149,10 +151,10 @@ async def _until_gone(serving: Awaitable[None]) -> None:
 
 
 async def _lines(service: Service) -> AsyncGenerator[Json, None]:
-    buffer = bytearray()
+    splitter = Splitter()
     while data := await service.receive():
-        *lines, buffer = (buffer + data).split(b"\n")
-        if len(buffer) > MAX_LINE_BYTES:
+        lines = splitter.take(data)
+        if len(splitter.rest) > MAX_LINE_BYTES:
             return
         for line in lines:
             yield json.loads(line)

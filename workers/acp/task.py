@@ -12,14 +12,22 @@ from envelope.messages import ErrorInfo, Output, TaskRequest
 
 from ..after_write.care import FileCare
 from ..after_write.settings import AfterWrite
+from ..agent.budget import calls_left
 from ..agent.history import open_session, reopen_session, with_prompts
 from ..agent.means import Loop
 from ..agent.session import Outcome, Session
 from ..agent_task.first_prompt import first_prompt
 from ..agent_task.params import agent_params, undoing
 from ..agent_task.rigging import Rigging
-from ..agent_task.task import SHOWN_PROMPT_CHARS, require_price, spent, without_what_its_caller_has
+from ..agent_task.task import (
+    SHOWN_PROMPT_CHARS,
+    require_price,
+    spent,
+    with_its_traces_cap,
+    without_what_its_caller_has,
+)
 from ..delivery.attempt import Attempt, resume_token
+from ..delivery.holding import Holding
 from ..delivery.results import TaskOutcome
 from ..errors import BadInput
 from ..kit import Kit
@@ -55,7 +63,7 @@ class EngineTasks:
 
     async def run(self, attempt: Attempt) -> TaskOutcome:
         """`BadInput` for what no program can be asked, and for one that cannot be led; `EngineFailed` when it breaks
-        off. It never waits without its slot: a parked task would lose the program."""
+        off. It waits with its slot and its sandbox alone: a parked task would lose the program."""
         request, report = attempt.request, attempt.reporter.report
         _require_led_alone(request)
         check_refs(request.context_refs)
@@ -69,6 +77,7 @@ class EngineTasks:
         ledger = await attempt.reporter.ask_ledger()
         price = await self.kit.models.price(session.model)
         require_price(price, session, ledger)
+        session = with_its_traces_cap(session, ledger)
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, self.kit.equipment.habits, attempt)
         async with titling.beside(session), FileCare(AfterWrite(), report) as care:
             rigging = Rigging(self.kit, attempt, NoTape(), turns, price, titling, _nothing_foreign, care)
@@ -100,18 +109,20 @@ class EngineTasks:
         ending = Ending()
         async with AsyncExitStack() as stack:
             stack.callback(ending.close)
-            meter = await stack.enter_async_context(Meter(session, loop, ending.stop, ending.fail))
+            holding = Holding(self.kit.transport, attempt.claim.lease, attempt.reporter)
+            meter = await stack.enter_async_context(Meter(session, loop, holding, ending.stop, ending.fail))
             relay = await stack.enter_async_context(open_relay(sandbox, meter, ending.fail))
             terminals = Terminals(sandbox)
             stack.push_async_callback(terminals.close)
             env = environment(attempt.agent.env, relay=relay, model=session.model)
             program = await stack.enter_async_context(running(sandbox, attempt.agent.command, folder, env))
-            calls, told = Calls(loop, attempt.guard), Told(loop.emit, meter.count, ending.flood)
+            calls = Calls(loop, attempt.guard, holding, calls_left(session))
+            told = Told(loop.emit, meter.count, ending.flood)
             client_of, conversation_of = _protocol()
             client: EngineClient = client_of(calls, terminals, told, folder, ending.refuse, ending.fail)
             conversation = conversation_of(
                 *(sandbox, program, client, told, meter, ending),
-                lambda: meter.is_busy or told.is_at_work or calls.waiting > 0 or terminals.is_at_work,
+                lambda: meter.is_busy or told.is_at_work or holding.waits or terminals.is_at_work,
             )
             outcome = await conversation.run(
                 await _prompts(attempt, session),

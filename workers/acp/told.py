@@ -41,7 +41,7 @@ TOOLS = {"execute": "bash", "search": "grep", "fetch": "webfetch"}
 
 
 class Told:
-    """`text` is what the program has said since its latest tool call. `on_flood` hears of one that never ends."""
+    """`on_flood` hears of a program that never ends."""
 
     def __init__(
         self, emit: Callable[[Event], None], count: Callable[[ToolCallSummary], None], on_flood: Callable[[], None]
@@ -49,7 +49,12 @@ class Told:
         self._emit, self._count, self._on_flood = emit, count, on_flood
         self._calls: dict[str, ToolCallChanged] = {}
         self._chars = self._updates = 0
-        self.text = ""
+        self._said: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What the program has said since its latest tool call."""
+        return "".join(self._said)
 
     @property
     def is_at_work(self) -> bool:
@@ -60,7 +65,7 @@ class Told:
         match update.session_update:
             case "agent_message_chunk":
                 if text := self._within_bounds(update.content):
-                    self.text += text
+                    self._said.append(text)
                     self._emit(TextDelta(text=text))
             case "agent_thought_chunk":
                 if text := self._within_bounds(update.content):
@@ -83,7 +88,7 @@ class Told:
 
     def begin(self) -> None:
         """Another prompt: what was said before is no answer to it."""
-        self.text = ""
+        self._said.clear()
 
     def _within_bounds(self, content: Any) -> str:
         text: str = content.text if content.type == "text" else ""
@@ -100,7 +105,7 @@ class Told:
             self._on_flood()
             return
         if before is None:
-            self.text = ""
+            self._said.clear()
         call = _changed(before or _new(call_id), update)
         self._calls[call_id] = call.model_copy(update={"input": None, "output": ""})
         if before is None or (call.state, call.title) != (before.state, before.title) or call.input:

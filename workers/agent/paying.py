@@ -46,7 +46,7 @@ async def paid_call(
     if isinstance(held, Stop):
         return held
     turn = session.turn + 1
-    loop.emit(TurnStarted(turn=turn, model=loop.model.name))
+    loop.emit(TurnStarted(turn=turn, model=loop.model.name, window_tokens=loop.policy.limits.context))
     account = Account(loop.till, loop.price, input_tokens, held)
     with span(CHAT, chat_attributes(loop.model.name), model=loop.model.name) as call:
         with cut_off_is_told(loop, turn, account):

@@ -76,7 +76,7 @@ class AgentTasks:
         ledger = await attempt.reporter.ask_ledger()
         price = await tape.kept("price", PRICE, lambda: self.kit.models.price(session.model))
         require_price(price, session, ledger)
-        session = _with_its_traces_cap(session, ledger)
+        session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
         async with (
@@ -135,7 +135,7 @@ def require_price(price: Price | None, session: Session, ledger: Ledger) -> None
         )
 
 
-def _with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
+def with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
     """A task that may spend all its trace's money has no smaller limit when somebody raises the trace's."""
     budget = session.budget
     if not budget.waits_at_cap or budget.max_cost_microusd != ledger.cap_microusd:

@@ -58,7 +58,8 @@ class Reporter:
     """Takes events at once and sends them in their order: deltas within 50 ms or 4 KiB, everything else within 10 ms.
 
     What goes wrong while sending (`Fenced` above all) is raised by the next `flush`. `ledger` is the trace's money as
-    the last sending found it; the cost of each turn is charged when its `TurnFinished` is sent.
+    the last sending found it; the cost of each turn is charged when its `TurnFinished` is sent. `status`: what the task
+    is at, as each message says it.
     """
 
     def __init__(self, transport: Transport, lease: Lease, *, observers: Sequence[Observer] = ()) -> None:
@@ -76,6 +77,7 @@ class Reporter:
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self.totals = TaskTotals()
+        self.status = State.RUNNING
         self.ledger = Ledger(spent_microusd=0, cap_microusd=None)
         self.last_checkpoint = ""
         self._released_microusd = 0  # free again with the next sending
@@ -266,7 +268,7 @@ class Reporter:
             attempt=self._lease.attempt,
             seq=self._seq,
             at_ms=now_ms(),
-            status=State.RUNNING,
+            status=self.status,
             events=events,
             metrics=self.totals.metrics if whole else None,
             partial_output=self.totals.partial_output or None if whole else None,

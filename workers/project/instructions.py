@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from sandbox.base import WORKSPACE
 from sandbox.errors import PathError, SandboxError, SandboxLost
 
 from ..tools.paths import is_inside
+from ..web.errors import WebError
 from .files import Files
 from .framing import bounded, framed
+from .pages import PinnedPages
 
 # The first kind of which there is a file counts, as in OpenCode.
 KINDS = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
@@ -29,16 +31,17 @@ class Guidance:
     """What the operator of a worker lets agents know: a folder of the user's, and patterns of instruction files.
 
     `user_dir` holds AGENTS.md, skills/ and commands/. A pattern is a glob in the workspace, or, when it begins with
-    `/` or `~/`, one on the worker's machine.
+    `/` or `~/`, one on the worker's machine, or an address with the hash of what is there: `URL#sha256=HASH`.
     """
 
     user_dir: Path | None = None
     instructions: tuple[str, ...] = ()
+    pages: PinnedPages = field(default_factory=PinnedPages)
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One file. `is_users`: it is from the worker's machine and not from the repository. `leads_to`: where it is when
+    """One file. `is_users`: it is the operator's, and not from the repository. `leads_to`: where it is when
     every link is followed; empty: where its name says."""
 
     source: str
@@ -64,10 +67,10 @@ async def find_instructions(workspace: Files | None, guidance: Guidance, *, dire
     warnings: list[str] = []
     for pattern in guidance.instructions:
         try:
-            found = [file async for file in _configured(workspace, pattern)]
+            found = [file async for file in _configured(workspace, pattern, guidance.pages)]
         except SandboxLost:
             raise
-        except (OSError, SandboxError) as e:
+        except (OSError, SandboxError, WebError) as e:
             warnings.append(f"the instructions {pattern!r} cannot be read: {e}")
             continue
         if not found:
@@ -147,7 +150,11 @@ async def _projects(workspace: Files, directory: str) -> list[Instruction]:
     return []
 
 
-async def _configured(workspace: Files | None, pattern: str) -> AsyncIterator[Instruction]:
+async def _configured(workspace: Files | None, pattern: str, pages: PinnedPages) -> AsyncIterator[Instruction]:
+    if "://" in pattern:
+        url, content = await pages.get(pattern, MAX_FILE_BYTES)
+        yield Instruction(url, bounded(content, MAX_FILE_BYTES), is_users=True)
+        return
     if pattern.startswith(("/", "~/")):
         for file in await asyncio.to_thread(_on_host, pattern):
             yield file

@@ -50,4 +50,5 @@ class Elsewhere:
             record: TaskRecord = await self._transport.record(task_id)
         except NotFound:
             return False
-        return record.state is not State.RUNNING or record.worker != sandbox.owner
+        # one that waits with its slot has its worker, and one that was parked has none
+        return record.state not in (State.RUNNING, State.WAITING) or record.worker != sandbox.owner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import quote
@@ -19,12 +20,14 @@ from repo.errors import RepoError
 
 from ...client import Muster
 from ...errors import BadSettings
+from ...session.past import Pasts
 from ...settings import Settings
-from ..problems import status_of
+from ..problems import status_of, told_outside
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
 from . import asks, batches, deeds, fleet, letters, sign_in, start, tasks, traces
+from .forms import PlainForms
 from .rendering import HERE, page
 from .rooms import Rooms
 from .signing import signer_of
@@ -52,11 +55,14 @@ def create_console(
     app = FastAPI(title="Muster console", openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
-    app.state.signer, app.state.rooms, app.state.fetch_places = signer_of(tokens), Rooms(), places
+    app.state.signer = signer_of(tokens, muster.settings.console.oidc)
+    app.state.rooms, app.state.fetch_places, app.state.fleets = Rooms(), places, fleet.Kept()
+    app.state.pasts = Pasts(muster.transport)
     for router in ROUTERS:
         app.include_router(router)
     app.state.door = _door(app, muster.settings)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
+    app.add_middleware(PlainForms)
     app.add_exception_handler(SignInNeeded, _to_sign_in)
     app.add_exception_handler(MusterError, _problem)
     app.add_exception_handler(RepoError, _problem)
@@ -89,7 +95,10 @@ async def _to_sign_in(request: Request, _: Exception) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, MusterError | RepoError)
-    return _told(request, status_of(error), str(error), error.hint)
+    answer = _told(request, status_of(error), *told_outside(error))
+    if wait_s := getattr(error, "retry_after_s", 0):
+        answer.headers["Retry-After"] = str(math.ceil(wait_s))
+    return answer
 
 
 async def _wrong_form(request: Request, error: Exception) -> Response:
@@ -101,7 +110,8 @@ async def _wrong_form(request: Request, error: Exception) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _told(request, HTTPStatus(error.status_code), f"{error.detail}.", "the menu above leads on")
+    title = f"{str(error.detail).rstrip('.')}."
+    return _told(request, HTTPStatus(error.status_code), title, "the menu above leads on")
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

@@ -158,7 +158,7 @@ def _says(form: FormData, one: OpenAsk) -> tuple[str, ...]:
 def _told(one: OpenAsk, by: str, at_ms: int, reply: Reply) -> dict[str, Any]:
     return {
         "one": one,
-        "by": "" if by == TIMEOUT else by.removeprefix("api:"),
+        "by": "" if by == TIMEOUT else by.removeprefix("api:").removeprefix("console:"),
         "at_ms": at_ms,
         "said": reply.in_words(),
     }

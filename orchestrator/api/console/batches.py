@@ -29,7 +29,7 @@ from ..caller import Caller
 from ..problems import Problem
 from ..publications import Comment, close_requests, comment_on, show_publications
 from ..tokens import Right
-from .forms import form_of, text_of, texts_of, unusable
+from .forms import form_of, in_words_of_pages, text_of, texts_of, unusable
 from .live import live
 from .rendering import fragment, page
 from .rooms import Looks
@@ -159,7 +159,9 @@ async def _comment(caller: Caller, task_id: str, text: str) -> str:
     await _own(caller, task_id)
     if not text:
         raise unusable("there is nothing in the comment", "say what reviewers should know")
-    return f"said on {(await comment_on(task_id, Comment(text=text), caller)).said} requests"
+    async with in_words_of_pages():
+        said = await comment_on(task_id, Comment(text=text), caller)
+    return f"said on {said.said} requests"
 
 
 async def _close(caller: Caller, task_id: str, _text: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request, Response
 
-from ...client import Muster
 from ...overview import Overview, Overviews
 from ..caller import Caller
 from .live import live
@@ -18,30 +19,42 @@ from .visitor import Viewer
 router = APIRouter()
 
 LOOK_EVERY_S = 1.0
+MAX_TENANTS = 32
 PARTS = ("headline", "asks", "going", "pools", "models", "workers")
+
+
+@dataclass(slots=True)
+class Kept:
+    """By tenant what was read for its pictures: a page pays for what has happened since the last one, not for all."""
+
+    by_tenant: OrderedDict[str | None, Overviews] = field(default_factory=OrderedDict[str | None, Overviews])
+
+    def of(self, caller: Caller) -> Overviews:
+        tenant = caller.seen_tenant
+        kept = self.by_tenant.setdefault(tenant, Overviews(caller.muster, tenant))
+        self.by_tenant.move_to_end(tenant)
+        if len(self.by_tenant) > MAX_TENANTS:
+            self.by_tenant.popitem(last=False)
+        return kept
 
 
 @router.get("/")
 async def show_fleet(request: Request, caller: Viewer) -> Response:
-    seen = await Overviews(caller.muster, caller.seen_tenant).look()
-    return page(request, "fleet.html", parts=parts_of(seen))
+    kept: Kept = request.app.state.fleets
+    return page(request, "fleet.html", parts=parts_of(await kept.of(caller).look()))
 
 
 @router.get("/live")
 async def follow_fleet(request: Request, caller: Viewer) -> Response:
-    return live(request, caller, f"fleet:{caller.token.tenant}", looks_of(caller))
+    kept: Kept = request.app.state.fleets
+    return live(request, caller, f"fleet:{caller.token.tenant}", _looks(kept.of(caller)))
 
 
-def looks_of(caller: Caller) -> Looks:
-    return _every(LOOK_EVERY_S, caller.muster, caller.seen_tenant)
-
-
-def _every(pause_s: float, muster: Muster, tenant: str | None) -> Callable[[], AsyncGenerator[Mapping[str, str]]]:
+def _looks(overviews: Overviews) -> Looks:
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
-        overviews = Overviews(muster, tenant)
         while True:
             yield parts_of(await overviews.look())
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     return looks
 

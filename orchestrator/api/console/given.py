@@ -44,6 +44,7 @@ async def workspace_of(request: Request, caller: Caller, form: FormData) -> Work
 
 
 async def attachments_of(caller: Caller, form: FormData) -> tuple[Attachment, ...]:
+    """The form's files, stored; what the browser says of a file's kind and name is a claim."""
     files = _uploads(form, "files")
     if len(files) > MAX_FILES:
         raise unusable(f"these are {len(files)} files, and {MAX_FILES} go along", "pack them into an archive")

@@ -40,6 +40,7 @@ class Flow:
 
 
 async def authorization_url(provider: Provider, flow: Flow, *, redirect_uri: str) -> str:
+    """Where the browser is sent: the code flow with PKCE, whose verifier stays here."""
     settings, metadata = provider.settings, await provider.metadata()
     return prepare_grant_uri(
         metadata["authorization_endpoint"],

@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 from fastapi import Request
 
 from ..caller import Caller
 from ..streams import EventStream
+from .packing import Message, Packing
 from .rooms import Looks, News, Rooms
 from .visitor import signed_in
 
 # Proxies end a stream that is silent for about a minute; and who was signed out sees nothing new for longer than this.
 SILENCE_S = 15.0
-RETRY_MS = 1000
+BEGIN = Message(b"retry: 1000\n\n")
+STILL_HERE = Message(b": still here\n\n")
+END = Message(b"event: end\ndata: {}\n\n")
 
 
 def live(request: Request, caller: Caller, name: str, looks: Looks) -> EventStream:
     """The news of the room `name` since the header `Last-Event-ID`, or the query's `after`."""
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
     rooms: Rooms = request.app.state.rooms
-    return EventStream(
-        _events(request, rooms.visit(name, looks, after)), request.app.state.streams, f"console:{caller.token.name}"
-    )
+    packing = Packing(gzip="gzip" in request.headers.get("accept-encoding", ""))
+    events = _events(request, rooms.visit(name, looks, after, silence_s=SILENCE_S), packing)
+    return EventStream(events, request.app.state.streams, f"console:{caller.token.name}", packing.headers)
 
 
-async def _events(request: Request, coming: AsyncGenerator[News]) -> AsyncIterator[str]:
-    yield f"retry: {RETRY_MS}\n\n"
+async def _events(request: Request, coming: AsyncGenerator[News | None], packing: Packing) -> AsyncIterator[bytes]:
+    """Who is signed out, or whose token is revoked, is sent no more, and no end: they come again, and hear why."""
+    yield packing.bytes_of(BEGIN)
     look_at_s = time.monotonic() + SILENCE_S
-    upcoming = asyncio.ensure_future(anext(coming, None))
-    try:
-        while True:
-            await asyncio.wait({upcoming}, timeout=max(0.0, look_at_s - time.monotonic()))
+    async with aclosing(coming):
+        async for news in coming:
             if time.monotonic() >= look_at_s:
-                look_at_s = time.monotonic() + SILENCE_S
                 if signed_in(request) is None:
-                    return
-                yield ": still here\n\n"
-            if not upcoming.done():
-                continue
-            news = upcoming.result()
-            if news is None:
-                yield "event: end\ndata: {}\n\n"
-                return
-            yield f"id: {news.id}\ndata: {json.dumps(dict(news.parts), separators=(',', ':'))}\n\n"
-            upcoming = asyncio.ensure_future(anext(coming, None))
-    finally:
-        upcoming.cancel()
-        await asyncio.gather(upcoming, return_exceptions=True)
-        await coming.aclose()
+                    break
+                look_at_s = time.monotonic() + SILENCE_S
+            yield packing.bytes_of(news.message if news else STILL_HERE)
+        else:
+            yield packing.bytes_of(END)
+    yield packing.end()

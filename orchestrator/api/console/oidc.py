@@ -20,11 +20,12 @@ from envelope.logs import get_logger
 from ...console_settings import Oidc
 from ...errors import BadInput, BadSettings, OrchestratorError
 from ...settings import Settings
+from ..problems import told_outside
 from ..tokens import Token, TokenFile
 from .identity import Flow, NotProved, authorization_url, claims_of
 from .provider import Provider, ProviderDown
 from .rendering import page
-from .sign_in import FAILURES, admitted
+from .sign_in import TOO_MANY, admitted
 from .signing import Signer, person
 
 _log = get_logger("console")
@@ -35,6 +36,8 @@ COOKIE = "muster_oidc"
 # As long as somebody may take to find their second factor.
 SIGN_IN_S = 600.0
 MAX_TO_CHARS = 1_000
+# The buckets of what the provider is asked: what it says of itself, and about codes. Nobody has it flooded by us.
+BEGUN, ASKED = "sign-ins begun", "sign-ins asked about"
 
 
 class NotAdmitted(OrchestratorError):
@@ -62,18 +65,20 @@ class Door:
     def use(self, state: str) -> bool:
         """False for one that came back before."""
         now_s = time.time()
-        self.used = {each: until_s for each, until_s in self.used.items() if until_s > now_s}
-        is_new = state not in self.used
+        while (first := next(iter(self.used), None)) is not None and self.used[first] <= now_s:
+            del self.used[first]
+        if state in self.used:
+            return False
         self.used[state] = now_s + SIGN_IN_S
-        return is_new
+        return True
 
 
 @router.get("")
 async def leave(request: Request, to: str = "") -> Response:
     """303 to the provider."""
     door = _door(request)
-    if request.app.state.rates.take(FAILURES):
-        return _refused(request, "Too many attempts. Wait a moment and try again.", HTTPStatus.TOO_MANY_REQUESTS)
+    if not door.provider.is_known and request.app.state.rates.take(BEGUN):
+        return _refused(request, TOO_MANY, HTTPStatus.TOO_MANY_REQUESTS)
     flow = Flow(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48), to[:MAX_TO_CHARS])
     try:
         address = await authorization_url(door.provider, flow, redirect_uri=door.redirect_uri)
@@ -101,11 +106,11 @@ async def come_back(request: Request, code: str = "", state: str = "", error: st
 
 
 async def _arrived(request: Request, door: Door, code: str, state: str, error: str) -> Response:
-    if request.app.state.rates.take(FAILURES):
-        return _refused(request, "Too many attempts. Wait a moment and try again.", HTTPStatus.TOO_MANY_REQUESTS)
     flow = _opened(request.app.state.signer, request.cookies.get(COOKIE, ""))
     if flow is None or not hmac.compare_digest(flow.state.encode(), state.encode()) or not door.use(state):
         return _refused(request, "This sign-in was not begun here, or took too long. Begin again.")
+    if request.app.state.rates.take(ASKED):
+        return _refused(request, TOO_MANY, HTTPStatus.TOO_MANY_REQUESTS)
     if error or not code:
         return _refused(request, f"The identity provider let nobody in: {error[:100] or 'it sent no code'}.")
     try:
@@ -157,7 +162,8 @@ def _opened(signer: Signer, cookie: str) -> Flow | None:
 
 def _failed(request: Request, error: OrchestratorError, status: HTTPStatus) -> Response:
     _log.warning("sign_in_failed", error=error.message)
-    return _refused(request, f"{error.message}{f' ({error.hint})' if error.hint else ''}.", status)
+    said, hint = told_outside(error)
+    return _refused(request, f"{said}{f' ({hint})' if hint else ''}.", status)
 
 
 def _refused(request: Request, said: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> Response:

@@ -36,9 +36,14 @@ class Provider:
     _keys: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _until_s: float = 0.0
 
+    @property
+    def is_known(self) -> bool:
+        """What it says of itself need not be asked now."""
+        return bool(self._metadata) and time.monotonic() < self._until_s
+
     async def metadata(self) -> Mapping[str, Any]:
         """`ProviderDown` also for metadata of another issuer, or with endpoints that are not its own."""
-        if not self._metadata or time.monotonic() >= self._until_s:
+        if not self.is_known:
             address = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
             found = await self._ask("GET", address)
             if found.get("issuer") != self.settings.issuer:
@@ -57,6 +62,7 @@ class Provider:
         return self._keys
 
     async def tokens(self, code: str, *, verifier: str, redirect_uri: str) -> Mapping[str, Any]:
+        """What the provider gives for a code, as it says it: nothing of it is proved yet."""
         metadata, settings = await self.metadata(), self.settings
         fields = {
             "grant_type": "authorization_code",

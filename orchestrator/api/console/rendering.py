@@ -3,9 +3,12 @@ browsers or terminals."""
 
 from __future__ import annotations
 
+import re
+import sys
 import unicodedata
 from functools import cache
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 # Formatting and control characters: overrides of the reading direction, what is invisible, escapes of terminals.
-_UNSEEN = ("Cc", "Cf", "Co", "Cs")
+_KINDS = ("Cc", "Cf", "Co", "Cs")
+_SHOWN = "\t\n"
 
 
 def safe(text: object) -> str:
@@ -40,16 +44,27 @@ def safe(text: object) -> str:
     >>> safe("a\\u202eb\\x1b[2Jc\\n")
     'a\\ufffdb\\ufffd[2Jc\\n'
     """
-    lines = str(text).replace("\r\n", "\n").split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_seen, line)) for line in lines)
+    said = str(text)
+    return said if said.isprintable() else _unseen().sub("\ufffd", said.replace("\r\n", "\n"))
 
 
-def _seen(char: str) -> str:
-    return char if char == "\t" or unicodedata.category(char) not in _UNSEEN else "\ufffd"
+@cache
+def _unseen() -> re.Pattern[str]:
+    """One expression of them all: a look at each character of a long output would hold up everybody's pages."""
+    ranges: list[list[int]] = []
+    for code in chain(range(0x20000), range(0xE0000, sys.maxunicode + 1)):  # between them are letters, or nothing
+        if unicodedata.category(chr(code)) not in _KINDS or chr(code) in _SHOWN:
+            continue
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return re.compile("[" + "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges) + "]")
 
 
 @cache
 def templates() -> Environment:
+    """All escape what they are given; a name that a template does not know is an error, not an empty place."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

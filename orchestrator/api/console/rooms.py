@@ -8,10 +8,14 @@ back is told only what they missed.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from .packing import Message
 
 # A whole picture, again and again.
 Looks = Callable[[], AsyncGenerator[Mapping[str, str]]]
@@ -21,12 +25,19 @@ LINGER_S = 10.0
 MAX_GONE = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class News:
-    """Parts that have changed; None for one that is gone. `id` is what a visitor comes back with."""
+    """Parts that have changed; None for one that is gone. `id` is what a visitor comes back with.
+
+    All who saw the same before are told by one and the same, so that it is written out once.
+    """
 
     id: str
     parts: Mapping[str, str | None]
+
+    @cached_property
+    def message(self) -> Message:
+        return Message.of(f"id: {self.id}\ndata: {json.dumps(dict(self.parts), separators=(',', ':'))}\n\n")
 
 
 @dataclass(eq=False, slots=True)
@@ -39,26 +50,22 @@ class Room:
     born: str = field(default_factory=lambda: os.urandom(4).hex())
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: asyncio.Task[None] | None = None
+    _news: dict[int, News] = field(default_factory=dict[int, News])  # of this version, by what was seen before it
 
-    async def visit(self, after: str = "") -> AsyncGenerator[News]:
-        """What has changed since `after`, and then what changes, until the looks end."""
+    async def visit(self, after: str = "", *, silence_s: float | None = None) -> AsyncGenerator[News | None]:
+        """What has changed since `after`, and then what changes, until the looks end; None after `silence_s` of nothing
+        new."""
         seen = self._version_of(after)
         looking = self._look()
         while True:
-            moved = self._moved
             if self.version > seen:
-                news = {name: self.parts[name] for name, changed in self.changed.items() if changed > seen}
-                seen = self.version
-                yield News(f"{self.born}-{seen}", news)
-                continue
-            if looking.done():
+                news, seen = self._since(seen), self.version
+                yield news
+            elif looking.done():
                 looking.result()  # what went wrong is the visitor's to hear: their page comes again
                 return
-            waits = asyncio.ensure_future(moved.wait())
-            try:
-                await asyncio.wait({waits, looking}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                waits.cancel()
+            elif not await _within(silence_s, self._moved):
+                yield None
 
     def stop(self) -> None:
         if self._looking is not None:
@@ -69,12 +76,27 @@ class Room:
         born, _, version = after.partition("-")
         return int(version) if born == self.born and version.isdecimal() else 0
 
+    def _since(self, seen: int) -> News:
+        if seen not in self._news:
+            changed = {name: self.parts[name] for name, version in self.changed.items() if version > seen}
+            self._news[seen] = News(f"{self.born}-{self.version}", changed)
+        return self._news[seen]
+
     def _look(self) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._keep_looking())
-            # what went wrong is the visitors' to hear; where there are none, nobody's
-            self._looking.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._looking.add_done_callback(self._looked)
         return self._looking
+
+    def _looked(self, ended: asyncio.Task[None]) -> None:
+        """What went wrong is the visitors' to hear; where there are none, nobody's."""
+        if not ended.cancelled():
+            ended.exception()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     async def _keep_looking(self) -> None:
         async with aclosing(self.looks()) as looks:
@@ -95,8 +117,8 @@ class Room:
         self.version += 1
         self.changed.update(dict.fromkeys(moved, self.version))
         self.parts = now
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._news.clear()
+        self._wake()
 
 
 @dataclass(slots=True)
@@ -106,12 +128,14 @@ class Rooms:
     linger_s: float = LINGER_S
     open: dict[str, Room] = field(default_factory=dict[str, Room])
 
-    async def visit(self, name: str, looks: Looks, after: str = "") -> AsyncGenerator[News]:
+    async def visit(
+        self, name: str, looks: Looks, after: str = "", *, silence_s: float | None = None
+    ) -> AsyncGenerator[News | None]:
         """As `Room.visit`; the first who comes has it opened, and it is closed after the last."""
         room = self.open.setdefault(name, Room(looks))
         room.visitors += 1
         try:
-            async with aclosing(room.visit(after)) as coming:
+            async with aclosing(room.visit(after, silence_s=silence_s)) as coming:
                 async for news in coming:
                     yield news
         finally:
@@ -122,3 +146,11 @@ class Rooms:
         if room.visitors == 0 and self.open.get(name) is room:
             del self.open[name]
             room.stop()
+
+
+async def _within(wait_s: float | None, moved: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(wait_s):
+            return await moved.wait()
+    except TimeoutError:
+        return False

@@ -1,7 +1,7 @@
-"""Who is signed in, as a cookie says it: signed, and nothing of it kept here.
+"""Who is signed in, as a cookie says it: signed, and nothing of it kept here but that somebody has signed out.
 
 A server that restarts, or another one with the same state folder, knows everyone who was signed in. Who signed in with
-a token is signed out with that token.
+a token is signed out with that token; who came from an identity provider, with the settings that let them in.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ...console_settings import Oidc
 from ...errors import BadInput
 from ..tokens import Token, TokenFile
 
@@ -38,34 +40,55 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
+    """`admission`: the settings that let people of an identity provider in, in short; empty where none is named."""
+
     key: bytes
     tokens: TokenFile
     clock_s: Callable[[], float] = time.time
+    admission: str = ""
 
     def cookie(self, token: Token) -> str:
         """For somebody who has just proved to be whom `token` stands for."""
         by_file = token.sha256 != _NO_HASH
         claims: dict[str, Any] = {"until": int(self.clock_s() + SIGNED_IN_S), "nonce": secrets.token_hex(8)}
-        claims |= {"hash": token.sha256} if by_file else {"person": token.model_dump(mode="json")}
-        return self.seal("cookie", json.dumps(claims))
+        vouched = {"person": token.model_dump(mode="json"), "admission": self.admission}
+        return self.seal("cookie", json.dumps({**claims, **({"hash": token.sha256} if by_file else vouched)}))
 
     def read(self, cookie: str) -> SignedIn | None:
-        """None for one that is not ours, is too old, or whose token was revoked."""
+        """None for one that is not ours, is too old, was signed out, or whose token was revoked."""
         text = self.unseal("cookie", cookie)
         if text is None:
             return None
         try:
             claims = json.loads(text)
-            token = self._token(claims)
+            token, is_over = self._token(claims), claims["until"] <= self.clock_s() or self._out(claims).exists()
         except (ValueError, KeyError, ValidationError):
             return None  # of an older release
-        if token is None or claims["until"] <= self.clock_s():
+        if token is None or is_over:
             return None
         return SignedIn(token, self._mac("form", cookie.partition(".")[0]))
 
+    def sign_out(self, cookie: str) -> None:
+        """A copy of the cookie, which a browser's disk or a proxy's log may hold, counts no more either."""
+        text = self.unseal("cookie", cookie)
+        if text is None:
+            return
+        mark = self._out(json.loads(text))
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for other in mark.parent.iterdir():
+            until = other.name.partition("-")[0]
+            if until.isdecimal() and int(until) <= self.clock_s():  # its cookie has come to its end by itself
+                other.unlink(missing_ok=True)
+        mark.touch(mode=0o600)
+
+    def _out(self, claims: dict[str, Any]) -> Path:
+        """The file that says that this cookie was signed out."""
+        return self.tokens.path.with_name("console-signed-out") / f"{claims['until']}-{claims['nonce']}"
+
     def _token(self, claims: dict[str, Any]) -> Token | None:
         if "person" in claims:
-            return Token.model_validate(claims["person"])
+            is_known = self.admission and claims["admission"] == self.admission
+            return Token.model_validate(claims["person"]) if is_known else None
         return next((each for each in self.tokens.all() if each.sha256 == claims["hash"]), None)
 
     def seal(self, purpose: str, text: str) -> str:
@@ -89,16 +112,24 @@ def person(name: str, **rights: Any) -> Token:
     return Token(name=name, sha256=_NO_HASH, **rights)
 
 
-def signer_of(tokens: TokenFile) -> Signer:
+def signer_of(tokens: TokenFile, oidc: Oidc | None = None) -> Signer:
     """With the key that is kept beside the tokens, made when there is none."""
     path = tokens.path.with_name("console.key")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
         _make(path)
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise BadInput(f"{path} can be read by others", hint="remove it: everybody signs in again")
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise BadInput(f"{path} is no key of the console's", hint="remove it: everybody signs in again")
-    return Signer(key, tokens)
+    return Signer(key, tokens, admission=_in_short(oidc) if oidc else "")
+
+
+def _in_short(oidc: Oidc) -> str:
+    """Different after each change of who is asked and who is let in as what."""
+    told = oidc.model_dump_json(include={"issuer", "client_id", "name_claim", "admit"})
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _make(path: Path) -> None:

@@ -52,6 +52,7 @@ class Choice:
 
 @router.get("")
 async def show_form(request: Request, caller: Submitter) -> Response:
+    """`key` makes this form start once, however often it is sent."""
     workers = await caller.muster.workers()
     agents = [card for card in agents_of(workers).values() if not card.hidden and card.mode not in ("driver", "recipe")]
     settings = caller.muster.settings
@@ -93,6 +94,8 @@ async def start(request: Request, caller: Submitter) -> Response:
         goal = NewGoal.model_validate_json(text_of(form, "goal"))
     except ValidationError as e:
         raise unusable("this form cannot be read", "begin again at Start") from e
+    if goal.workspace is not None and goal.workspace.bundle is None:  # what the page before this one looked at is one
+        raise unusable("this form's repository was not looked at", "begin again at Start")
     async with in_words_of_pages():
         handle = await give_goal(caller, goal, f"console:{caller.token.name}:{key}")
     return RedirectResponse(f"{request.scope['root_path']}/traces/{handle.trace_id}", 303)
@@ -110,12 +113,8 @@ async def _goal(request: Request, caller: Caller, form: FormData) -> NewGoal:
         "deadline_ms": _deadline_ms(form),
         "budget": Budget(max_cost_microusd=settings.budget_microusd if cap is None else cap, waits_at_cap=True),
     }
-    try:
-        goal = NewGoal.model_validate(said)
-    except ValidationError as e:
-        fault = e.errors(include_url=False, include_input=False)[0]
-        raise unusable(f"{fault['loc'][0]}: {fault['msg']}") from e
     async with in_words_of_pages():
+        goal = NewGoal.model_validate(said)
         workspace, attachments = await workspace_of(request, caller, form), await attachments_of(caller, form)
     if goal.gate and workspace is None:
         raise unusable("a gate needs a repository to run in", "name its address, or send a bundle")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC
 from typing import Annotated
 
@@ -15,9 +15,9 @@ from transport.base import Entry, TaskRecord
 from transport.errors import NotFound
 
 from ...client import Muster
-from ...life_lines import life_lines, life_of
-from ...session.fold import Session, apply
+from ...life_lines import life_lines, told_of
 from ...session.kept import COALESCED_S
+from ...session.past import Pasts
 from ...session.transcript import Block, Transcript
 from ...side_by_side import side_by_side
 from .live import live
@@ -36,27 +36,27 @@ Step = Annotated[int | None, Query(ge=0)]
 @router.get("/tasks/{task_id}")
 async def show_task(request: Request, task_id: str, caller: Viewer, step: Step = None) -> Response:
     """`step`: as it was after so many of its entries."""
-    record = await caller.record(task_id)
-    told = await life_of(caller.muster, task_id, record.trace_id)
-    own = [index for index, entry in enumerate(told.entries) if entry.message.task_id == task_id]
-    at = None if step is None else min(step, len(own))
-    upto = len(told.entries) if at is None else own[at - 1] + 1 if at else 0
-    session, transcript = _as_it_was(record, told.entries[:upto])
-    result = told.life.result if at is None else None
-    ledger = await caller.muster.transport.ledger(record.trace_id)
+    record, pasts = await caller.record(task_id), _pasts(request)
+    if step is None:
+        past = await pasts.of(record)
+        seen = past.now.copy()
+    else:
+        past, seen = await pasts.at(record, step)
+    told = await told_of(caller.muster, task_id, past.life)
+    transcript = seen.transcript
     return page(
         request,
         "task.html",
-        record=record,
-        task=session.tasks[task_id],
-        head=task_head(session, session.tasks[task_id], told.now_ms),
+        record=told.record,
+        task=seen.task,
+        head=task_head(seen.session, seen.task, told.now_ms),
         blocks=[(f"block-{number}", _block(task_id, block)) for number, block in transcript.blocks.items()],
         dropped=transcript.count - len(transcript.blocks),
         life=list(life_lines(told, zone=UTC)),
-        result=result,
-        ledger=ledger,
-        at=at,
-        steps=len(own),
+        result=told.life.result if step is None else None,
+        ledger=await caller.muster.transport.ledger(record.trace_id),
+        at=None if step is None else seen.steps,
+        steps=past.now.steps,
         now_ms=told.now_ms,
         may=rights(caller),
     )
@@ -65,11 +65,12 @@ async def show_task(request: Request, task_id: str, caller: Viewer, step: Step =
 @router.get("/tasks/{task_id}/live")
 async def follow_task(request: Request, task_id: str, caller: Viewer) -> Response:
     record = await caller.record(task_id)
-    return live(request, caller, f"task:{task_id}", _going_on(caller.muster, record))
+    return live(request, caller, f"task:{task_id}", _going_on(_pasts(request), caller.muster, record))
 
 
 @router.get("/tasks/{task_id}/diff")
 async def show_diff(request: Request, task_id: str, caller: Viewer) -> Response:
+    """Side by side, as far as a browser bears it; 404 while the task is under way."""
     record = await caller.record(task_id)
     diff = await caller.muster.diff(task_id)
     files, more = side_by_side(diff[:MAX_DIFF_BYTES])
@@ -101,20 +102,23 @@ async def download_attachment(task_id: str, name: str, caller: Viewer) -> Respon
 
 @router.get("/tasks/{task_id}/output")
 async def download_output(task_id: str, call: str, caller: Viewer) -> Response:
-    """The whole of what a tool call gave, where even the model saw it cut."""
-    record = await caller.record(task_id)
-    async for entry in caller.muster.follow(record.trace_id, wait=False):
-        if blob := _blob_of(entry, task_id, call):
-            return _download(await caller.muster.transport.blobs.get(blob))
-    raise NotFound(f"no whole output of the call {call} is kept")
+    """What a tool call gave: the whole of it, where even the model saw it cut, else what its task told of it."""
+    record, told = await caller.record(task_id), ""
+    async for entry in caller.muster.transport.follow(record.trace_id, wait=False, about=task_id):
+        for event in _said_of(entry, task_id, call):
+            if event.output_blob:
+                return _download(await caller.muster.transport.blobs.get(event.output_blob))
+            told = event.output or told
+    if not told:
+        raise NotFound(f"no output of the call {call[:100]} is kept", hint="go back to its task")
+    return _download(told.encode())
 
 
-def _blob_of(entry: Entry, task_id: str, call_id: str) -> str:
+def _said_of(entry: Entry, task_id: str, call_id: str) -> list[ToolCallChanged]:
     message = entry.message
     if isinstance(message, TaskResult) or message.task_id != task_id:
-        return ""
-    calls = (event for event in message.events if isinstance(event, ToolCallChanged) and event.call_id == call_id)
-    return next((call.output_blob for call in calls if call.output_blob), "")
+        return []
+    return [event for event in message.events if isinstance(event, ToolCallChanged) and event.call_id == call_id]
 
 
 def _download(content: bytes) -> Response:
@@ -123,34 +127,30 @@ def _download(content: bytes) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _as_it_was(record: TaskRecord, entries: Sequence[Entry]) -> tuple[Session, Transcript]:
-    session, transcript = _begun(record), Transcript(record.task_id)
-    for entry in entries:
-        apply(session, entry)
-        transcript.take(entry.message)
-    return session, transcript
+def _pasts(request: Request) -> Pasts:
+    return request.app.state.pasts
 
 
-def _begun(record: TaskRecord) -> Session:
-    """Of the task's own view: others of its trace are in it as far as its entries name them."""
-    return Session.of(record.task_id, record.trace_id, agent=record.agent, title=record.intent)
-
-
-def _going_on(muster: Muster, record: TaskRecord) -> Looks:
+def _going_on(pasts: Pasts, muster: Muster, record: TaskRecord) -> Looks:
     """Each look has all that is kept of the task: the room sends what has changed."""
+    trace_id, task_id = record.trace_id, record.task_id
 
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
-        session, transcript = _begun(record), Transcript(record.task_id)
+        seen = (await pasts.of(record)).now.copy()
+        transcript = seen.transcript
         parts: dict[str, str] = {}
-        changed: set[int] = set()
+        changed = set(transcript.blocks)
         moved = asyncio.Event()
+        moved.set()
 
         async def read() -> None:
-            async for entry in muster.follow(record.trace_id):
-                apply(session, entry)
-                changed.update(transcript.take(entry.message))
+            if seen.task.result is not None:
+                return
+            cursor = seen.session.cursor(trace_id)
+            async for entry in muster.transport.follow(trace_id, after=cursor, about=task_id):
+                changed.update(seen.take(entry))
                 moved.set()
-                if isinstance(entry.message, TaskResult) and entry.message.task_id == record.task_id:
+                if seen.task.result is not None:
                     return
 
         reading = asyncio.create_task(read())
@@ -160,12 +160,11 @@ def _going_on(muster: Muster, record: TaskRecord) -> Looks:
                 await moved.wait()
                 moved.clear()
                 for number in sorted(changed & transcript.blocks.keys()):
-                    parts[f"block-{number}"] = _block(record.task_id, transcript.blocks[number])
+                    parts[f"block-{number}"] = _block(task_id, transcript.blocks[number])
                 changed.clear()
                 for gone in [name for name in parts if name.startswith("block-") and not _is_kept(name, transcript)]:
                     del parts[gone]
-                now_ms = await muster.transport.now_ms()
-                parts["task-head"] = task_head(session, session.tasks[record.task_id], now_ms)
+                parts["task-head"] = task_head(seen.session, seen.task, await muster.transport.now_ms())
                 yield parts
                 if not reading.done():
                     await asyncio.wait({reading}, timeout=COALESCED_S)

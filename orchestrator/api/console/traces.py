@@ -37,6 +37,7 @@ States = Annotated[Sequence[State], Query()]
 
 @router.get("/traces")
 async def list_traces(request: Request, caller: Viewer, q: Words = "", state: States = (), after: str = "") -> Response:
+    """The latest first, `PER_PAGE` at a time; the first page alone goes on by itself."""
     found = await _roots(caller, q, state, after)
     parts = await _list_parts(caller.muster, found)
     # what comes and goes is told of the first page only: the others would move under who reads them
@@ -69,6 +70,7 @@ async def show_trace(
     q: Words = "",
     number: Annotated[int, Query(ge=1, alias="page")] = 1,
 ) -> Response:
+    """A page of the tree's rows: all that who has no script sees, and what others see until the stream brings more."""
     await caller.require_trace(trace_id)
     session, ledger, now_ms = await asyncio.gather(
         caller.muster.tree(trace_id), caller.muster.transport.ledger(trace_id), caller.muster.transport.now_ms()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from envelope.lifecycle import TERMINAL, State
+from envelope.lifecycle import TERMINAL
 
 from ...session.fold import Session
 from ...session.line import Line
@@ -62,6 +63,7 @@ def in_order(session: Session) -> Iterator[tuple[TaskView, int]]:
 
 
 def row(session: Session, task: TaskView, depth: int, *, begin_ms: int, now_ms: int) -> str:
+    """One line of the tree. A time that still grows is told by its beginning: the browser counts on."""
     turns, tokens, cost, took = figures(task, now_ms)
     return fragment(
         "tree/row.html",
@@ -91,22 +93,23 @@ def drawn(line: Line, ended_ms: int | None, begin_ms: int) -> Markup:
 
 def began_ms(session: Session) -> int:
     """The first that is known of the trace."""
-    return min((task.line[0][1] for task in session.tasks.values() if task.line), default=0)
+    return min((line[0][1] for task in session.tasks.values() if (line := task.line)), default=0)
 
 
 def head(session: Session, now_ms: int) -> str:
     """The sums, and what people should know first."""
     tasks, root = session.tasks.values(), session.root_task
-    counts = [(state, sum(task.state is state for task in tasks)) for state in INTEREST]
+    by_state = Counter(task.state for task in tasks)
+    counts = [(state, by_state[state]) for state in INTEREST]
     return fragment(
         "tree/head.html",
         session=session,
+        spent=sum(task.usage.total_tokens for task in tasks),
         root=root,
         glyph=GLYPH[root.state],
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
-        running=any(state is State.RUNNING for state, count in counts if count),
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
     )

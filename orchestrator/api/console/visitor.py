@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -39,9 +40,10 @@ def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
             hint = "ask an operator for another role"
             raise Problem(HTTPStatus.FORBIDDEN, f"the role {known.token.role} may not {right}", hint=hint)
         if request.method not in ("GET", "HEAD"):
+            require_same_site(request)
             await require_own_form(request, known.csrf)
         muster: Muster = request.app.state.muster
-        return Caller(known.token, muster.read_only() if known.token.read_only else muster)
+        return Caller(known.token, muster.read_only() if known.token.read_only else muster, door="console")
 
     return check
 
@@ -56,6 +58,20 @@ async def require_own_form(request: Request, csrf: str) -> None:
     form = await request.form()
     said = form.get(CSRF)
     if not isinstance(said, str) or not hmac.compare_digest(said.encode(), csrf.encode()):
+        raise Problem(HTTPStatus.FORBIDDEN, "this form is not of this page", hint="load the page again")
+
+
+def require_same_site(request: Request) -> None:
+    """403 for what a browser says that a page of another origin sends. Who is no browser says nothing of it."""
+    muster: Muster = request.app.state.muster
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site:  # of a browser on a safe connection; a proxy may have put another `Host` in place of the one that it saw
+        is_ours = site in ("same-origin", "none")
+    else:
+        hosts = (request.headers.get("host"), urlsplit(muster.settings.public_url).netloc)
+        host = (origin or "").partition("://")[2]
+        is_ours = origin is None or (bool(host) and host in hosts)
+    if not is_ours:
         raise Problem(HTTPStatus.FORBIDDEN, "this form is not of this page", hint="load the page again")
 
 

@@ -34,9 +34,12 @@ class Nothing(Said): ...
 
 
 class WhichTasks(Said):
-    state: Literal["", "pending", "running", "waiting", "completed", "error", "cancelled", "expired"] = ""
-    limit: Annotated[int, Field(ge=1, le=50)] = 20
-    cursor: Annotated[str, Field(max_length=200)] = ""
+    state: Annotated[
+        Literal["", "pending", "running", "waiting", "completed", "error", "cancelled", "expired"],
+        Field(description="Only those in this state; empty: all."),
+    ] = ""
+    limit: Annotated[int, Field(ge=1, le=50, description="How many on a page.")] = 20
+    cursor: Annotated[str, Field(max_length=200, description="Where to go on: `cursor` of an earlier page.")] = ""
 
 
 class WhichTask(Said):

@@ -46,7 +46,9 @@ Setup = Annotated[
     ),
 ]
 
-
+Model = Annotated[
+    str, Field(max_length=200, description="Which model works, such as openai/gpt-5. Empty: the fleet's own.")
+]
 Dirty = Annotated[bool, Field(description="Work on the last commit though files of the folder have changed since.")]
 
 
@@ -69,13 +71,18 @@ class Goal(Said):
     ] = ()
     budget_usd: Money = None
     deadline_minutes: Minutes = None
-    model: Annotated[str, Field(max_length=200)] = ""
+    model: Model = ""
     idempotency_key: Key = ""
 
 
 class FanOut(Said):
     prompt: Annotated[Text, Field(description="{item} stands for the item, {name} for a field of it.")]
-    items: Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[
+        list[str | dict[str, Any]],
+        Field(
+            min_length=1, max_length=MAX_ITEMS, description="Texts such as paths, or objects whose fields are named."
+        ),
+    ]
     agent: Annotated[Name, Field(description="explore reads only; general may do what its caller may.")] = "explore"
     repository: Repository = ""
     base: Base = ""
@@ -84,10 +91,12 @@ class FanOut(Said):
     gather: Annotated[
         Literal["all", "first", "best"], Field(description="Wait for all answers, for the first, or for the best.")
     ] = "all"
-    max_running: Annotated[int | None, Field(ge=1, le=1000)] = None
+    max_running: Annotated[
+        int | None, Field(ge=1, le=1000, description="How many at once; the fleet's own by default.")
+    ] = None
     budget_usd: Money = None
     deadline_minutes: Minutes = None
-    model: Annotated[str, Field(max_length=200)] = ""
+    model: Model = ""
 
 
 class BatchDocument(Said):
@@ -98,7 +107,9 @@ class BatchDocument(Said):
             " `muster schema batch` prints its form."
         ),
     ]
-    language: Literal["TOML", "YAML", "JSON"] = "TOML"
+    language: Annotated[
+        Literal["TOML", "YAML", "JSON"], Field(description="Of a text; a file's is told by its suffix.")
+    ] = "TOML"
     allow_dirty: Dirty = False
     idempotency_key: Key = ""
 

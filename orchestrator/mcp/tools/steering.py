@@ -17,20 +17,24 @@ MAX_DETAIL_CHARS = 5_000
 
 
 class Stop(WhichTask):
-    reason: Annotated[str, Field(max_length=500)] = "asked for"
+    reason: Annotated[str, Field(max_length=500, description="Why, for people who read of it.")] = "asked for"
 
 
 class Words(WhichTask):
-    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS, description="What the agent is to hear.")]
 
 
 class Reply(Said):
-    """`says`: to questions, one text each."""
-
-    ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$")]
-    choice: Literal["once", "always", "reject", ""] = ""
+    ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$", description="As list_asks shows it.")]
+    choice: Annotated[
+        Literal["once", "always", "reject", ""],
+        Field(description="To a permission; `always` where can_be_always. To questions and plans: empty, or reject."),
+    ] = ""
     message: Annotated[str, Field(max_length=10_000, description="With reject: why. The agent hears it.")] = ""
-    says: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=20)] = ()
+    says: Annotated[
+        tuple[Annotated[str, Field(max_length=10_000)], ...],
+        Field(max_length=20, description="To questions: one text each, in their order."),
+    ] = ()
 
 
 class Stopped(BaseModel):

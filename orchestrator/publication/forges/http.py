@@ -102,7 +102,7 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
             trust_env=False,  # it would look for ~/.netrc, too, and fail when that knows the host beside our token
-            proxy=_proxy_to(self.base),
+            proxy=proxy_to(self.base),
         )
         return self
 
@@ -194,7 +194,7 @@ class Api:
         return ForgeRefused(message, hint=hint, status=answer.status)
 
 
-def _proxy_to(url: str) -> str | None:
+def proxy_to(url: str) -> str | None:
     """As the environment says it, to curl and git as well."""
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc):

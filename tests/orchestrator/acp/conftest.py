@@ -10,28 +10,33 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
+WINDOW_TOKENS = 100_000
 
 
-def _kit() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("acp_editor", HERE / "editor.py")
+def _module(name: str) -> ModuleType:
+    """A file beside this one, for tests to import as `acp_NAME`."""
+    spec = importlib.util.spec_from_file_location(f"acp_{name}", HERE / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["acp_editor"] = module
+    sys.modules[f"acp_{name}"] = module
     spec.loader.exec_module(module)
     return module
 
 
-kit = _kit()
+kit = _module("editor")
+_module("drawing")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,12 @@ class Desk:
 
     home: Path
     environment: dict[str, str]
+    model: str  # its address
+
+    async def requests(self) -> dict[str, Any]:
+        """What the model has been asked so far."""
+        async with aiohttp.ClientSession() as client, client.get(f"{self.model}/requests") as reply:
+            return await reply.json()
 
     def muster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "orchestrator.cli.main", *words]
@@ -49,6 +60,7 @@ class Desk:
         root = self.home / f"project-{next(_numbers)}"
         root.mkdir()
         for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "start")):
             kit.git(root, *words)
@@ -69,8 +81,9 @@ def model() -> Iterator[str]:
     server.wait()
 
 
-@pytest.fixture(scope="session")
-def desk(model: str) -> Iterator[Desk]:
+@contextmanager
+def a_desk(model: str, **more: str) -> Iterator[Desk]:
+    """With a fleet of its own; `more` in its environment."""
     # not pytest's own folder: its path may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="acp-") as folder:
         ours = ("MUSTER_", "XDG_", "GIT_")
@@ -84,14 +97,31 @@ def desk(model: str) -> Iterator[Desk]:
             "MUSTER_MODEL_BASE_URL": f"{model}/v1",
             "MUSTER_MODEL_API_KEY": "no-key",
             "MUSTER_PRICES": json.dumps({"openai/scripted": {"input": 1_000_000, "output": 5_000_000}}),
+            "MUSTER_MODEL_LIMITS": json.dumps(
+                {"openai/scripted": {"context": WINDOW_TOKENS, "output": 8_000, "sees": ["image"]}}
+            ),
             "MUSTER_TITLES": "false",
         }
         Path(folder, "run").mkdir(mode=0o700)
-        desk = Desk(Path(folder), {**kept, **own, "PYTHONSAFEPATH": "1", "NO_COLOR": "1"})
+        desk = Desk(Path(folder), {**kept, **own, **more, "PYTHONSAFEPATH": "1", "NO_COLOR": "1"}, model)
         started = desk.muster("up", "--detach")
         assert started.returncode == 0, started.stderr
         yield desk
         desk.muster("down")
+
+
+@pytest.fixture(scope="session")
+def desk(model: str) -> Iterator[Desk]:
+    with a_desk(model) as desk:
+        yield desk
+
+
+@pytest.fixture
+def frail_desk(model: str) -> Iterator[Desk]:
+    """Whose workers may be killed, and are missed soon; nothing of another test is with them."""
+    pools = json.dumps({"build": 1})
+    with a_desk(model, MUSTER_LEASE_S="3", MUSTER_POOLS=pools) as desk:
+        yield desk
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from acp.schema import (
     AcceptElicitationResponse,
     AllowedOutcome,
     ClientCapabilities,
+    DeclineElicitationResponse,
     DeniedOutcome,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
@@ -50,9 +51,11 @@ class Asked:
 
 @dataclass(repr=False)
 class Editor:
-    """`updates`: all that was told, by session. `asked`: what the person has not looked at yet."""
+    """`updates`: all that was told, by session; `story`: with what the person said, and was asked, in between. `asked`:
+    what they have not looked at yet."""
 
     updates: dict[str, list[Any]] = field(default_factory=dict)
+    story: dict[str, list[Any]] = field(default_factory=dict)
     asked: asyncio.Queue[Asked] = field(default_factory=asyncio.Queue)
     forms: asyncio.Queue[tuple[Any, asyncio.Future[dict[str, Any] | None]]] = field(default_factory=asyncio.Queue)
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -64,6 +67,7 @@ class Editor:
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         self.updates.setdefault(session_id, []).append(update)
+        self.story.setdefault(session_id, []).append(update)
         async with self.news:
             self.news.notify_all()
 
@@ -73,6 +77,7 @@ class Editor:
         asked = Asked(
             tool_call.tool_call_id, tool_call.title or "", tool_call.kind or "", named, tool_call.content or [], answer
         )
+        self.story.setdefault(session_id, []).append(asked)
         await self.asked.put(asked)
         chosen = await answer
         if chosen is None:
@@ -83,7 +88,13 @@ class Editor:
         answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         await self.forms.put((mode.requested_schema, answer))
         content = await answer
+        if content is None:
+            return DeclineElicitationResponse(action="decline")
         return AcceptElicitationResponse(action="accept", content=content)
+
+    async def next_form(self) -> tuple[Any, asyncio.Future[dict[str, Any] | None]]:
+        async with asyncio.timeout(WAIT_S):
+            return await self.forms.get()
 
     async def next_asked(self) -> Asked:
         async with asyncio.timeout(WAIT_S):
@@ -96,9 +107,11 @@ class Editor:
                 await self.news.wait()
             return found
 
-    async def say(self, session_id: str, words: str) -> Any:
+    async def say(self, session_id: str, words: str, *more: Any) -> Any:
+        """`more`: blocks that go along."""
+        self.story.setdefault(session_id, []).append(words)
         async with asyncio.timeout(WAIT_S):
-            return await self.agent.prompt(session_id=session_id, prompt=[text_block(words)])
+            return await self.agent.prompt(session_id=session_id, prompt=[text_block(words), *more])
 
     def said(self, session_id: str, kind: str = "agent_message_chunk") -> str:
         return "".join(one.content.text for one in self.updates.get(session_id, []) if one.session_update == kind)

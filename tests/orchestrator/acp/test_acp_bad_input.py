@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acp import RequestError, audio_block, text_block
+from acp import RequestError, audio_block, resource_link_block, text_block
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis]
 
@@ -40,6 +40,7 @@ async def test_what_cannot_be_done_is_said_and_the_session_goes_on(desk, reposit
             ),
             "audio cannot be heard": agent.prompt(session_id=session, prompt=[audio_block("eA==", "audio/wav")]),
             "there is no command /nonsense": agent.prompt(session_id=session, prompt=[text_block("/nonsense")]),
+            "there is no command /aaaaa": agent.prompt(session_id=session, prompt=[text_block("/" + "a" * 300)]),
             "/undo is about what was said before": agent.prompt(session_id=session, prompt=[text_block("/undo")]),
             "no change that is not in your files": agent.prompt(session_id=session, prompt=[text_block("/apply")]),
         }
@@ -47,7 +48,8 @@ async def test_what_cannot_be_done_is_said_and_the_session_goes_on(desk, reposit
             error = await refused(call)
             assert said in str(error)
             assert "\nhint: " in str(error) or said == "There is no folder", str(error)
-        assert (await editor.say(session, "hello")).stop_reason == "end_turn"
+        odd = resource_link_block("odd", "file://[")
+        assert (await editor.say(session, "half of an emoji: \ud83d", odd)).stop_reason == "end_turn"
 
 
 async def test_a_change_that_does_not_fit_the_files_leaves_them_alone(desk, repository: Path):
@@ -82,6 +84,13 @@ async def test_a_fleet_that_cannot_be_reached_is_an_error_and_not_the_end(desk, 
 
         assert first.code == -32603 and "127.0.0.1:1" in str(first) and "\nhint: " in str(first)
         assert str(second) == str(first)
+
+
+def test_who_only_looks_has_no_gate(desk):
+    refused = desk.muster("acp", "--read-only", "--gate", "true")
+
+    assert refused.returncode == 7
+    assert "this is read-only, and --gate would prove a change" in refused.stderr
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ async def test_events_are_streamed_and_resumed_to_the_end(api):
     assert rest[-1]["event"] == "end"
     assert rest[-2]["data"]["kind"] == "result"
     told = [event for one in [*first, *rest] for event in one["data"].get("events", ())]
-    assert {"kind": "turn_started", "turn": 1, "model": ""} in told
+    assert {"kind": "turn_started", "turn": 1, "model": "", "window_tokens": 0} in told
 
 
 async def test_the_tree_is_the_fold_of_the_events(api):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,7 +13,10 @@ from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo
 from orchestrator.api import bodies, traces
-from orchestrator.api.tokens import ALL_TENANTS, Role
+from orchestrator.api.streams import EventStream, Streams
+from orchestrator.api.tokens import ALL_TENANTS, Role, TokenFile
+from orchestrator.errors import BadInput
+from transport.errors import Unreachable
 
 pytestmark = pytest.mark.redis
 
@@ -55,6 +59,21 @@ async def test_a_body_that_fits_nowhere_is_a_problem_and_no_task(api):
         assert (await api.call("POST", "/v1/goals", json=body))[0] == 422
 
     assert await api.stage.muster.tasks() == []
+
+
+@pytest.mark.parametrize(
+    "url", ["git@git.example.com:a/b", "ssh://git@git.example.com/a", "http://10.0.0.1/a", "file:///x"]
+)
+async def test_the_workers_own_keys_are_lent_to_who_sees_all_tenants_alone(api, url):
+    api.secrets["operator"] = api.tokens.create("operator", Role.SUBMITTER, ALL_TENANTS)
+    where = {"workspace": {"url": url, "base": "a" * 40}}
+    bodies = {"tasks": NEW, "goals": {"goal": "x"}, "fanouts": {"agent": "build", "prompt": "x {item}", "items": ["a"]}}
+
+    refused = [await api.call("POST", f"/v1/{kind}", json={**body, **where}) for kind, body in bodies.items()]
+
+    assert [(status, "https" in problem["title"]) for status, problem in refused] == [(422, True)] * 3
+    assert await api.stage.muster.tasks() == []
+    assert (await api.call("POST", "/v1/tasks", who="operator", json={**NEW, **where}))[0] == 201
 
 
 @pytest.mark.parametrize("path", [
@@ -136,6 +155,25 @@ async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):
     assert (await api.call("GET", f"/v1/traces/{trace_id}/events", who="viewer"))[0] == 200
 
 
+async def test_a_stream_that_breaks_ends_without_an_end_and_gives_its_place_back():
+    async def events():
+        yield "data: 1\n\n"
+        raise Unreachable("the store is away")
+
+    async def receive():
+        return await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message.get("body"))
+
+    sent, streams = [], Streams()
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    await EventStream(events(), streams, "t")(scope, receive, send)
+
+    assert sent == [None, b"data: 1\n\n", b""]
+    assert streams.open["t"] == 0
+
+
 async def test_a_stream_ends_with_the_token_that_opened_it(api, monkeypatch):
     monkeypatch.setattr(traces, "SILENCE_S", 0.01)
     trace_id = (await api.stage.muster.record(await api.submit())).trace_id
@@ -159,3 +197,18 @@ async def test_a_body_that_comes_too_slowly_is_given_up(api, monkeypatch):
     assert b" 408 " in await reader.readline()
     writer.close()
     assert await api.stage.muster.tasks() == []
+
+
+def test_of_many_who_change_the_tokens_at_once_none_undoes_anothers(tmp_path):
+    def tokens() -> TokenFile:  # as another process has it
+        return TokenFile(tmp_path / "tokens.json")
+
+    names = [f"t{number}" for number in range(24)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: tokens().create(name, Role.VIEWER, "default"), names))
+        assert sorted(token.name for token in tokens().all()) == sorted(names)
+        list(threads.map(lambda name: tokens().revoke(name), names[1:]))
+
+    assert [token.name for token in tokens().all()] == names[:1]
+    with pytest.raises(BadInput):
+        tokens().add(tokens().named("t0"))

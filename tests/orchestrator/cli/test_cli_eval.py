@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -51,22 +52,25 @@ def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
         yield environment | {"MUSTER_PRICES": prices}
 
 
-def compared(text: str) -> list[str]:
-    """Without the columns' widths: those of times are as long as the run took."""
-    lines = [line for line in text.splitlines() if " is worse than " in line or line.startswith("variant  ")]
-    return [" ".join(line.split()) for line in lines]
+def with_cases(suite: str, count: int) -> str:
+    head, *cases = suite.split("\n[[cases]]")
+    return "\n[[cases]]".join([head, *cases[:count]])
 
 
 @pytest.fixture(scope="module")
 def example(fleet):
-    """The example, in the fleet's home, where each test sees what the others have made."""
+    """The example, in the fleet's home, where each test sees what the others have made. `two.toml` and `one.toml` have
+    its first cases; what all six come to, the page shows and `test_eval_docs.py` holds it to."""
     shutil.copytree(EXAMPLE, fleet.home, dirs_exist_ok=True)
+    suite = (EXAMPLE / "suite.toml").read_text()
+    for count, name in ((1, "one"), (2, "two")):
+        (fleet.home / f"{name}.toml").write_text(with_cases(suite, count))
     return fleet
 
 
-def test_the_example_is_killed_goes_on_and_finds_the_worse_model(example):
-    """One run for all that it has to show: it takes half a minute."""
-    words = (sys.executable, "-m", "orchestrator.cli.main", "eval", "suite.toml", "--yes", "--record", "tapes")
+def test_a_suite_is_killed_goes_on_and_tells_of_both_models(example):
+    """One run for all that it has to show."""
+    words = (sys.executable, "-m", "orchestrator.cli.main", "eval", "two.toml", "--yes", "--record", "tapes")
     where = {"cwd": example.home, "env": example.environment, "text": True}
     with subprocess.Popen(words, stderr=subprocess.PIPE, **where) as first:
         assert first.stderr is not None
@@ -79,8 +83,8 @@ def test_the_example_is_killed_goes_on_and_finds_the_worse_model(example):
 
     assert done.returncode == 0, done.stderr
     assert "it is already under way" in done.stderr
-    assert "6 accepted, 6 rejected" in done.stderr
-    assert compared(done.stdout) == compared((ROOT / "docs/evaluation.md").read_text()) != []  # as the page shows it
+    assert "2 accepted, 2 rejected" in done.stderr
+    assert "pass@1 -100 points" in done.stdout
     report = json.loads((example.home / "out/r.json").read_text())
     assert [(one["name"], one["pass_at"]) for one in report["variants"]] == [
         ("openai-careful", {"1": 1.0}),
@@ -88,22 +92,25 @@ def test_the_example_is_killed_goes_on_and_finds_the_worse_model(example):
     ]
     assert 0 < report["paid_microusd"] == sum(one["cost_microusd"] for one in report["samples"])
     assert all(one["turns"] == 2 and one["usage"]["input_tokens"] for one in report["samples"])
-    assert "| openai\\-careful | 6 | 0 | 100% |" in (example.home / "out/r.md").read_text()
+    assert "| openai\\-careful | 2 | 0 | 100% |" in (example.home / "out/r.md").read_text()
     suites = fromstring((example.home / "out/r.xml").read_text())
-    assert [(one.get("tests"), one.get("failures")) for one in suites] == [("6", "0"), ("6", "6")]
+    assert [(one.get("tests"), one.get("failures")) for one in suites] == [("2", "0"), ("2", "2")]
 
 
-def test_what_was_done_is_not_done_again(example):
-    again = example.muster("eval", "suite.toml", "--yes", "--record", "tapes")
+def test_what_was_done_is_not_done_again_and_its_best_change_is_taken_as_it_says(example):
+    again = example.muster("eval", "two.toml", "--yes", "--record", "tapes")
+    [words] = re.findall(r"muster (task apply \S+)   # the best of slug: try 1 of 1 by openai-careful", again.stderr)
+    root = example.repository("taken", {path.name: path.read_text() for path in (EXAMPLE / "project").glob("*.*")})
+    applied = example.muster(*words.split(), "--repo", str(root))
 
     assert again.exit_code == 0
-    assert "it is already done" in again.stderr and "6 accepted, 6 rejected" in again.stderr
+    assert "it is already done" in again.stderr and "2 accepted, 2 rejected" in again.stderr
+    assert applied.exit_code == 0, applied.stderr
+    assert "text.lower().split()" in (root / "slug.py").read_text()
 
 
 def test_a_recording_is_judged_again_and_asks_no_model(example):
     """Of one case; the models' server is told to nobody."""
-    suite = (example.home / "suite.toml").read_text().split("\n[[cases]]")
-    (example.home / "one.toml").write_text("\n[[cases]]".join(suite[:2]))
     found = example.muster("eval", "one.toml", "--recorded", "tapes", "--dry-run")
     done = example.muster("eval", "one.toml", "--recorded", "tapes", "--report", "json=one.json")
 

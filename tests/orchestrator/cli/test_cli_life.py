@@ -25,7 +25,7 @@ PHASES = (
 
 
 def told(record: TaskRecord = RECORD, life: Life = Life(PHASES), *children: TaskRecord, now_ms: int = 75_000):
-    return list(life_lines(Told(record, (), life, children, now_ms), zone=UTC))
+    return list(life_lines(Told(record, life, children, now_ms), zone=UTC))
 
 
 def test_a_running_task_tells_its_attempts_and_what_is_left():

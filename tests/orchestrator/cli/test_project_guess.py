@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.project_file import ProjectFile, defaults, parsed
 from orchestrator.errors import BadInput
+from orchestrator.project.file import ProjectFile, defaults, parsed
 from orchestrator.project.files import MAX_FILE_BYTES, ProjectFiles
 from orchestrator.project.guess import guess
 from orchestrator.project.text import text_of

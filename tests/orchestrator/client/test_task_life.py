@@ -82,6 +82,23 @@ async def test_each_attempt_tells_who_had_it_and_how_it_ended(played):
     assert life.result.status is State.COMPLETED
 
 
+async def test_an_attempt_that_waits_with_its_slot_is_one_attempt(played):
+    await played.submit()
+    lease = await played.claim("w1")
+    await played.transport.hold(lease, frozenset({"ask_1"}))
+    waiting = await played.life()
+    await played.transport.answer(played.handle.task_id, "ask_1", "yes", by="ann")
+    await played.finish(lease)
+
+    life = await played.life()
+
+    assert [(one.worker, one.ending, one.until_ms) for one in waiting.attempts] == [("w1", None, None)]
+    assert [(one.number, one.worker, one.ending) for one in life.attempts] == [(1, "w1", Ending.ENDED)]
+    states = [phase.state for phase in life.phases]
+    assert states == [State.PENDING, State.RUNNING, State.WAITING, State.RUNNING]
+    assert (life.attempts[0].since_ms, life.attempts[0].until_ms) == (life.phases[1].since_ms, life.phases[3].until_ms)
+
+
 async def test_phases_follow_each_other_without_a_gap_and_sum_up_to_the_whole(played):
     await played.submit()
     await played.transport.give_back(await played.claim("w1"))

@@ -23,6 +23,8 @@ from orchestrator.api.tokens import Role, TokenFile
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
+MAX_LINE_BYTES = 4 * 1024 * 1024  # a message is one line
+
 # What a model or a repository may write: markup, orders to terminals, letters that turn others round.
 HOSTILE = "<script>alert(1)</script> \x1b[2J\x1b]0;x\x07 \u202eevil\u2066 \"'><img src=x onerror=alert(1)>"
 
@@ -70,7 +72,7 @@ class Console:
         async with self.people[who].get(f"{self.url}/console{path}", headers=headers) as response:
             assert response.status == 200, await response.text()
             name = ""
-            async for line in response.content:
+            while line := await response.content.readline(max_line_length=MAX_LINE_BYTES):
                 word, _, rest = line.decode().rstrip("\n").partition(": ")
                 name = rest if word == "id" else name
                 if word == "data" and rest != "{}":

@@ -219,6 +219,18 @@ async def test_a_state_counts_once_and_only_in_the_browser_that_began(guarded, p
     assert refused.status == 401 and "&lt;b&gt;access_denied" in refused.text
 
 
+async def test_who_begins_again_and_again_keeps_nobody_out(guarded, provider):
+    await left(guarded)
+    guarded.app.state.rates.per_s, guarded.app.state.rates.burst = 0.001, 2
+    for _ in range(4):
+        assert (await came_back(guarded, {"code": "x", "state": "of nobody"})).status == 401
+
+    assert (await signed_in(guarded, provider)).status == 303
+    flooded = [await came_back(guarded, provider.sign_in(await left(guarded))) for _ in range(3)]
+    assert [each.status for each in flooded] == [303, 429, 429]
+    assert len(provider.asked) == 2
+
+
 async def test_a_new_key_is_fetched_when_it_is_used_first(guarded, provider):
     assert (await signed_in(guarded, provider)).status == 303
     provider.published, provider.key = [OTHER], OTHER

@@ -72,7 +72,7 @@ async def test_one_form_starts_once_and_leads_to_the_trace(console):
     assert second.headers["Location"] == first.headers["Location"]
     request = await console.stage.muster.request(task.task_id)
     assert (request.input.prompt, request.budget.max_cost_microusd) == ("mend it 👩‍👩‍👧", 2_500_000)
-    assert (request.deadline_ms, request.sender, request.tenant) == (600_000, "api:submitter", "default")
+    assert (request.deadline_ms, request.sender, request.tenant) == (600_000, "console:submitter", "default")
     assert [await console.stage.transport.blobs.get(one.blob) for one in request.attachments] == [b"a screenshot"]
     assert params_of(GoalParams, request).agent == "build"
 

@@ -108,6 +108,21 @@ async def test_ten_megabytes_of_output_are_a_link(console):
     assert (await console.get(f"/console{work.task}/output?call=nothing")).status == 404
 
 
+async def test_a_task_that_says_and_does_much_is_a_light_page_with_a_link_to_each_output(console):
+    work = await console.work("shout")
+    done = {"tool": "bash", "state": CallState.COMPLETED, "input": {"x": "i" * 9_000}, "output": "o" * 9_000}
+    for start in range(0, 400, 20):
+        await work.tell(*(ToolCallChanged(call_id=f"c{n}", **done) for n in range(start, start + 20)))
+    page = (await console.get(f"/console{work.task}")).text
+    assert len(page) < 130_000, "and its style and script are less than 21,000"
+    assert "c399" in page and "earlier parts are left out" in page and "The rest is left out" in page
+    [*links] = re.findall(r'href="([^"]+/output[^"]+)"', page)
+    assert (await console.get(links[-1])).text == "o" * 9_000
+    lines = "x" * 100
+    await work.tell(TurnStarted(turn=1), *[ToolCallChanged(call_id="s", tool=lines, state=CallState.RUNNING)] * 3)
+    assert len((await console.get(f"/console{work.task}?step=10")).text) < 130_000
+
+
 async def test_a_change_is_shown_side_by_side_and_downloaded(console):
     hostile = console.hostile
     work = await console.work("change")

@@ -148,6 +148,6 @@ async def test_deeds_are_done_in_the_name_of_who_did_them(console):
     done = await console.post(f"/console{work.task}/cancel", {"reason": "enough"})
     assert done.headers["Location"] == f"/console{work.trace}"
     record = await console.stage.muster.record(work.lease.task_id)
-    assert (record.cancelled_by, record.cancel_reason) == ("api:admin", "enough")
+    assert (record.cancelled_by, record.cancel_reason) == ("console:admin", "enough")
     wrong = await console.post(f"/console{work.trace}/budget", {"cap_usd": "much"})
     assert wrong.status == 422

@@ -13,6 +13,7 @@ from orchestrator.evaluation.file import parse_suite
 from orchestrator.evaluation.matrix import variants_of
 from orchestrator.evaluation.outcomes import JUDGED, Outcome
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "evaluation" / "suite.toml"
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 SUITE = """
@@ -21,6 +22,13 @@ repository = { folder = "project" }
 gate = { commands = ["run-tests"] }
 cases = [{ name = "one", prompt = "Do one" }]
 """
+
+
+def count_tests(files: dict[str, str]) -> dict[str, int]:
+    """The hidden tests fail where somebody wrote that they do."""
+    count = sum(text.count("def test_") for text in files.values())
+    is_bad = "fail\n" in files.values()
+    return {"passed": 0 if is_bad else count, "failed": count if is_bad else 0, "errors": 0, "skipped": 0}
 
 
 def test_the_suite_of_the_page_is_one():
@@ -33,6 +41,26 @@ def test_every_outcome_is_explained_and_whether_it_counts():
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (yes|no)", PAGE, re.MULTILINE)
     assert [name for name, _ in rows] == list(get_args(Outcome))
     assert tuple(name for name, counts in rows if counts == "yes") == JUDGED
+
+
+def compared(text: str) -> list[str]:
+    """What is the same in each run, without the columns' widths."""
+    lines = [line for line in text.splitlines() if re.match(r"variant  |note: |.* is worse than ", line)]
+    return [" ".join(line.split()) for line in lines]
+
+
+async def test_the_table_of_the_page_is_what_the_example_comes_to(redis_stage):
+    """With played workers: one model writes what is asked for, the other writes the same whatever is asked."""
+    stage = redis_stage
+    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
+    stage.builders.edit = lambda task, files: files.update({"a.py": "fail\n" if "hasty" in task.model else "new\n"})
+    stage.builders.tests = count_tests
+    plan = await stage.muster.evals.plan(EXAMPLE)
+    async with stage.orchestrator(), stage.workers():
+        [result] = await stage.muster.gather([await stage.muster.evals.submit(plan)])
+
+    assert compared(result.output.text) == compared(PAGE)
+    assert len(compared(PAGE)) == 3
 
 
 async def test_the_python_of_the_page_runs_as_it_stands(served_stage, monkeypatch, tmp_path):

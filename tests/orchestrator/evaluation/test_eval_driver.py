@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from envelope.agents import AgentCard
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from envelope.messages import TaskRequest
 from orchestrator.cli.outcome import exit_code_of
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.evaluation.file import parse_suite
@@ -131,10 +133,21 @@ async def test_no_run_of_hidden_tests_is_there_while_an_agent_could_look_at_it(s
     assert set(started) == {"run", "build"}
 
 
-async def test_what_an_agent_writes_in_the_place_of_hidden_tests_does_not_stay(suites):
+WRITTEN = {
+    "the same file": ("hidden/one/secret/test_one.py", "secret/test_one.py"),
+    "a file where the tests' folder is": ("hidden/one/secret/test_one.py", "secret"),
+    "a folder where the tests' file is": ("hidden/one/test_one.py", "test_one.py/mine.py"),
+}
+
+
+@pytest.mark.parametrize(("hidden", "path"), WRITTEN.values(), ids=WRITTEN.keys())
+async def test_what_an_agent_writes_in_the_place_of_hidden_tests_does_not_stay(suites, hidden: str, path: str):
+    (suites.root / "hidden/one/secret/test_one.py").unlink()
+    suites.write({hidden: "assert\nassert\n"})
+
     def cheat(task, files):
         files["a.py"] = "fail\n"
-        files["secret"] = "assert\nassert\nassert\n"  # a file where the tests' folder is to be
+        files[path] = "assert\nassert\nassert\n"
 
     suites.stage.builders.edit = cheat
     _, report = await suites.run()
@@ -240,6 +253,77 @@ async def test_an_orchestrator_that_is_lost_is_followed_by_one_that_finds_what_t
     assert report is not None and report.counts == {"accepted": 2, "rejected": 2}
     assert len(suites.agents()) == 4  # none twice
     assert report.reused == 0
+
+
+async def test_a_sample_that_never_ends_is_over_at_its_deadline_and_took_its_time(suites):
+    async def hang(task):
+        await asyncio.Event().wait()
+
+    suites.stage.builders.before_start = hang
+    text = SUITE.replace('["good", "bad"]', '["good"]').replace('[[cases]]\nname = "two"\nprompt = "Do two"\n', "")
+    result, report = await suites.run(text + "[limits]\nsample_deadline_s = 2\n")
+
+    [sample] = report.samples
+    assert (sample.outcome, sample.wall_ms > 0, result.status) == ("deadline", True, State.COMPLETED)
+    assert report.variants[0].pass_at == {1: 0.0}
+
+
+class Halt:
+    """Where work is held until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+
+
+def submitted(started: list[TaskRequest]) -> set[str]:
+    """Each once, also one that was started again because its lease was lost on a busy machine."""
+    return {task.task_id for task in started}
+
+
+def lasting(report: EvalReport) -> dict[str, Any]:
+    """What is the same however often the same was done: no ids (which hints name, too), no times."""
+    whole = report.model_dump(mode="json")
+    passing = {"task_id", "trace_id", "hint", "wall_ms", "wall_ms_median", "wall_ms_p95"}
+    rows = ("samples", "variants", "chosen")
+    return whole | {key: [{k: v for k, v in row.items() if k not in passing} for row in whole[key]] for key in rows}
+
+
+@pytest.mark.chaos
+async def test_orchestrators_that_are_killed_leave_the_report_of_an_undisturbed_one(served_stage, redis_stage):
+    """By SIGKILL, so that nothing is given back: at the first agent, and at a gate of the third sample."""
+    text = SUITE + "[limits]\nbudget_usd = 1.2\nconcurrency = 1\n"  # there is just enough: what is paid twice is missed
+    undisturbed, suites = Suites(redis_stage), Suites(served_stage)
+    for one in (undisturbed, suites):
+        one.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
+    _, expected = await undisturbed.run(text)
+    stage, halts = served_stage, {(1, False): Halt(), (3, True): Halt()}
+
+    def agents_started() -> int:
+        return len(submitted(suites.agents()))
+
+    async def hold(task):
+        if (halt := halts.get((agents_started(), task.agent == VERIFY))) is not None:
+            halt.reached.set()
+            await halt.go_on.wait()
+
+    stage.builders.before_start = hold
+    async with stage.workers():
+        handle = await stage.muster.submit(await suites.request(text))
+        for halt in halts.values():
+            async with stage.process() as process:
+                await halt.reached.wait()
+                process.kill()
+                await process.wait()
+            halt.go_on.set()
+        async with stage.process():
+            [result] = await stage.muster.gather([handle])
+
+    report = report_of(result)
+    assert report is not None and (result.status, result.attempt >= 3) == (State.COMPLETED, True)
+    assert lasting(report) == lasting(expected)
+    assert (report.paid_microusd, report.reused, agents_started()) == (1_200_000, 0, 4)
+    gates_too = [submitted(one.stage.builders.started) for one in (suites, undisturbed)]
+    assert len(gates_too[0]) == len(gates_too[1])
 
 
 async def test_what_is_required_and_not_reached_ends_with_exit_code_1(suites):

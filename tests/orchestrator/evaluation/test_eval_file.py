@@ -92,6 +92,13 @@ def test_a_suite_of_too_many_samples_is_refused():
         parse_suite(GOOD.replace("[gate]", "samples = 100\n[gate]") + cases)
 
 
+def test_a_matrix_of_too_many_variants_is_refused_before_it_is_written_out():
+    axis = ", ".join(f'"m{number}"' for number in range(300))
+    matrix = f"[matrix]\nmodel = [{axis}]\nagent = [{axis}]\ntemperature = [{', '.join(['0.5'] * 300)}]\n"
+    with pytest.raises(BadBatchFile, match="27000000 variants, more than 100"):
+        parse_suite(GOOD + matrix)
+
+
 def test_a_suite_may_be_yaml():
     text = "name: w\nrepository: {folder: p}\ngate: {commands: [t]}\ncases: [{name: one, prompt: Do it}]\n"
     assert parse_suite(text, name="suite.yaml").cases[0].prompt == "Do it"

@@ -7,7 +7,7 @@ from math import comb
 
 import pytest
 
-from orchestrator.evaluation.statistics import bootstrap, mcnemar, pass_at_k, percentile, wilson
+from orchestrator.evaluation.statistics import bootstrap, difference_interval, mcnemar, pass_at_k, percentile, wilson
 
 
 @pytest.mark.parametrize(("tries", "accepted"), [(5, 0), (5, 2), (5, 5), (8, 3)])
@@ -45,6 +45,47 @@ def test_the_bootstrap_interval_is_near_that_of_the_normal_distribution_where_th
     low, high = bootstrap(values)
     assert (low, high) == pytest.approx((0.5 - 0.0693, 0.5 + 0.0693), abs=0.008)
     assert bootstrap(values) == (low, high)
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 0.0, 1.0], [0.0, 1 / 3, 1 / 3, 1.0], [1.0, 1.0, 1.0, 1.0, 2 / 3], [-1.0, 0.0, 0.0, 1.0, 1.0, 1.0]]
+)
+def test_the_bootstrap_interval_is_that_of_all_ways_to_draw(values: list[float]):
+    """Of few values each way can be written down; an end may be the next value where one stands at its border."""
+    count = len(values)
+    means = sorted(sum(drawn) / count for drawn in itertools.product(values, repeat=count))
+    low, high = bootstrap(values)
+    for end, share in ((low, 0.025), (high, 0.975)):
+        at_most, less = sum(mean <= end + 1e-9 for mean in means), sum(mean < end - 1e-9 for mean in means)
+        assert less / len(means) - 0.01 <= share <= at_most / len(means) + 0.01
+
+
+def test_in_which_order_a_suite_has_its_cases_changes_no_interval():
+    values = [0.0, 1 / 3, 2 / 3, 1.0, 1.0]
+    assert bootstrap(values[::-1]) == bootstrap(values[2:] + values[:2]) == bootstrap(values)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_values_that_are_all_alike_seem_certain_to_nobody(value: float):
+    for count in (1, 2, 10):
+        with pytest.raises(ValueError, match="all alike"):
+            bootstrap([value] * count)
+        low, high = difference_interval([value] * count)
+        assert low < value < high or (low < value == high == 1.0)
+    with pytest.raises(ValueError, match="all alike"):
+        bootstrap([])
+    assert difference_interval([]) == (-1.0, 1.0)
+
+
+# By hand, of Agresti and Min (2005): with b pairs for one side and c for the other, b + 1/2, c + 1/2 and n + 2.
+@pytest.mark.parametrize(
+    ("n", "difference", "low", "high"),
+    [(1, -1.0, -1.0, 0.5101), (6, 0.0, -0.2450, 0.2450), (6, -1.0, -1.0, -0.3626), (30, 1.0, 0.8336, 1.0)],
+)
+def test_the_interval_of_pairs_that_are_all_alike_is_agresti_and_mins(
+    n: int, difference: float, low: float, high: float
+):
+    assert difference_interval([difference] * n) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_percentiles_are_values_that_were_there():

@@ -12,9 +12,9 @@ import pytest
 
 from envelope.gate import GateRules, ObjectionCode
 from orchestrator.batch.spec import Gate
-from orchestrator.cli.gate_rules import gate_rules, parsed_rules
-from orchestrator.cli.project_file import ProjectFile
 from orchestrator.errors import BadInput
+from orchestrator.project.file import ProjectFile
+from orchestrator.project.gate_rules import gate_rules, parsed_rules
 
 PAGE = (Path(__file__).parent.parent.parent.parent / "docs" / "gate.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

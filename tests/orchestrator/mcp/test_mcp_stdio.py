@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -116,6 +118,44 @@ async def test_read_only_and_the_role_hold(fleet, served_stage, tmp_path):
     assert not any(grant.startswith("edit:") for grant in request.input.params["auth_scope"])
     assert ("submit_goal" in names, "task_result" in names) == (False, True)
     assert "the role viewer may not submit" in stop.content[0].text
+
+
+async def test_a_client_that_gives_a_call_up_and_then_dies_in_the_middle_of_one(fleet, served_stage, tmp_path):
+    """By hand, for a client of the library ends in good order. The server goes on, and then ends at once."""
+    task_id = (await served_stage.muster.submit(agent="build", prompt="x", deadline_ms=600_000)).task_id
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    wait = {"name": "task_result", "arguments": {"task_id": task_id, "wait_s": 60}}
+    looks = {"name": "task_status", "arguments": {"task_id": task_id}}
+    program = await asyncio.create_subprocess_exec(
+        MUSTER, "mcp", env=fleet, cwd=tmp_path, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert program.stdin and program.stdout
+
+    def say(method: str, params: dict[str, Any], number: int | None = None) -> None:
+        said = {"jsonrpc": "2.0", "method": method, "params": params} | ({"id": number} if number else {})
+        program.stdin.write(json.dumps(said).encode() + b"\n")
+
+    async def answer_to(number: int) -> dict[str, Any]:
+        while (heard := json.loads(await program.stdout.readline())).get("id") != number:
+            assert heard.get("id") != 2 or "error" in heard  # of a call that was given up
+        return heard["result"]
+
+    async with asyncio.timeout(100):
+        say("initialize", about, 1)
+        await answer_to(1)
+        say("notifications/initialized", {})
+        say("tools/call", wait, 2)
+        say("tools/call", looks, 3)
+        meanwhile = await answer_to(3)
+        say("notifications/cancelled", {"requestId": 2})
+        say("tools/call", wait, 4)
+        say("tools/call", looks, 5)
+        after = await answer_to(5)
+        program.stdin.close()
+        code = await program.wait()
+
+    assert (meanwhile["structuredContent"]["state"], after["structuredContent"]["state"]) == ("pending", "pending")
+    assert code == 0
 
 
 async def test_a_fleet_that_does_not_answer_is_told_to_the_call(tmp_path):

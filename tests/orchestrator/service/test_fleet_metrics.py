@@ -127,6 +127,20 @@ async def test_who_waits_for_what_and_since_when(fleet: Watched):
     assert fleet.value("approval_oldest_age_seconds") == 20.0
 
 
+async def test_a_task_that_waits_with_its_slot_is_counted_as_one_that_waits(fleet: Watched):
+    await fleet.submit()
+    claim = await fleet.claim()
+    await fleet.tell(claim, AskOpened(ask_id="ask_1", permission="edit"))
+    await fleet.transport.hold(claim.lease, frozenset({"ask_1"}))
+    fleet.now_ms += 10_000
+
+    await fleet.view.look_around()
+
+    assert fleet.value("queue_parked", pool="build", reason="ask") == 1
+    assert fleet.value("approvals_pending", kind="edit") == 1
+    assert fleet.value("approval_oldest_age_seconds") == 10.0
+
+
 async def test_shards_of_batches_under_way_and_of_no_others(fleet: Watched):
     batch = await fleet.submit(agent=BATCH, pool=DRIVERS)
     await fleet.claim(DRIVERS)

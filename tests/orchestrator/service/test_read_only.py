@@ -16,10 +16,11 @@ from orchestrator.driver import DriverContext
 from orchestrator.errors import exit_code_of
 from orchestrator.fanout.spec import FanoutParams
 from orchestrator.looking import READ_SCOPE, WouldWrite
-from orchestrator.read_only import as_read_only, require_read_only
+from orchestrator.read_only import as_read_only, require_own_sessions, require_read_only
 from orchestrator.service import handler_of
 from orchestrator.submit import DRIVERS, FULL_SCOPE, GoalParams, goal_request, params_of, step_of, task_request
 from transport.base import Allotment
+from transport.errors import Busy
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=FULL_SCOPE)
 LOOKS = """
@@ -176,5 +177,23 @@ async def test_a_read_only_client_speaks_to_no_work_of_others(memory_stage):
     assert await muster.cancel(own.task_id) == 1
     with pytest.raises(WouldWrite, match="an earlier session"):
         await muster.submit(task_request(**told, prompt="go on", resume_token="t"))
+    into_it = {"session": writes.task_id, "near": writes.trace_id}
+    with pytest.raises(WouldWrite, match="an earlier session"):
+        await muster.submit(goal_request("go on", agent=BUILD, settings=muster.settings, **into_it))
     with pytest.raises(WouldWrite, match="a gate proves changes"):
         await muster.submit(goal_request("x", agent=BUILD, settings=muster.settings, gate=["make test"]))
+
+
+async def test_a_session_that_only_looked_is_gone_on_with_by_work_that_only_looks(memory_stage):
+    muster = memory_stage.muster.read_only()
+    told = {"agent": BUILD.name, "pool": BUILD.pool, "deadline_ms": 60_000, "auth_scope": FULL_SCOPE}
+    begun = await muster.submit(task_request(**told, prompt="look"))
+    again = goal_request("and?", agent=BUILD, settings=muster.settings, session=begun.task_id, near=begun.trace_id)
+    driven = await memory_stage.muster.request((await muster.submit(again)).task_id)
+
+    await require_own_sessions(memory_stage.transport, [again])
+    with pytest.raises(WouldWrite):
+        await require_own_sessions(memory_stage.transport, [again.model_copy(update={"tenant": "others"})])
+    assert params_of(GoalParams, driven).session == begun.task_id
+    with pytest.raises(Busy):  # it is known, and would be gone on with
+        await muster.submit(task_request(**told, prompt="and?", resume_token=begun.task_id))

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -22,30 +21,6 @@ from orchestrator.submit import DRIVERS, task_request
 pytestmark = pytest.mark.redis
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "tests/t.py": "assert\nassert\n"}
-
-
-@asynccontextmanager
-async def service(stage):
-    """`python -m orchestrator.service`, from when it says that it has started."""
-    settings = stage.muster.settings
-    told = {
-        "MUSTER_REDIS_URL": settings.redis_url,
-        "MUSTER_FLEET": settings.fleet,
-        "MUSTER_LEASE_S": str(settings.lease_s),
-        "MUSTER_STATE_DIR": str(settings.state_dir),
-    }
-    command = (sys.executable, "-m", "orchestrator.service")
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **told}, stderr=asyncio.subprocess.PIPE)
-    try:
-        line = b""
-        while b"orchestrator_started" not in line:
-            line = await process.stderr.readline()
-            assert line, "the service ended before it had started"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 def metrics_of(port: int) -> str:
@@ -82,14 +57,14 @@ async def test_an_orchestrator_killed_in_the_middle_is_replaced_and_nothing_is_d
 
     stage.builders.before_start = hold
     async with stage.workers():
-        async with service(stage) as process:
+        async with stage.process() as process:
             request = stage.batch_request(await stage.repository(FILES))
             [handle] = await stage.muster.submit_many([request])
             await both_started.wait()
             process.send_signal(signal.SIGKILL)
             await process.wait()
         go_on.set()
-        async with service(stage):
+        async with stage.process():
             [result] = await stage.muster.gather([handle])
 
     report = BatchReport.model_validate(result.output.structured)
@@ -107,7 +82,7 @@ async def test_a_drained_orchestrator_gives_its_batch_back_and_ends_well(served_
         await asyncio.Event().wait()
 
     stage.builders.before_start = hold
-    async with stage.workers(), service(stage) as process:
+    async with stage.workers(), stage.process() as process:
         request = stage.batch_request(await stage.repository(FILES))
         [handle] = await stage.muster.submit_many([request])
         await started.wait()
@@ -119,7 +94,7 @@ async def test_a_drained_orchestrator_gives_its_batch_back_and_ends_well(served_
 
 async def test_the_process_announces_where_its_metrics_are(served_stage, debian_program):
     stage = served_stage
-    async with stage.workers(), service(stage):
+    async with stage.workers(), stage.process():
         request = stage.batch_request(await stage.repository(FILES))
         [handle] = await stage.muster.submit_many([request])
         await stage.muster.gather([handle])

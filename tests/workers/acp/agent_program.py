@@ -6,7 +6,9 @@ last message.
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -129,8 +131,22 @@ def plan(*entries):
 def pause():
     """Until somebody says in the sandbox that it may go on."""
     plan("wait")
+    until_told()
+
+
+def until_told():
     while not os.path.exists("/tmp/go"):
         time.sleep(0.02)
+
+
+def begins(words_of_it, title):
+    """Something that is not over yet: half a sentence, and a call."""
+    tell("agent_message_chunk", content=words(words_of_it))
+    tell("tool_call", toolCallId="begun", title=title, kind="execute", status="in_progress")
+
+
+def ends():
+    tell("tool_call_update", toolCallId="begun", status="completed")
 
 
 def env(name):
@@ -143,8 +159,63 @@ def die(code):
     os._exit(int(code))
 
 
+def asks_and_dies(path):
+    call = {"toolCallId": "d1", "title": "Edit", "kind": "edit", "locations": [{"path": path}]}
+    say(
+        {
+            "id": next(numbers),
+            "method": "session/request_permission",
+            "params": {
+                "sessionId": SESSION,
+                "toolCall": call,
+                "options": [],
+            },
+        }
+    )
+    until_told()
+    die(3)
+
+
+def gives_up(text):
+    """A question that its asker does not wait for."""
+    body = {"model": "any", "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode())
+    try:
+        urllib.request.urlopen(request, timeout=1)
+    except OSError as error:
+        return type(error).__name__
+
+
+def pays_and_dies(text):
+    threading.Thread(target=openai, args=(text,), daemon=True).start()
+    until_told()
+    die(3)
+
+
 def hang():
     time.sleep(3600)
+
+
+def stays():
+    """Whoever asks it to end; so does a child in a session of its own."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.fork() == 0:
+        os.setsid()
+    tell("agent_message_chunk", content=words("I stay here. "))
+    hang()
+
+
+def long_line():
+    for _ in range(100):
+        sys.stdout.write("x" * 1_000_000)
+    sys.stdout.flush()
+    hang()
+
+
+def terminals(count):
+    """How many it got, none of which it gave back."""
+    return sum(isinstance(ask("terminal/create", command="true"), dict) for _ in range(count))
 
 
 def garbage():
@@ -170,9 +241,9 @@ def noise():
 
 
 FILES = (edits, permission, read, write)
-COMMANDS = (run, kill, runs_until_killed, env, pause)
-TROUBLE = (die, hang, garbage, flood, noise)
-STEPS = {each.__name__: each for each in (openai, anthropic, plan, *FILES, *COMMANDS, *TROUBLE)}
+COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, terminals)
+TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
+STEPS = {each.__name__: each for each in (openai, anthropic, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,14 @@ def led(program_workspace: Workspace) -> Callable[..., TaskRequest]:
         return hands.request(**{**told, "input": TaskInput(prompt=prompt), **fields})
 
     return request
+
+
+@pytest.fixture
+def go_on(containers_of_task: Callable[[str], list[str]]) -> Callable[[TaskRequest], None]:
+    """`go_on(request)`: what its program waits for in `pause` is there."""
+
+    def tell(request: TaskRequest) -> None:
+        [container] = containers_of_task(request.task_id)
+        subprocess.run(["docker", "exec", container, "touch", "/tmp/go"], check=True)
+
+    return tell

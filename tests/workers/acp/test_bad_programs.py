@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from envelope.asks import AskTerms
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from workers.acp import conversation, terminals, told
+from orchestrator.asks import open_asks
+from workers.acp import calls, conversation, terminals, told
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -47,7 +50,10 @@ async def test_one_that_is_silent_and_waits_for_nothing_is_ended(ends, agent_fil
     assert (error.code, "has said nothing for 1 s" in error.message) == (ErrorCode.ENGINE, True)
 
 
-@pytest.mark.parametrize(("step", "words"), [("garbage", "not the Agent Client Protocol"), ("flood", "more than any")])
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [("garbage", "not the Agent Client Protocol"), ("flood", "more than any"), ("long_line", "it floods")],
+)
 async def test_one_that_talks_nonsense_or_without_end_is_ended(ends, agent_file, steps, monkeypatch, step, words):
     monkeypatch.setattr(told, "MAX_TEXT_CHARS", 1_000_000)
 
@@ -96,6 +102,59 @@ async def test_the_deadline_ends_it_and_its_sandbox(start_agents, led, agent_fil
     await hands.stop()
     assert result.status is State.EXPIRED
     assert containers_of_task(request.task_id) == []
+
+
+async def test_one_that_will_not_end_ends_with_its_sandbox(start_agents, led, agent_file, steps, containers_of_task):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("stays",)))
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, lambda progress: any(e.kind == "text" for e in progress.events))
+
+    await hands.transport.cancel(request.task_id, reason="enough", by="me")
+    result = await hands.ended(request.task_id)
+
+    await hands.stop()
+    assert result.status is State.CANCELLED
+    assert containers_of_task(request.task_id) == []
+
+
+async def test_one_that_asks_and_dies_leaves_no_open_ask(
+    start_agents, led, agent_file, steps, go_on, containers_of_task
+):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    request = led(hands, steps(("asks_and_dies", "/workspace/src/greet.py")), asks=AskTerms())
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, lambda progress: progress.status is State.WAITING)
+
+    go_on(request)
+    result = await hands.ended(request.task_id)
+
+    assert [error.code for error in result.errors] == [ErrorCode.ENGINE]
+    assert await open_asks(hands.transport, trace_id=request.trace_id) == []
+    assert (await hands.transport.record(request.task_id)).waits_for == ()
+    await hands.stop()
+    assert containers_of_task(request.task_id) == []
+
+
+async def test_one_that_opens_a_thousand_terminals_gets_a_few(start_agents, led, agent_file, steps, monkeypatch):
+    monkeypatch.setattr(terminals, "MAX_TERMINALS", 3)
+    monkeypatch.setattr(calls, "MAX_CALLS", 1_000)
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+
+    result = await hands.result(led(hands, steps(("terminals", 1_001), ("read", "/workspace/src/greet.py"))))
+
+    assert result.errors == ()
+    assert result.output.text == "3\nERROR this task gets no more calls"
+
+
+async def test_what_a_budget_of_calls_does_not_allow_is_not_done(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    writes = [("write", f"/workspace/src/made{number}.py", "A = 1\n") for number in range(4)]
+
+    result = await hands.result(led(hands, steps(*writes), budget=Budget(max_tool_calls=2)))
+
+    assert result.output.text.count("no more calls") == 2
+    assert [file.path for file in result.patch.files] == ["src/made0.py", "src/made1.py"]
 
 
 async def test_a_command_that_floods_its_terminal_is_ended_and_its_end_is_kept(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from workers.acp.program import NO_KEY, environment
@@ -11,6 +14,9 @@ from workers.agents.registry import builtin, card, parse_agent
 from workers.errors import BadAgent
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
+DOCUMENTED = re.findall(
+    r"```markdown\n(.*?)```", (Path(__file__).parents[3] / "docs/engines.md").read_text(), re.DOTALL
+)
 FILE = "---\ndescription: d\nengine: acp\ncommand: [opencode, acp]\n{more}---\nBe brief.\n"
 
 
@@ -20,6 +26,13 @@ def test_a_file_names_a_program_its_variables_and_its_mode(agent_file):
     assert (agent.engine, agent.command, agent.session_mode) == ("acp", ("opencode", "acp"), "build")
     assert (agent.env, agent.options, agent.pool) == ({"A": "${relay}"}, {}, "build")
     assert card(agent).engine == "acp"
+
+
+@pytest.mark.parametrize(("text", "program"), list(zip(DOCUMENTED, ("opencode", "node"), strict=True)))
+def test_the_files_of_the_documentation_are_agents(text, program):
+    agent = parse_agent("foreign", text)
+
+    assert (agent.engine, agent.command[0], agent.pool) == ("acp", program, "build")
 
 
 @pytest.mark.parametrize(

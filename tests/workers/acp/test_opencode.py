@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 # As the documentation has it: whoever copies that file gets this.
-[AGENT] = re.findall(r"```markdown\n(.*?)```", (ROOT / "docs/engines.md").read_text(), re.DOTALL)
+AGENT, *_ = re.findall(r"```markdown\n(.*?)```", (ROOT / "docs/engines.md").read_text(), re.DOTALL)
 WRITES = """
 rules:
   - when: {system_contains: title}

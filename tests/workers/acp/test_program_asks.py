@@ -91,11 +91,11 @@ async def test_nobody_to_ask_is_a_no_and_what_is_none_of_ours_is_asked_for(start
 async def held(hands, request) -> AskOpened:
     found: list[AskOpened] = []
 
-    def asks(progress: TaskProgress) -> bool:
+    def waits(progress: TaskProgress) -> bool:
         found.extend(event for event in progress.events if event.kind == "ask_opened")
-        return bool(found)
+        return progress.status is State.WAITING
 
-    await hands.until(request.trace_id, asks)
+    await hands.until(request.trace_id, waits)
     return found[0]
 
 
@@ -106,8 +106,8 @@ async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led
 
     ask = await held(hands, request)
     [listed] = await open_asks(hands.transport, trace_id=request.trace_id)
-    assert (listed.ask.ask_id, listed.task.state) == (ask.ask_id, State.RUNNING)
-    assert (ask.permission, ask.patterns, ask.held) == ("edit", ("src/greet.py",), True)
+    assert (listed.ask.ask_id, listed.task.state) == (ask.ask_id, State.WAITING)
+    assert (ask.permission, ask.patterns) == ("edit", ("src/greet.py",))
     await hands.transport.answer(request.task_id, ask.ask_id, Reply(choice="always", rules=ask.always).text(), by="me")
     result = await hands.ended(request.task_id)
 

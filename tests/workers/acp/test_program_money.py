@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from envelope.budget import Budget
@@ -123,15 +121,14 @@ async def test_another_task_goes_on_with_the_work_and_knows_what_was_said(start_
     assert result.metrics.turns == 1  # the quoted steps of before are carried out again by this program
 
 
-async def test_what_people_say_meanwhile_is_the_next_prompt(start_agents, led, agent_file, steps, containers_of_task):
+async def test_what_people_say_meanwhile_is_the_next_prompt(start_agents, led, agent_file, steps, go_on):
     hands, _ = await start_agents(SAYS, agents={"foreign": agent_file()})
     request = led(hands, steps(("openai", "a"), ("pause",)))
     await hands.transport.submit([request])
     await hands.until(request.trace_id, lambda progress: any(e.kind == "todo" for e in progress.events))
 
     await hands.transport.prompt(request.task_id, "and then rest", by="me")
-    [container] = containers_of_task(request.task_id)
-    subprocess.run(["docker", "exec", container, "touch", "/tmp/go"], check=True)
+    go_on(request)
     result = await hands.ended(request.task_id)
 
     assert result.output.text == "heard: and then rest"

@@ -100,12 +100,18 @@ async def test_a_sandbox_whose_worker_lost_its_lease_on_another_host_goes_at_the
     ended = await fleet.submit(deadline_ms=600_000)
     await fleet.transport.cancel(ended.task_id, by="test", reason="done")
     owner = f"elsewhere-{ended.task_id}"
+    await fleet.submit(deadline_ms=600_000)
+    [claim] = await fleet.transport.claim("build", f"{owner}-3", slots=1, wait_s=5)
+    waiting = claim.lease
+    await fleet.transport.hold(waiting, frozenset({"ask_1"}))
     async with (
         DockerDriver(tmp_path / "there", owner) as there,
+        DockerDriver(tmp_path / "there", waiting.worker) as patient,
         DockerDriver(tmp_path / "there", f"{owner}-2") as stranger,
         DockerDriver(tmp_path / "here", f"{owner}-mine") as here,
         await there.open(SandboxSpec(DEFAULT_IMAGE, labels={"task": ended.task_id})) as forsaken,
         await stranger.open(SandboxSpec(DEFAULT_IMAGE, labels={"task": new_task_id()})) as of_another_fleet,
+        await patient.open(SandboxSpec(DEFAULT_IMAGE, labels={"task": waiting.task_id})) as held,
     ):
         elsewhere = Elsewhere(here, fleet.transport, tmp_path / "here" / "owners")
 
@@ -115,3 +121,4 @@ async def test_a_sandbox_whose_worker_lost_its_lease_on_another_host_goes_at_the
         with pytest.raises(SandboxLost):
             await forsaken.exec(Command("true"))
         assert (await of_another_fleet.exec(Command("true"))).exit_code == 0
+        assert (await held.exec(Command("true"))).exit_code == 0

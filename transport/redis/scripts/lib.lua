@@ -25,7 +25,8 @@ local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), tex
 local LIVE = {pending = true, running = true, waiting = true}
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'parent', 'root',
-                'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children'}
+                'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',
+                'holds'}
 -- How long an answer is kept for a caller who lost it on its way: longer than anyone repeats a call.
 local REPLY_MS = 60000
 

@@ -41,20 +41,32 @@ end
 -- What a task waits for is a set of names; who takes the last one out wakes it. With this one among them the first does.
 local FIRST = '*'
 
+local IS_THERE = 'what it waited for is there'
+
 local function wakes_at_first(task_id) return call('SISMEMBER', key('awaits', task_id), FIRST) == 1 end
+
+-- Of a task that waits with its slot (it `holds` it): its worker looks for the answers itself.
+local function goes_on(task)
+  call('HDEL', task.key, 'holds')
+  tell(task, 'running', IS_THERE, task.worker)
+end
 
 local function arrived(task_id, name)
   if call('SREM', key('awaits', task_id), name) == 0 then return end
   if call('EXISTS', key('awaits', task_id)) == 1 and not wakes_at_first(task_id) then return end
   local task = load_task(task_id)
-  if task and task.state == 'waiting' then resume(task, 'what it waited for is there') end
+  if not task then return end
+  if task.state == 'waiting' then resume(task, IS_THERE) elseif task.holds then goes_on(task) end
 end
 
 -- An answer to an ask of a task: the one that stands, which is the first; false if the task has ended.
 local function give(id, ask, text, by)
   local name = key('answers', id)
   local standing = call('HGET', name, ask)
-  if standing then return standing end
+  if standing then
+    arrived(id, 'ask:' .. ask)  -- a tenant's cap may be waited for, and answered, more than once
+    return standing
+  end
   if not LIVE[call('HGET', key('task', id), 'state')] then return false end
   standing = cjson.encode({text = text, by = by, at_ms = now})
   call('HSET', name, ask, standing)

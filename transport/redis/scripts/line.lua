@@ -151,6 +151,10 @@ end
 -- The task no longer runs: its lease ends, and what it held is free for others.
 local function leave_flight(task)
   local tenant, left = tenant_of(task.flow), left_by_pool[task.pool]
+  if task.holds then
+    call('DEL', key('awaits', task.id))
+    call('HDEL', key('task', task.id), 'holds')
+  end
   flight[tenant] = (flight[tenant] or 0) - 1
   if left then left[#left + 1] = task.id else left_by_pool[task.pool] = {task.id} end
   if task.parent then

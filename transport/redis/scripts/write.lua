@@ -6,14 +6,14 @@
 --     reserve: {1} alone when one of the caps forbids it
 --   checkpoint: the same money, then the prompts that no checkpoint holds · inbox: those alone
 --   park: {1, 1} parked, {1, 0} nothing to wait for · finish: {1, 1} ended, {1, 0} queued again
---   give_back, retry: {1}
+--   give_back, retry, hold: {1}
 
 -- What an operation must know of its task; all there is when it does not say.
 local HELD = {'trace', 'state', 'attempt', 'worker', 'flow'}
 local END = {'trace', 'state', 'attempt', 'worker', 'pool', 'flow', 'parent', 'root', 'reserved', 'session',
-             'checkpoint', 'mail', 'has_children', 'cancel', 'expires'}
+             'checkpoint', 'mail', 'has_children', 'cancel', 'expires', 'holds'}
 local NEEDS = {emit = HELD, reserve = HELD, checkpoint = {'trace', 'state', 'attempt', 'worker', 'session', 'flow'}, inbox = {'trace', 'state',
-               'attempt', 'worker', 'session'}, finish = END}
+               'attempt', 'worker', 'session'}, hold = {'trace', 'state', 'attempt', 'worker', 'flow', 'holds'}, finish = END}
 
 local function held(kind, id, attempt, worker)
   local task = load_task(id, NEEDS[kind])
@@ -143,6 +143,10 @@ local function missing(task, wait)
   return names, 'waits for ' .. children .. ' children, ' .. (#names - children) .. ' asks'
 end
 
+local function tell_people(task, asks)
+  call('XADD', cell('asked'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'asks', table.concat(asks, ' '))
+end
+
 function DO.park(task, _, wait)
   local names, reason = missing(task, wait)
   if #names == 0 then return {1, 0} end
@@ -152,11 +156,26 @@ function DO.park(task, _, wait)
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
-  if #wait.asks > 0 then
-    call('XADD', cell('asked'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'asks', table.concat(wait.asks, ' '))
-  end
+  if #wait.asks > 0 then tell_people(task, wait.asks) end
   tell(task, 'waiting', reason, '')
   return {1, 1}
+end
+
+-- It waits, and keeps its lease and its slot: to all that looks at leases it runs.
+function DO.hold(task, _, asks)
+  waits_no_longer(task)
+  local names, reason = missing(task, {children = {}, asks = asks})
+  if #names > 0 then
+    call_many('SADD', key('awaits', task.id), names)
+    tell_people(task, asks)
+    if not task.holds then
+      call('HSET', task.key, 'holds', 1)
+      tell(task, 'waiting', reason, task.worker)
+    end
+  elseif task.holds then
+    goes_on(task)
+  end
+  return {1}
 end
 
 -- Queued again once for what came in: a handler that listens to nobody must come to its end.

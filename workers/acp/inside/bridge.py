@@ -8,6 +8,8 @@ one whose client has left. A line in is a part of an answer: `{"id", "status", "
 import itertools
 import json
 import queue
+import select
+import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +17,7 @@ from typing import Any
 
 MAX_BODY_BYTES = 8 * 1024 * 1024  # the longest window (1M tokens) as text, twice
 MAX_REQUESTS = 8  # at once; more wait, a thread each
-METHODS = ("GET", "POST")
+LOOK_S = 0.5  # whether a client that waits for the beginning of its answer is still there
 
 numbers = itertools.count(1)
 answers: dict[int, "queue.SimpleQueue[dict[str, Any]]"] = {}
@@ -62,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
                 del answers[number]
 
     def _answer(self, answer: "queue.SimpleQueue[dict[str, Any]]") -> None:
-        head = answer.get()
+        head = self._first(answer)
         self.send_response(head["status"])
         self.send_header("Content-Type", head["type"])
         self.send_header("Transfer-Encoding", "chunked")
@@ -72,6 +74,19 @@ class Handler(BaseHTTPRequestHandler):
             if data:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         self.wfile.write(b"0\r\n\r\n")
+
+    def _first(self, answer: "queue.SimpleQueue[dict[str, Any]]") -> dict[str, Any]:
+        """A client that closes its end has left: nobody has written anything yet that would tell."""
+        while True:
+            try:
+                return answer.get(timeout=LOOK_S)
+            except queue.Empty:
+                if self._has_left():
+                    raise ConnectionAbortedError from None
+
+    def _has_left(self) -> bool:
+        can_read, _, _ = select.select([self.connection], [], [], 0)
+        return bool(can_read) and self.connection.recv(1, socket.MSG_PEEK) == b""
 
 
 def main() -> None:

@@ -26,16 +26,54 @@ const muster = { puts: [], then: [], put(parts) {
 } };
 
 function follow(address) {
-  const source = new EventSource(address);
   const notice = document.getElementById("connection");
-  source.onopen = () => { notice.hidden = true; };
-  source.onerror = () => {
-    notice.hidden = false;
-    if (source.readyState === EventSource.CLOSED) notice.textContent = "Not connected any more. Load the page again.";
-  };
-  source.onmessage = (event) => muster.put(JSON.parse(event.data));
-  source.addEventListener("end", () => { source.close(); notice.hidden = true; });
+  let source = null, last = "", wait_ms = 0, over = false;
+
+  function open() {
+    const after = last ? `${address.includes("?") ? "&" : "?"}after=${encodeURIComponent(last)}` : "";
+    source = new EventSource(address + after);
+    source.onopen = () => { wait_ms = 0; notice.hidden = true; };
+    source.onerror = () => {
+      notice.hidden = false;
+      if (source.readyState === EventSource.CLOSED) again();
+    };
+    source.onmessage = (event) => { last = event.lastEventId || last; muster.put(JSON.parse(event.data)); };
+    source.addEventListener("end", () => { close(); over = true; notice.hidden = true; });
+  }
+
+  function close() { source?.close(); source = null; }
+
+  // A browser comes again by itself when a connection breaks, and gives up on an answer that is no stream: that of a
+  // proxy whose server starts anew, or of a server without its Redis. These pass; who is signed out stays so.
+  async function again() {
+    close();
+    wait_ms = Math.min(30000, 2 * wait_ms || 1000);
+    await new Promise((done) => setTimeout(done, wait_ms * (0.5 + Math.random()))); // not all browsers at once
+    if (source || over || document.hidden) return;
+    const status = await fetch(address, { headers: { Accept: "text/event-stream" } })
+      .then((answer) => { answer.body?.cancel(); return answer.status; }, () => 0);
+    if (source || over || document.hidden) return;
+    if (status === 200) { open(); return; }
+    if (![401, 403, 404].includes(status)) { again(); return; }
+    over = true;
+    const reload = Object.assign(document.createElement("a"), { href: location.href, textContent: "Load the page again" });
+    notice.replaceChildren("Not connected any more. ", reload);
+  }
+
+  // A browser has six connections to a server for all of its tabs: one that nobody sees leaves its own to the others.
+  document.addEventListener("visibilitychange", () => {
+    if (over) return;
+    if (document.hidden) close(); else if (!source) open();
+  });
+  if (!document.hidden) open();
 }
+
+// What is pressed twice is sent once.
+document.addEventListener("submit", (event) => {
+  const form = event.target, now = Date.now();
+  if (form.method !== "post") return;
+  if (now - Number(form.dataset.sent ?? 0) < 2000) event.preventDefault(); else form.dataset.sent = now;
+});
 
 // Lengths of time that still grow, by the server's clock.
 const clock = { ahead_ms: 0, now: () => Date.now() + clock.ahead_ms };
@@ -60,7 +98,7 @@ function tell(blocks, id, html) {
     element.id = id;
     const after = [...blocks.children].findLast((each) => number(each) < number(element));
     if (after) after.after(element); else blocks.prepend(element);
-    while (blocks.children.length > 300) blocks.firstElementChild.remove(); // as many as the server keeps
+    while (blocks.children.length > 200) blocks.firstElementChild.remove(); // as many as the server keeps
   }
   const open = document.querySelector(`#${id} > details[open]`) !== null;
   const at_end = innerHeight + scrollY >= document.body.scrollHeight - 80;

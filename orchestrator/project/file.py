@@ -10,6 +10,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -22,10 +23,9 @@ from repo.project import contents, project_settings
 from ..errors import BadInput, near_miss
 from ..settings import Settings
 from ..units import parse_duration_s
-from .console import note
 from .gate_rules import parsed_rules
+from .text import NAME
 
-NAME = "muster.toml"
 MAX_FILE_BYTES = 64 * 1024  # a hundred times what `muster init` writes
 
 
@@ -71,15 +71,17 @@ class Defaults:
 
 
 async def project_defaults(local: LocalRepository, settings: Settings, *, is_trusted: bool) -> Defaults:
-    """Of the repository's head, with a word on what is ignored. `BadInput` for a file that somebody must mend."""
+    """Of the repository's head. `BadInput` for a file that somebody must mend."""
     file = await project_file(local)
-    if file is None:
-        return Defaults()
-    found = defaults(file, settings, is_trusted=is_trusted)
-    if found.ignored:
-        unused = f"{NAME} is not trusted, and its {', '.join(found.ignored)} not used"
-        note(f"{unused}; look at it, and then: muster trust {local.root}")
-    return found
+    return Defaults() if file is None else defaults(file, settings, is_trusted=is_trusted)
+
+
+def unused_keys(known: Defaults, root: Path) -> str:
+    """What whoever works there should know of the keys that are ignored; empty where none is."""
+    if not known.ignored:
+        return ""
+    unused = f"{NAME} is not trusted, and its {', '.join(known.ignored)} not used"
+    return f"{unused}; look at it, and then: muster trust {root}"
 
 
 async def project_file(local: LocalRepository) -> ProjectFile | None:
