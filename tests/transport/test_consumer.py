@@ -149,11 +149,11 @@ async def test_a_task_ends_at_its_deadline(fleet):
 
 
 async def test_a_task_may_run_for_longer_than_a_lease(make_fleet):
-    fleet = await make_fleet(Limits(lease_ms=800))
+    fleet = await make_fleet(Limits(lease_ms=1_500))
     async with serving(fleet, worker="w1") as state:
         await fleet.submit()
         await state.started.wait()
-        idle = await fleet.transport.claim("explore", "w2", slots=1, wait_s=2.0)
+        idle = await fleet.transport.claim("explore", "w2", slots=1, wait_s=3.5)
 
         assert idle == []
         assert state.stops == []
