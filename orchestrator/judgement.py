@@ -277,6 +277,8 @@ def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
         message = f"the gate fails: {_first_line(after)}{_such_as(new)}"
         return _rejected(message, f"see the gate's output: muster task logs {after.task_id}", new)
     hint = "mend the base, or choose gate commands that pass on it"
+    if not (before.tests or after.tests):  # nothing was counted on either side
+        return _rejected(f"the gate fails on the base already: {_first_line(before)}", hint)
     counts = f"{before.failed} failed before, {after.failed} after"
     no_worse = after.failed <= before.failed and (after.tests or 0) >= (before.tests or 0) and after.tests
     if new:

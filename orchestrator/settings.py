@@ -74,7 +74,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except TOMLDecodeError as e:
-        raise BadSettings(f"{user_file()} is not TOML: {e}") from e
+        raise BadSettings(f"{user_file()} is not TOML: {e}", hint="mend that line, or move the file away") from e
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, fault["loc"]))

@@ -9,6 +9,7 @@ from repo.local import LocalRepository, describe
 
 from .errors import BadInput
 
+MAX_NAMED = 3  # files in a line
 Tell = Callable[[str], object]
 
 
@@ -25,6 +26,7 @@ async def starting_point(path: Path, *, allow_dirty: bool, tell: Tell) -> LocalR
             f"{local.root} has changes that are not committed: {first}{more}",
             hint="commit or stash them, or work on the last commit without them: --allow-dirty",
         )
-    if left := len(local.dirty) + len(local.untracked):
-        tell(f"{left} uncommitted file(s) of {local.root} are not part of this")
+    if left := (*local.dirty, *local.untracked):
+        more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
+        tell(f"not committed in {local.root}, and so no part of this: {', '.join(left[:MAX_NAMED])}{more}")
     return local

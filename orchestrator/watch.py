@@ -8,8 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 
-from envelope.events import AskOpened
-from envelope.messages import TaskProgress, TaskResult
+from envelope.messages import TaskResult
 from transport.base import Entry
 from transport.errors import NotFound
 
@@ -34,12 +33,6 @@ async def watch(muster: Muster, view: Session, show: Show) -> Session:
 def steps(muster: Muster, view: Session) -> AsyncGenerator[tuple[Session, Entry]]:
     """Each step on the way of the view's root task to its end, and the view after it."""
     return _Followers(muster, view).entries()
-
-
-def held_asks(entry: Entry) -> set[str]:
-    """What the entry tells of that can be answered at once, though its task is not parked."""
-    events = entry.message.events if isinstance(entry.message, TaskProgress) else ()
-    return {event.ask_id for event in events if isinstance(event, AskOpened) and event.held}
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ async def address_of(repository: Path, remote: str) -> str:
     asked = ("config", "--get", f"remote.{remote}.url")
     found = await git(*asked, git_dir=place.git_dir, ok=(0, 1))
     if not found.line:
-        hint = "add it with `git remote add`, or name the address itself"
+        hint = "add it with `git remote add`, or name another one, or an address, as the remote"
         raise RepositoryMissing(f"The repository {place.root} has no remote {remote!r}", hint=hint)
     return found.line
 

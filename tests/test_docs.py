@@ -72,6 +72,14 @@ def help_of(words: tuple[str, ...]) -> tuple[int, str]:
     return code, told.getvalue()
 
 
+def test_every_page_is_listed():
+    docs = ROOT / "docs"
+    linked = {(docs / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", (docs / "README.md").read_text())}
+    with_lists_of_their_own = (docs / "decisions", docs / "runbooks")
+    pages = {page for page in docs.rglob("*.md") if page.parent not in with_lists_of_their_own} - {docs / "README.md"}
+    assert pages - linked == set()
+
+
 def test_every_decision_is_listed():
     pages = {page.name for page in (ROOT / "docs" / "decisions").glob("0*.md")}
     assert pages == set(re.findall(r"\]\((0[^)]+)\)", (ROOT / "docs" / "decisions" / "README.md").read_text()))

@@ -8,7 +8,6 @@ from transport.base import TaskRecord
 
 from ..client import Muster
 from ..session.fold import Session, apply
-from ..watch import held_asks
 from .door import Door
 from .stops import end_text
 from .texts import shown
@@ -22,14 +21,13 @@ async def retell(muster: Muster, door: Door, teller: Teller, record: TaskRecord)
     await door.send([update_user_message_text(shown(text))])
     teller.heard.add(text)
     teller.said = False
-    view, held = view_of(record), set[str]()
+    view = view_of(record)
     async for entry in muster.follow(record.trace_id, wait=False):
         if apply(view, entry):
             await door.send(teller.updates(view, entry))
-            held |= held_asks(entry)
     result = await muster.result(record.task_id)
     if result is None:
-        return Turn(muster, door, teller, view, held)
+        return Turn(muster, door, teller, view)
     if not teller.said and result.output.text:
         await door.say(await muster.answer(result))
     await door.say(end_text(view, result))

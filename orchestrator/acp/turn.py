@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
 from contextlib import aclosing
 
 from envelope.lifecycle import State
@@ -14,7 +13,7 @@ from ..asks import OpenAsk, find_ask
 from ..client import Muster
 from ..errors import Answered, BadInput
 from ..session.fold import Session
-from ..watch import held_asks, steps
+from ..watch import steps
 from .asking import InWords, put, question_text
 from .door import Door
 from .failures import request_error
@@ -28,10 +27,8 @@ HOW = "muster ask answer {} …"
 class Turn:
     """Who waits for it may stop at any time: the task goes on, and whoever comes next follows it from here."""
 
-    def __init__(self, muster: Muster, door: Door, teller: Teller, view: Session, held: Collection[str] = ()) -> None:
-        """`held`: asks of before that are open while their tasks run on; see `watch.held_asks`."""
+    def __init__(self, muster: Muster, door: Door, teller: Teller, view: Session) -> None:
         self.view = view
-        self._held = set(held)
         self._muster = muster
         self._door = door
         self._teller = teller
@@ -67,7 +64,6 @@ class Turn:
         async with aclosing(steps(self._muster, self.view)) as seen:
             async for self.view, entry in seen:
                 await self._door.send(self._teller.updates(self.view, entry))
-                self._held |= held_asks(entry)
                 self._look()
         result = await self._muster.result(self.view.root)
         assert result is not None  # its trace has been read to its end
@@ -76,11 +72,11 @@ class Turn:
     def _look(self) -> None:
         """Put what tasks wait for by now: an ask that was only just told of cannot be answered yet."""
         for task in self.view.tasks.values():
-            agent = "" if is_main(self.view, task) else task.agent
-            for ask_id in task.asks:
-                is_open = task.state is State.WAITING or ask_id in self._held
-                if is_open and ask_id not in self._put:
-                    self._put[ask_id] = asyncio.create_task(self._ask(ask_id, agent))
+            if task.state is State.WAITING:
+                agent = "" if is_main(self.view, task) else task.agent
+                for ask_id in task.asks:
+                    if ask_id not in self._put:
+                        self._put[ask_id] = asyncio.create_task(self._ask(ask_id, agent))
 
     async def _ask(self, ask_id: str, agent: str) -> None:
         try:

@@ -60,8 +60,8 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
     ):
         app.include_router(routes.router)
     app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
-    for path in ("/", "/console"):
-        app.add_api_route(path, _to_console, include_in_schema=False)
+    for short in ("/", "/console"):  # which is what people type, and no page of what is mounted there
+        app.add_api_route(short, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
     app.add_middleware(Defaults)  # the outermost, of what the others answer, too

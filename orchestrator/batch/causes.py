@@ -29,7 +29,12 @@ class Cause:
 
     @property
     def next(self) -> str:
-        return NEXT[self.kind] if self.kind else "run the batch again on top of what landed"
+        """What the first shard's own error advises, if it does."""
+        if self.kind is None:
+            return "run the batch again on top of what landed"
+        hint = self.shards[0][1].hint
+        mark = "" if hint.endswith("?") else ";"
+        return f"{hint}{mark} then: muster batch retry" if hint else NEXT[self.kind]
 
 
 def causes(report: BatchReport) -> list[Cause]:

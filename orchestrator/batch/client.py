@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from .file import load_batch
 from .looking import require_looking
 from .measured import RUNS, Outlook, Run, by_price, outlook
 from .merge_overlaps import foreseen
-from .obstacles import without_model, without_token
+from .obstacles import unknown_agents, unknown_places, without_model, without_price, without_token
 from .plan import Found, Planned, Sources, planned
 from .preview import BatchPreview, all_shards
 from .report import REPORT_NAME, BatchReport, OverlapReport, report_of
@@ -84,7 +84,8 @@ class Batches:
         places = {one.name: await self._place(plan, one.name) for one in found.repositories}
         there = tuple(one.model_copy(update={"goes_to": _told(places[one.name])}) for one in found.repositories)
         expected = await self._outlook(plan, found, tenant or self.muster.settings.tenant)
-        warnings = await self._warnings(plan.spec, places.values())
+        forges = [place.forge for place in places.values() if isinstance(place, Place)]
+        warnings = (*await self.obstacles(plan.spec), *without_token(forges, self.muster.settings.forges))
         return found.model_copy(update={"repositories": there, "outlook": expected, "warnings": warnings})
 
     async def _place(self, plan: Planned, name: str) -> Place | str:
@@ -98,11 +99,11 @@ class Batches:
         except (BadInput, RepoError) as e:
             return f"not known: {e}"
 
-    async def _warnings(self, spec: BatchSpec, places: Iterable[Place | str]) -> tuple[str, ...]:
-        settings = self.muster.settings
+    async def obstacles(self, spec: BatchSpec) -> tuple[str, ...]:
+        """What would stop its steps, as far as the workers that are alive tell; a sentence each."""
         cards = await self.muster.workers() if spec.asks_a_model else []
-        forges = [place.forge for place in places if isinstance(place, Place)]
-        return (*without_model(spec, cards, model=settings.model), *without_token(forges, settings.forges))
+        lacking = without_model(spec, cards, model=self.muster.settings.model)
+        return (*lacking, *without_price(spec, cards), *unknown_agents(spec, cards), *unknown_places(spec))
 
     async def _outlook(self, plan: Planned, found: BatchPreview, tenant: str) -> Outlook:
         cap = found.max_cost_microusd
@@ -133,7 +134,8 @@ class Batches:
             with suppress(BadInput, NotFound):  # it came to no report, or that is no longer kept
                 report = await self.report(record.task_id)
                 took_ms = (record.finished_at_ms or 0) - (record.started_at_ms or 0)
-                runs.append(Run(sum(not one.reused for one in report.shards), report.cost_microusd, took_ms))
+                tried = sum(not one.reused and one.outcome != "failed" for one in report.shards)
+                runs.append(Run(tried, report.cost_microusd, took_ms))
         return runs
 
     async def request(self, plan: Planned, **fields: Unpack[BatchFields]) -> TaskRequest:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import yaml
 
 from ..errors import BadBatchFile
-from .file import spec_of, values_in
+from .file import HELP, spec_of, values_in
 from .spec import BatchSpec
 
 # People write a hundredth of that. The reader of YAML takes up to 3 s for as much.
@@ -42,7 +42,7 @@ def _read(content: bytes, language: str) -> BatchSpec:
         # its reader keeps every beginning of such a key: 8,000 parts take it 300 MB
         hint = "a batch's own keys have three parts at most"
         raise BadBatchFile(f"{NAME} has a key of more than {MAX_DEPTH} parts", hint=hint)
-    values = values_in(text, language, NAME)
+    values = values_in(text, language, NAME, hint=HELP)
     for each in _texts(values):
         if "\0" in each or any("\ud800" <= char <= "\udfff" for char in each):
             raise BadBatchFile(f"{NAME} has a text with a zero byte, or with half a character", hint="take it out")

@@ -23,6 +23,9 @@ LANGUAGES = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 P = TypeVar("P", bound=BaseModel)
 READERS: Mapping[str, Callable[[str], Any]] = {"TOML": tomllib.loads, "YAML": yaml.safe_load, "JSON": json.loads}
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
+# What pydantic says of Python's types, for people who write files.
+PLAINLY = {"missing": "it is missing", "too_short": "it is empty", "tuple_type": "a list is wanted: [ … ]"}
+HELP = "`muster batch init FILE` writes a complete one, `muster schema batch` prints every key"
 
 
 def load_batch(path: Path, *, only_looks: bool = False) -> BatchSpec:
@@ -97,7 +100,7 @@ def text_of(path: Path, *, hint: str) -> str:
 
 def parse_batch(text: str, *, name: str = "batch.toml") -> BatchSpec:
     """As `load_batch`, from text; `name` is the file's, whose suffix says which language it is in."""
-    return spec_of(values_in(text, language_of(name), name), text, name)
+    return spec_of(values_in(text, language_of(name), name, hint=HELP), text, name)
 
 
 def language_of(name: str) -> str:
@@ -108,17 +111,17 @@ def language_of(name: str) -> str:
     return LANGUAGES[suffix]
 
 
-def values_in(text: str, language: str, name: str) -> Any:
+def values_in(text: str, language: str, name: str, *, hint: str = "") -> Any:
     """`language`: one of TOML, YAML and JSON."""
     try:
         return READERS[language](text)
     except (ValueError, yaml.YAMLError, RecursionError) as e:
-        raise BadBatchFile(f"{name} is not {language}: {_one_line(e)}") from e
+        raise BadBatchFile(f"{name} is not {language}: {_one_line(e)}", hint=hint) from e
 
 
 def spec_of(values: Any, text: str, name: str) -> BatchSpec:
     """What was read from `text`; `BadBatchFile` names the line and the field that is wrong."""
-    return checked(BatchSpec, values, text, name, hint="examples/demo/batch.toml is a complete batch file")
+    return checked(BatchSpec, values, text, name, hint=HELP)
 
 
 def checked(kind: type[P], values: Any, text: str, name: str, *, hint: str) -> P:
@@ -133,7 +136,7 @@ def checked(kind: type[P], values: Any, text: str, name: str, *, hint: str) -> P
         if fault["type"] == UNKNOWN_KEY:
             near = near_miss(str(location[-1]), _fields_at(kind, location[:-1]))
             raise BadBatchFile(f"{where}: unknown key {_dotted(location)!r}", hint=near) from e
-        message = fault["msg"].removeprefix("Value error, ")
+        message = PLAINLY.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
         raise BadBatchFile(f"{where}: {_dotted(location) or 'the file'}: {message}", hint=hint) from e
 
 

@@ -15,7 +15,7 @@ RUNS = 3  # the latest of the name; older ones are of another batch
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`shards`: those that it did itself, and did not find done."""
+    """`shards`: those that it did itself: neither found done, nor failed."""
 
     shards: int
     cost_microusd: int

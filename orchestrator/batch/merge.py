@@ -184,6 +184,7 @@ def _report(
         cost_microusd=ended.cost_microusd + (resolution.cost_microusd if resolution else 0),
         code=code,
         detail=(detail or (collision.detail if collision else ""))[:DETAIL_CHARS],
+        hint=error.hint[:DETAIL_CHARS] if error and not objection else "",
         merged_by=landed.level if landed and _patch_of(result) else "",
         resolved_by=resolution.task_id if resolution and landed and landed.level == "resolved" else "",
         evidence=blame.verdict if blame else None,

@@ -17,10 +17,11 @@ from ..errors import TaskFailed
 from ..gate import Gate
 from ..judgement import Judgement, Run
 from ..repositories import reference
-from ..trial import NO_GATE, Proof, prove
+from ..trial import Proof, prove
 from .merge import Blame
 from .merge_rules import MergeRules
 
+NO_GATE = Proof(Judgement(False, "no gate is configured ([gate] in the batch file)"))
 NOTHING_LANDED = Judgement(False, "nothing landed, so there is nothing to verify")
 
 

@@ -3,14 +3,18 @@ are looked at where the settings say that they are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 
 from envelope.agents import WorkerCard
 
 from ..catalogue import agents_of
-from ..errors import BadInput
+from ..errors import BadInput, near_miss
 from ..publication.settings import ForgeSettings
-from .spec import BatchSpec
+from .spec import PLACES, BatchSpec
+
+PLACE = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 
 
 def without_model(spec: BatchSpec, cards: Iterable[WorkerCard], *, model: str) -> Iterator[str]:
@@ -22,6 +26,35 @@ def without_model(spec: BatchSpec, cards: Iterable[WorkerCard], *, model: str) -
     asked = {step.agent for step in spec.steps if step.agent} or {"resolve"}
     if lacking := sorted(name for name in asked if name not in agents or not agents[name].model):
         yield f"no model is configured, and {' and '.join(lacking)} will ask one: set MUSTER_MODEL and its key"
+
+
+def without_price(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str]:
+    """A batch always has a budget, and no worker spends of one what it cannot count."""
+    cards = list(cards)
+    agents = agents_of(cards)
+    asked = {agents[step.agent].model for step in spec.steps if step.agent in agents}
+    unpriced = {card.model for card in cards if card.model and card.price is None and asked & {"", card.model}}
+    for model in sorted(unpriced):
+        yield f"the price of {model} is not known, so that no agent may spend of the budget: add it to MUSTER_PRICES"
+
+
+def unknown_agents(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str]:
+    """A repository may have agents that no worker has seen yet; one that is nearly called so was meant."""
+    if known := agents_of(cards):
+        for name in sorted({step.agent for step in spec.steps if step.agent} - known.keys()):
+            yield f"no worker knows the agent {name!r}; {near_miss(name, known)}"
+
+
+def unknown_places(spec: BatchSpec) -> Iterator[str]:
+    """Braces are left as they are where nothing fills them; what is nearly a place was meant as one."""
+    known = {"path", "name", "folder", "repository", *PLACES}
+    said = "\n".join(part for step in spec.steps for part in (*step.commands, step.prompt or ""))
+    if spec.shards.command is not None:  # which fills what it prints
+        return
+    written: set[str] = set(PLACE.findall(said))
+    for name in sorted(written - known):
+        if close := get_close_matches(name, known, n=1):
+            yield f"{{{name}}} in a step stays as it is: did you mean {{{close[0]}}}?"
 
 
 def without_token(names: Iterable[str], forges: Mapping[str, ForgeSettings]) -> Iterator[str]:

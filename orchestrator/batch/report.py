@@ -41,6 +41,7 @@ class ShardReport(Wire):
     cost_microusd: int = 0
     code: str = ""  # of its error
     detail: str = ""
+    hint: str = ""
     merged_by: str = ""
     resolved_by: str = ""
     evidence: GateVerdict | None = None

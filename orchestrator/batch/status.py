@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pydantic import Field
+
 from envelope.lifecycle import State
 from envelope.wire import Wire
 from transport.base import TaskRecord
 
 from ..session.fold import Session
+from .board import board_of
 
 STATES = {State.PENDING: "in line", State.RUNNING: "running", State.WAITING: "waiting", State.COMPLETED: "done"}
 MAX_FAILED = 100
@@ -20,12 +23,14 @@ class FailedTask(Wire):
 
 
 class BatchStatus(Wire):
-    """`tasks`: how many of its tasks (shards, gates, answers to conflicts) are in which state, in words for people."""
+    """In words for people, where each shard stands (as on the console's board), and in which state its tasks are:
+    those of shards, each step its own, gates, and answers to conflicts."""
 
     task_id: str
     trace_id: str
     name: str
     state: State
+    shards: dict[str, int] = Field(default_factory=dict[str, int])
     tasks: dict[str, int]
     cost_microusd: int
     failed: tuple[FailedTask, ...] = ()
@@ -41,6 +46,7 @@ def status_of(record: TaskRecord, session: Session) -> BatchStatus:
         trace_id=record.trace_id,
         name=record.intent,
         state=record.state,
+        shards={name: len(cards) for name, cards in board_of(session).columns.items() if cards},
         tasks=dict(counts.most_common()),
         cost_microusd=session.cost_microusd,
         failed=tuple(failed[:MAX_FAILED]),

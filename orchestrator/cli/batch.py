@@ -32,7 +32,7 @@ from .batch_file import check, init, plan_here, show_preview, with_undone
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
 from .batch_submit import submitted, tell_moved
-from .console import data, note
+from .console import data, note, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import Followed, follow
@@ -97,6 +97,7 @@ def attach(
 @app.command("retry")
 def retry(
     task: TaskId,
+    _failed: Annotated[bool, typer.Option("--failed", help="What was not done: as it does without saying so.")] = True,
     detach: Detach = False,
     as_json: Json = False,
     no_input: NoInput = False,
@@ -158,6 +159,8 @@ async def _run(file: Path, asked: _Asked) -> int:
     async with open_fleet(settings) as muster:
         plan = await with_undone(muster, plan)
         found = await tell_difference(muster, plan)
+        for warning in await muster.batches.obstacles(plan.spec):
+            warn(warning)
         waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
         if not await agreed_to_batch(muster, plan, count=found.runs if found else None, may_ask=waits):
             return ExitCode.CANCELLED

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..batch.difference import Difference
 from ..batch.plan import Planned
 from ..client import Muster
 from ..errors import BadInput
 from ..settings import Settings
-from .batch_file import known_run
+from .batch_file import known_run, limited, unlimited
 from .batch_life import difference_lines
 from .console import early, interactive, note
 from .interrupt import read_line
 from .summary import print_lines
-
-NO_LIMIT = 1_000_000  # while they are counted; a person says whether that is what was meant
 
 
 async def agreed_on(plan: Planned, settings: Settings, *, may_ask: bool, yes: bool) -> Planned:
@@ -26,14 +22,13 @@ async def agreed_on(plan: Planned, settings: Settings, *, may_ask: bool, yes: bo
     if "max_shards" in limits.model_fields_set or plan.spec.shards.command is not None:
         await plan.preview(settings)
         return plan
-    unlimited = _with_limit(plan, NO_LIMIT)
-    count = (await unlimited.preview(settings)).count
+    count = (await unlimited(plan).preview(settings)).count
     if count <= limits.max_shards:
         return plan
     if not yes and not (may_ask and interactive() and await _says_yes(count)):
         hint = "see them with: muster batch preview FILE; if they are meant, run it with --yes, or set max_shards"
         raise BadInput(f"{plan.file} makes {count} shards, more than {limits.max_shards}", hint=hint)
-    return _with_limit(plan, count)
+    return limited(plan, count)
 
 
 async def tell_difference(muster: Muster, plan: Planned) -> Difference | None:
@@ -48,11 +43,6 @@ async def tell_difference(muster: Muster, plan: Planned) -> Difference | None:
             note(f"  {line}")
         print_lines(difference_lines(found.model_copy(update={"new": (), "gone": ()})))
     return found
-
-
-def _with_limit(plan: Planned, max_shards: int) -> Planned:
-    limits = plan.spec.limits.model_copy(update={"max_shards": max_shards})
-    return replace(plan, spec=plan.spec.model_copy(update={"limits": limits}))
 
 
 async def _says_yes(count: int) -> bool:

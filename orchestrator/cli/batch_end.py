@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 
 from envelope.messages import TaskResult
+from repo.errors import BranchRefused
 
 from ..batch.report import BatchReport, report_of
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..publication.terms import Form
 from ..session.fold import Session
+from ..words import counted
 from .console import note
 from .publish import publish_bundle
 from .report_forms import Wanted
@@ -48,8 +50,13 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
     terms = spec.publish if asked.publishes else None
     elsewhere = terms if terms is not None and terms.to is not Form.BRANCH else None
     set_here = terms is not None and elsewhere is None
-    published = await _set_branches(muster, result, report, asked) if set_here else frozenset[str]()
-    summary_of_batch(view, result, report, cap_microusd=cap, published=published).print()
+    set_for, refused = await _set_branches(muster, result, report, asked) if set_here else ([], {})
+    summary_of_batch(view, result, report, cap_microusd=cap, published=frozenset(set_for)).print()
+    if refused:
+        name, error = next(iter(refused.items()))
+        more = f" (and {counted(len(refused) - 1, 'other')})" if len(refused) > 1 else ""
+        hint = f"{error.hint}; under another name: muster publish {result.task_id} --branch NAME"
+        raise BranchRefused(f"{name}: {error}{more}", hint=hint)
     if spec.publish is not None and not asked.publishes:
         note(f"nothing is published; what is verified can be: muster publish {result.task_id}")
     if elsewhere is not None:
@@ -58,8 +65,10 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
         await publish_batch(muster, result.task_id, elsewhere, asked.folders)
 
 
-async def _set_branches(muster: Muster, result: TaskResult, report: BatchReport, asked: Conclusion) -> frozenset[str]:
-    """Set the branches of those repositories whose change may go: see `Terms.lets_go`."""
+async def _set_branches(
+    muster: Muster, result: TaskResult, report: BatchReport, asked: Conclusion
+) -> tuple[list[str], dict[str, BranchRefused]]:
+    """Set the branches of those repositories whose change may go (see `Terms.lets_go`); who refused, and why."""
     spec = asked.spec
     ready = [
         repository
@@ -71,13 +80,17 @@ async def _set_branches(muster: Muster, result: TaskResult, report: BatchReport,
         and repository.bundle
         and spec.publish.lets_go(verified=repository.verified, is_judged=spec.gate is not None)
     ]
+    refused: dict[str, BranchRefused] = {}
     for repository in ready:
-        await publish_bundle(
-            muster,
-            result,
-            name=repository.bundle,
-            repository=asked.folders[repository.name],
-            branch=report.branch,
-            commit=repository.commit,
-        )
-    return frozenset(repository.name for repository in ready)
+        try:
+            await publish_bundle(
+                muster,
+                result,
+                name=repository.bundle,
+                repository=asked.folders[repository.name],
+                branch=report.branch,
+                commit=repository.commit,
+            )
+        except BranchRefused as e:
+            refused[repository.name] = e
+    return [repository.name for repository in ready if repository.name not in refused], refused

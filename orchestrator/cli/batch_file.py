@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,12 +26,13 @@ from .batch_here import require_here
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records
-from .options import AllowDirty, Json
+from .options import AllowDirty, OneJson
 from .places import latest_of
 from .summary import Line, print_lines
 
 BatchFile = Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")]
 MAX_SHARDS = 10  # of a repository, for people; --json has them all
+NO_LIMIT = 1_000_000  # of shards, while they are counted; a person says whether so many are meant
 SHORT_CHARS = 100  # of a step: the first line of a prompt says what it is about
 
 
@@ -55,9 +57,11 @@ def check(file: BatchFile, allow_dirty: AllowDirty = False) -> None:
     found = asyncio.run(_preview(file, allow_dirty=allow_dirty))
     count = _count(found.count, "shard") if found.known else "shards by a command"
     note(f"{file} can be run: {count} in {_count(len(found.repositories), 'repository')}")
+    for warning in found.warnings:
+        warn(warning)
 
 
-def show_preview(file: BatchFile, as_json: Json = False) -> None:
+def show_preview(file: BatchFile, as_json: OneJson = False) -> None:
     """Show what FILE would do: its shards, steps and gate, and the most that it may cost. Does nothing of it."""
     found = asyncio.run(_foreseen(file))
     if as_json:
@@ -82,7 +86,8 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
     if found.spec.shards.failures_of is not None:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
-    return await found.preview(settings)
+    seen = await unlimited(found).preview(settings)
+    return seen.model_copy(update={"warnings": _too_many(found, seen)})
 
 
 async def _foreseen(file: Path) -> BatchPreview:
@@ -91,7 +96,24 @@ async def _foreseen(file: Path) -> BatchPreview:
     plan = await plan_here(file, settings, allow_dirty=True)
     async with open_records(settings) as muster:
         plan = await with_undone(muster, plan)
-        return await muster.batches.preview(plan, earlier=await known_run(muster, file) or "")
+        seen = await muster.batches.preview(unlimited(plan), earlier=await known_run(muster, file) or "")
+    return seen.model_copy(update={"warnings": (*_too_many(plan, seen), *seen.warnings)})
+
+
+def unlimited(plan: Planned) -> Planned:
+    """With as many shards as there are, unless its file says how many there may be."""
+    return plan if "max_shards" in plan.spec.limits.model_fields_set else limited(plan, NO_LIMIT)
+
+
+def limited(plan: Planned, max_shards: int) -> Planned:
+    limits = plan.spec.limits.model_copy(update={"max_shards": max_shards})
+    return replace(plan, spec=plan.spec.model_copy(update={"limits": limits}))
+
+
+def _too_many(plan: Planned, seen: BatchPreview) -> tuple[str, ...]:
+    most = plan.spec.limits.max_shards
+    told = f"more than {most} shards: `muster batch run` asks first, or wants --yes or limits.max_shards"
+    return (told,) if seen.known and seen.count > most else ()
 
 
 async def known_run(muster: Muster, file: Path) -> str | None:

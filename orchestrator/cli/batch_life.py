@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 from envelope.lifecycle import TERMINAL
@@ -19,7 +18,7 @@ from .batch_file import BatchFile, known_run, plan_here, with_undone
 from .console import data, note
 from .find import find_task
 from .fleet import open_fleet, open_records
-from .options import Json, TaskId
+from .options import OneJson, TaskId
 from .person import person
 from .places import latest_of
 from .summary import Line, print_lines
@@ -27,7 +26,7 @@ from .summary import Line, print_lines
 MAX_LISTED = 10  # of each kind, for people; --json has them all
 
 
-def diff(file: BatchFile, as_json: Json = False) -> None:
+def diff(file: BatchFile, as_json: OneJson = False) -> None:
     """Show what FILE would do that its last run has not done: how the file changed, and which shards are affected."""
     found = asyncio.run(_diff(file))
     if as_json:
@@ -38,7 +37,7 @@ def diff(file: BatchFile, as_json: Json = False) -> None:
     print_lines([("since", found.earlier), ("shards", found.counts), *difference_lines(found)])
 
 
-def status(task: TaskId, as_json: Json = False) -> None:
+def status(task: TaskId, as_json: OneJson = False) -> None:
     """Show how far a batch is: its shards by state, and what they have cost. Waits for nothing."""
     asyncio.run(_status(task, as_json))
 
@@ -74,10 +73,12 @@ async def _status(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         found = await muster.batches.status((await batch_named(muster, words)).task_id)
     if as_json:
-        data(json.dumps({"task_id": found.task_id, "state": found.state, "tasks": found.tasks}))
+        data(found.model_dump_json(include={"task_id", "state", "shards", "tasks", "cost_microusd"}))
         return
-    told = ", ".join(f"{count} {state}" for state, count in found.tasks.items()) or "none yet"
-    lines = [("batch", f"{found.name}: {found.state}"), ("tasks", told), ("cost", dollars(found.cost_microusd))]
+    told = [", ".join(f"{count} {word}" for word, count in counts.items()) for counts in (found.shards, found.tasks)]
+    shards, tasks = (words or "none yet" for words in told)
+    lines = [("batch", f"{found.name}: {found.state}"), ("shards", shards), ("tasks", tasks)]
+    lines.append(("cost", dollars(found.cost_microusd)))
     lines += [("failed", f"{each.title}: {each.error}") for each in found.failed][:MAX_LISTED]
     print_lines(lines)
 

@@ -21,11 +21,13 @@ COMPLETED_LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 class Command:
     """`where` is `module:name` of a function, or of a typer application with commands of its own.
 
-    `alone`: those of its commands that stand in an application of their own, which needs less than the whole.
+    `examples` end its help, a command line each. `alone`: those of its commands that stand in an application of their
+    own, which needs less than the whole.
     """
 
     where: str
     help: str
+    examples: Sequence[str] = ()
     alone: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def load(self, within: str = "") -> Any:
@@ -33,30 +35,60 @@ class Command:
         return getattr(import_module(module, __package__), name)
 
 
+TASK_EXAMPLES = ("muster task list", "muster task diff 4f2a91c0", "muster task apply 4f2a91c0")
+
 COMMANDS: Mapping[str, Command] = {
-    "run": Command(".run:run", "Give an agent a goal in a repository, and prove its change."),
+    "run": Command(
+        ".run:run",
+        "Give an agent a goal in a repository, and prove its change.",
+        (
+            'muster run "Replace datetime.utcnow()" --gate "python -m pytest -q" --budget 2',
+            'muster run "Which modules have no tests?" --agent explore',
+            'muster run "Split the module store" --agent plan --detach',
+        ),
+    ),
     "init": Command(".init:init", "Write a muster.toml for a repository, guessed from its files."),
-    "batch": Command(".batch:app", "Change many files or repositories at once."),
-    "fanout": Command(".fanout:fanout", "Ask one thing of many items, each a task of its own."),
-    "eval": Command(".eval:evaluate", "Compare models, agents and prompts on cases with gates."),
+    "batch": Command(
+        ".batch:app",
+        "Change many files or repositories at once.",
+        ("muster batch init batch.toml", "muster batch preview batch.toml", "muster batch run batch.toml"),
+    ),
+    "fanout": Command(
+        ".fanout:fanout",
+        "Ask one thing of many items, each a task of its own.",
+        ("muster fanout explore \"What does {path} export?\" --over 'src/*.py'",),
+    ),
+    "eval": Command(
+        ".eval:evaluate",
+        "Compare models, agents and prompts on cases with gates.",
+        ("muster eval suite.toml --dry-run", "muster eval suite.toml --report markdown=report.md"),
+    ),
     "plan": Command(".plan:app", "Check a plan, and see how far one is."),
-    "task": Command(".task:app", "See, stop and use tasks.", alone={"list": ".task_list:app"}),
+    "task": Command(".task:app", "See, stop and use tasks.", TASK_EXAMPLES, {"list": ".task_list:app"}),
     "attach": Command(".task:watch", "Follow a task that goes on without you, to its end."),
     "session": Command(".sessions:app", "See, copy, share and put away sessions with agents."),
     "agents": Command(".agents:app", "See, check and write agents."),
     "skills": Command(".skills:app", "Give agents skills, pinned by hash."),
     "trust": Command(".trust:trust", "Follow what a repository's own settings say."),
     "budget": Command(".budget:app", "See what is spent, and let more be spent."),
-    "ask": Command(".ask:app", "See and answer what tasks ask people."),
+    "ask": Command(
+        ".ask:app",
+        "See and answer what tasks ask people.",
+        ("muster ask list", "muster ask answer 4f2a91c0 once"),
+    ),
     "dlq": Command(".dlq:app", "See, repeat and drop tasks that nobody could do."),
     "pool": Command(".pool:app", "See the pools, and what tenants get of them."),
     "top": Command(".top:top", "Watch the fleet: pools, workers, and all that is under way."),
     "up": Command(".up:up", "Start the fleet of this machine."),
     "down": Command(".up:down", "Stop the fleet of this machine."),
-    "serve": Command(".serve:serve", "Serve the HTTP API."),
+    "serve": Command(
+        ".serve:serve",
+        "Serve the console, the HTTP API and MCP.",
+        ("muster token create me --role admin", "muster serve"),
+    ),
     "acp": Command(".acp:acp", "Be the agent of an editor (Agent Client Protocol)."),
     "mcp": Command(".mcp:mcp", "Be an MCP server for a coding agent or an editor."),
-    "token": Command(".token:app", "Say who may call the HTTP API."),
+    "token": Command(".token:app", "Say who may use the console and the HTTP API."),
     "doctor": Command(".doctor:doctor", "Check every part that Muster needs."),
     "publish": Command(".publish_command:app", "Bring what was made to where people review it."),
     "webhook": Command(".webhook:app", "See who outside hears what happens, and try again."),
@@ -72,7 +104,7 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="muster",
         help="Run coding agents as a fleet: durable queues, sandboxed tools, merged and verified patches.",
-        epilog="--verbose, anywhere, shows the whole traceback of an error.",
+        epilog="muster COMMAND --help says more. --verbose, anywhere, shows the whole traceback of an error.",
         rich_markup_mode=None,  # plain help: importing rich would take longer than everything else
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -82,7 +114,7 @@ def build_app(words: Sequence[str]) -> typer.Typer:
     others = {name: plugin for name, plugin in plugins.items() if name not in COMMANDS}
     for name, command in {**COMMANDS, **others}.items():
         if name == called:
-            _add(app, name, command.load(within), command.help)
+            _add(app, name, command, command.load(within))
             if name in plugins and name in COMMANDS and within not in _names(command.load()):
                 # its commands join those of ours; who calls one of ours need not wait for them to be imported
                 command.load().add_typer(plugins[name].load())
@@ -102,11 +134,14 @@ def _line_of(words: Sequence[str]) -> Sequence[str]:
     return next((os.environ[name] for name in COMPLETED_LINES if name in os.environ), "").split()[1:]
 
 
-def _add(app: typer.Typer, name: str, loaded: Any, help_text: str) -> None:
-    if isinstance(loaded, typer.Typer):
-        app.add_typer(loaded, name=name, help=help_text)
+def _add(app: typer.Typer, name: str, command: Command, loaded: Any) -> None:
+    epilog = "\n  ".join(("\b\nExamples:", *command.examples)) if command.examples else None
+    if not isinstance(loaded, typer.Typer):
+        app.command(name, epilog=epilog)(loaded)
+    elif epilog is None:
+        app.add_typer(loaded, name=name, help=command.help)  # whose own words at the end stay
     else:
-        app.command(name)(loaded)
+        app.add_typer(loaded, name=name, help=command.help, epilog=epilog)
 
 
 def _names(app: typer.Typer) -> set[str | None]:

@@ -52,7 +52,7 @@ def _usage(error: typer.TyperException) -> Failure:
         hint = f"did you mean {' or '.join(sorted(possible))}?"
     else:
         hint = f"did you mean {meant}" if meant else f"see `{command} --help`"
-    return Failure(_sentence(what), hint, ExitCode.USAGE)
+    return Failure(_sentence(what.replace("Value error, ", "")), hint, ExitCode.USAGE)  # pydantic's words, in typer's
 
 
 def _sentence(text: str) -> str:

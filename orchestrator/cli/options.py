@@ -38,6 +38,7 @@ Deadline = Annotated[
 ]
 Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", help="Spend no more than this.")]
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]
+OneJson = Annotated[bool, typer.Option("--json", help="For programs: one JSON object on stdout.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="For programs: JSON Lines on stdout.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print the task's id and leave.")]
 NoInput = Annotated[

@@ -28,6 +28,7 @@ MAX_FILES = 12
 MAX_TROUBLES = 10
 MAX_SHARDS = 5  # of a cause
 MAX_BEST = 5  # changes to take
+DETAIL_CHARS = 200  # of what went wrong: a command may have printed a page; `muster task logs` has it
 ABOUT_CHARS = 9  # so that one summary looks like the next
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
@@ -219,7 +220,8 @@ def _causes(report: BatchReport) -> Iterator[Line]:
     """Like with like, and what may mend it; of patches that met in one place their repositories tell."""
     found = [cause for cause in causes(report) if cause.kind is not None]
     for cause in found[:MAX_TROUBLES]:
-        yield "not done", f"{len(cause.shards)} × {cause.code}: {cause.detail}"
+        cut = "…" if len(cause.detail) > DETAIL_CHARS else ""
+        yield "not done", f"{len(cause.shards)} × {cause.code}: {cause.detail[:DETAIL_CHARS]}{cut}"
         keys = [f"{name}:{shard.key}" for name, shard in cause.shards[:MAX_SHARDS]]
         more = len(cause.shards) - len(keys)
         yield "", f"{', '.join(keys)}{f' and {more} more' if more else ''}"

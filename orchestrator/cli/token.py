@@ -24,7 +24,7 @@ def token_file(settings: Settings) -> TokenFile:
 
 @app.callback()
 def token() -> None:
-    """Say who may call the HTTP API."""
+    """Say who may use the console and the HTTP API."""
 
 
 @app.command("create")
@@ -42,7 +42,7 @@ def create(
     asyncio.run(_note("token", made))
     tokens.add(made)
     data(secret)
-    note("this is the only time that it is shown")
+    note("this is the only time that it is shown; people sign in with it at /console of `muster serve`")
 
 
 @app.command("list")

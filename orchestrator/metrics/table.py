@@ -44,7 +44,7 @@ ORCHESTRATOR: Table = (
         "Age of the task that waits longest for a slot",
         POOL,
         told=True,
-        worry="Above 300 for 10 minutes: nobody serves the pool, or too few do.",
+        worry="Above 900 for 10 minutes: nobody serves the pool, or too few do.",
     ),
     gauge("queue_demand", "Ready and running together: scale by demand over slots", POOL, told=True),
     gauge("queue_slots", "Slots of the workers that are alive", POOL, told=True),

@@ -105,7 +105,7 @@ QUEUES = Dashboard(
         panel("Attempts parked and retried", "cps", "Retries that go on: what tasks need is away.",
               f'parked {{{{pool}}}} | sum by (pool) (rate(muster_tasks_parked_total{{pool=~"$pool"}}{RATE}))',
               f'retried {{{{pool}}}} | sum by (pool) (rate(muster_tasks_retried_total{{pool=~"$pool"}}{RATE}))'),
-        panel("Age of the claim loop", "s", "Above a minute: that process claims nothing any more.", "{{instance}} | max by (instance) (muster_worker_claim_loop_age_seconds)", alert="MusterWorkerStuck"),
+        panel("Age of the claim loop", "s", "Above 30: its event loop is blocked; above 120 somebody is called.", "{{instance}} | max by (instance) (muster_worker_claim_loop_age_seconds)", alert="MusterWorkerStuck"),
         panel("Draining workers", "short", "Above zero for longer than the grace period.", "draining | sum(muster_worker_draining)"),
         panel("Worker memory", "bytes", "A slope that does not end.", "{{instance}} | process_resident_memory_bytes and on (instance) muster_worker_draining"),
     ),

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from orchestrator.metrics.table import ORCHESTRATOR
 from scripts.monitoring.__main__ import files
+from workers.metrics.table import WORKER
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = sorted((ROOT / "helm" / "muster" / "rules").glob("*.yaml"))
@@ -85,6 +87,15 @@ def test_each_has_its_page_and_says_where(name: str):
     page = (RUNBOOKS / f"{name}.md").read_text()
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == list(SECTIONS)
     assert f"({name}.md)" in (RUNBOOKS / "README.md").read_text()
+
+
+def test_the_metrics_page_worries_where_an_alert_does():
+    """Of alerts that are one metric above one number; 0 is `Any` there."""
+    worries = {metric.full_name: metric.worry for metric in (*ORCHESTRATOR, *WORKER)}
+    bounds = [re.fullmatch(r"max by \([^)]+\) \((muster_\w+)\) > (\d+)", rule["expr"]) for rule in ALERTS.values()]
+    above = {found[1]: f"Above {int(found[2]):,}" for found in bounds if found and found[2] != "0"}
+    assert len(above) >= 4
+    assert {name: bound for name, bound in above.items() if bound.lower() not in worries[name].lower()} == {}
 
 
 def test_no_page_is_left_of_an_alert_that_has_gone():

@@ -31,7 +31,7 @@ PROCESS: Table = (
     gauge(
         "worker_claim_loop_age_seconds",
         "For how long the loop that claims tasks has shown no sign of life; about 1 when it is well, idle or full",
-        worry="Above 30: the event loop is blocked. At MUSTER_LIVENESS_S /healthz says 503.",
+        worry="Above 30: the event loop is blocked. Above 120 people are called; at MUSTER_LIVENESS_S /healthz is 503.",
     ),
     gauge("worker_draining", "1 from the first SIGTERM on", worry="For longer than MUSTER_DRAIN_GRACE_S and a minute."),
     histogram(
@@ -42,7 +42,7 @@ PROCESS: Table = (
         worry="p99 above 0.1 s: Redis is busy, swaps, or is far away.",
     ),
     counter("redis_errors_total", "Round trips that failed", FAULT, worry="Any `full` or `misconfigured`."),
-    gauge("redis_up", "1 when the last round trip was answered", worry="0 for longer than a failover takes (20 s)."),
+    gauge("redis_up", "1 when the last round trip was answered", worry="0 for a minute: a failover takes 20 s."),
     gauge(
         "certificate_expiry_timestamp_seconds",
         "When the certificate ends that was shown to us last, since 1970",

@@ -85,7 +85,8 @@ WORKER: Table = (
         "lease_lost_total",
         "Attempts whose task became another worker's meanwhile",
         POOL,
-        worry="More than one an hour: the worker stands still for longer than a lease, or cannot reach Redis.",
+        worry="More than three in a quarter of an hour, and one start in twenty: the worker stands still for longer "
+        "than a lease, or cannot reach Redis.",
     ),
     gauge("worker_slots", "Slots by what they are at", SLOT),
     gauge("sandbox_active", "Sandboxes that tasks have now"),

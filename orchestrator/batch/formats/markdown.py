@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...publication.body import code_block
+from ...units import dollars
 from ..causes import causes
 from ..merge_advice import by_hand
 from ..report import BatchReport, RepositoryReport, ShardReport
@@ -25,7 +26,7 @@ def _head(report: BatchReport) -> Iterator[str]:
     yield f"### {_text(report.name)}: {_word(report)}"
     if (accepted := report.cost_per_accepted_microusd) is not None:
         yield ""
-        yield f"{_dollars(report.cost_microusd)} in all, {_dollars(accepted)} for each shard that landed."
+        yield f"{dollars(report.cost_microusd)} in all, {dollars(accepted)} for each shard that landed."
 
 
 def _word(report: BatchReport) -> str:
@@ -41,7 +42,7 @@ def _table(report: BatchReport) -> Iterator[str]:
     for one in report.repositories:
         counts = [one.count("applied"), one.count("empty"), one.count("collision"), one.count("failed", "set_aside")]
         tests = ["" if gate is None or gate.tests is None else gate.tests for gate in (one.before, one.after)]
-        cells = [_text(one.name), _verdict(one), *counts, *tests, _dollars(one.cost_microusd)]
+        cells = [_text(one.name), _verdict(one), *counts, *tests, dollars(one.cost_microusd)]
         yield f"| {' | '.join(map(str, cells))} |"
 
 
@@ -65,7 +66,7 @@ def _causes(report: BatchReport) -> Iterator[str]:
         yield ""
         yield f"**{len(cause.shards)} × {cause.code}**: {_text(cause.detail)}"
         yield ""
-        yield f"{cause.kind or 'collision'}; {cause.next}"
+        yield f"{cause.kind or 'collision'}; {_text(cause.next)}"
         yield ""
         for name, shard in cause.shards[:MAX_SHARDS]:
             yield f"- {_text(name)}: {_text(shard.key)} ({_task(shard)})"
@@ -86,7 +87,3 @@ def _task(shard: ShardReport) -> str:
 
 def _text(said: str) -> str:
     return MARKUP.sub(r"\\\1", " ".join(said.split()))
-
-
-def _dollars(microusd: int) -> str:
-    return f"${microusd / 1_000_000:.2f}"

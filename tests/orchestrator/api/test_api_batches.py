@@ -121,7 +121,7 @@ async def test_one_document_is_the_same_in_three_languages_and_is_its_callers_te
 
 
 WRONG = {
-    "no batch": ({}, "name: Field required"),
+    "no batch": ({}, "name: it is missing"),
     "a folder of the server": ({"repositories": [{"path": "/etc"}]}, "repositories[0].path names files of the server"),
     "a list of the server": ({"repositories": [{"list": "/etc/passwd"}]}, "repositories[0].list names files"),
     "a file of shards": ({"shards": {"files_from": "/etc/passwd"}}, "shards.files_from names a file of the server"),

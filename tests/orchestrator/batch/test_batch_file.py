@@ -67,8 +67,13 @@ publish: {branch: muster/modernise}
         (("muster/modernise", "-rf"), "'-rf' is not a valid branch name", ""),
         (('"modernise"', '"a/b"'), "b.toml:1: name: use letters", ""),
         (("recipe = [", "agent = ["), "steps[0].agent: Input should be a valid string", ""),
-        (('name = "modernise"\n', ""), "name: Field required", ""),
-        (("[[steps]]", "[[steps"), "b.toml is not TOML", ""),
+        (('name = "modernise"\n', ""), "name: it is missing", ""),
+        (
+            ('["python -m pytest -q"]', '"make"'),
+            "b.toml:10: gate.commands: a list is wanted: [ … ]",
+            "muster batch init",
+        ),
+        (("[[steps]]", "[[steps"), "b.toml is not TOML", "muster batch init"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_field(change, message, hint):

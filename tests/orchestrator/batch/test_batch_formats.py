@@ -52,17 +52,33 @@ def test_failures_that_differ_by_names_and_numbers_are_one_cause():
     assert [(cause.code, len(cause.shards)) for cause in causes(REPORT)] == [("tool_failed", 2), ("collision", 1)]
 
 
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("", "task; mend the step or the code, then: muster batch retry"),
+        ("add it to the prices", "task; add it to the prices; then: muster batch retry"),
+        ("did you mean 'build'?", "task; did you mean 'build'? then: muster batch retry"),
+        ("![x](evil)", "task; \\!\\[x\\]\\(evil\\); then: muster batch retry"),
+    ],
+)
+def test_a_cause_advises_what_its_first_failure_does(hint, told):
+    failed = shard("a.py", "failed", "it is wrong", "tool_failed").model_copy(update={"hint": hint})
+    one = RepositoryReport.of([failed], name="demo", base="0" * 40, commit="0" * 40)
+
+    assert told in FORMATS["markdown"](BatchReport(name="b", repositories=(one,))).splitlines()
+
+
 def test_markdown_shows_hostile_words_as_they_are():
     text = FORMATS["markdown"](REPORT)
 
     assert text.splitlines()[:7] == [
         "### modernise: verified what landed, 3 not done",
         "",
-        "$0.75 in all, $0.75 for each shard that landed.",
+        "$0.7500 in all, $0.7500 for each shard that landed.",
         "",
         "| repository | | merged | unchanged | in collision | not done | tests before | after | cost |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| demo | verified | 1 | 1 | 1 | 2 | 304 | 304 | $0.75 |",
+        "| demo | verified | 1 | 1 | 1 | 2 | 304 | 304 | $0.7500 |",
     ]
     assert "**2 × tool_failed**: line 3 of 'c.py' is no Python" in text
     assert "\\!\\[x\\]\\(http://evil\\) \\<script\\>" in text

@@ -59,6 +59,7 @@ def _expect(done, exit_code, sentence, hint):
         ),
         (("task", "diff", "abcd1234"), "no task ends in 'abcd1234'", "muster task list"),
         (("agents", "show", "build", "--capability", "read"), "--capability goes with --tools", "--help"),
+        (("token", "create", "a", "--role", "boss"), "invalid value for '--role': 'boss' is not one of", "--help"),
         (("schema", "requst"), "there is no schema 'requst'", "did you mean 'request'?"),
     ],
 )

@@ -74,6 +74,23 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
     )
 
 
+def test_a_branch_that_must_not_be_set_hides_nothing_of_what_was_done(desk, project):
+    (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD).replace("muster/modernise", "main"))
+    before = desk.git("rev-parse", "main", repository=project)
+    done = desk.muster("batch", "run", "batch.toml")
+    task_id = _latest_batch(desk)["task_id"]
+    elsewhere = desk.muster("publish", task_id, "--branch", "mine", "--repo", "project")
+
+    assert done.exit_code == 2, done.stderr
+    assert "✔ done and verified" in done.stderr and f"muster task diff {task_id}" in done.stderr
+    assert done.stderr.splitlines()[-2:] == [
+        "error: project: The branch main is checked out",
+        f"hint: publish to another branch, then merge it; under another name: muster publish {task_id} --branch NAME",
+    ]
+    assert (elsewhere.exit_code, desk.git("rev-parse", "main", repository=project)) == (0, before), elsewhere.stderr
+    assert _branches(desk, project) == ["main", "mine"]
+
+
 def test_a_batch_is_looked_at_before_anything_is_done(desk, project):
     shown = desk.muster("batch", "preview", "batch.toml")
     as_json = json.loads(desk.muster("batch", "preview", "batch.toml", "--json").stdout)
@@ -101,8 +118,9 @@ def test_what_failed_is_tried_again_and_what_was_done_is_not(desk, project):
     task_id = _latest_batch(desk)["task_id"]
     shown = desk.muster("batch", "diff", "batch.toml")
     looked = desk.muster("batch", "preview", "batch.toml")
-    again = desk.muster("batch", "retry", task_id)
+    again = desk.muster("batch", "retry", "--failed", task_id)
     report = json.loads(desk.muster("batch", "show", _latest_batch(desk)["task_id"], "--json").stdout)
+    counted = desk.muster("batch", "status", task_id).stderr
     wrong = desk.muster("batch", "retry", report["repositories"][0]["shards"][0]["task_id"])
 
     assert (first.exit_code, again.exit_code) == (8, 8), again.stderr  # partly done
@@ -113,6 +131,7 @@ def test_what_failed_is_tried_again_and_what_was_done_is_not(desk, project):
     assert "1 shard of the last run as before, 1 to do" in looked.stderr
     assert "0 new, 0 changed, 1 repeated, 1 same, 0 gone" in again.stderr
     assert "1 merged, 1 not done (1 as before)" in again.stderr
+    assert "shards    1 failed, 1 merged" in counted
     assert (wrong.exit_code, "is no batch" in wrong.stderr) == (2, True)
 
 
@@ -264,7 +283,10 @@ def test_a_thousand_shards_too_many_are_asked_about(desk):
     (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD).replace("shapes", "src"))
 
     done = desk.muster("batch", "run", "batch.toml", "--detach")
+    looked = desk.muster("batch", "preview", "batch.toml")
 
+    assert (looked.exit_code, "1001 shards of project at" in looked.stderr) == (0, True), looked.stderr
+    assert "more than 1000 shards: `muster batch run` asks first" in " ".join(looked.stderr.split())
     assert done.exit_code == 2
     assert "error: batch.toml makes 1001 shards, more than 1000" in done.stderr
     assert "run it with --yes" in done.stderr

@@ -53,10 +53,10 @@ Commands:
   top       Watch the fleet: pools, workers, and all that is under way.
   up        Start the fleet of this machine.
   down      Stop the fleet of this machine.
-  serve     Serve the HTTP API.
+  serve     Serve the console, the HTTP API and MCP.
   acp       Be the agent of an editor (Agent Client Protocol).
   mcp       Be an MCP server for a coding agent or an editor.
-  token     Say who may call the HTTP API.
+  token     Say who may use the console and the HTTP API.
   doctor    Check every part that Muster needs.
   publish   Bring what was made to where people review it.
   webhook   See who outside hears what happens, and try again.
@@ -68,7 +68,8 @@ Commands:
   replay    Run a recorded task again, offline.
   sandbox   Build the sandbox image, and clean up what sandboxes left.
 
-  --verbose, anywhere, shows the whole traceback of an error.
+  muster COMMAND --help says more. --verbose, anywhere, shows the whole
+  traceback of an error.
 """
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from importlib.metadata import entry_points
@@ -45,6 +46,13 @@ def texts_of(group: str) -> str:
 def test_the_help_is_as_it_was(group: str, monkeypatch):
     monkeypatch.setenv("COLUMNS", WIDTH)
     assert texts_of(group) == (FOLDER / f"{group}.txt").read_text(), f"if it is meant so: python {Path(__file__).name}"
+
+
+@pytest.mark.parametrize("example", [example for command in COMMANDS.values() for example in command.examples])
+def test_an_example_is_a_command_line_that_is_understood(example: str):
+    """Its words and options; what it would do is not done."""
+    _, *words = shlex.split(example)
+    assert help_of(tuple(words)).startswith("Usage: muster")
 
 
 def test_no_text_is_kept_of_a_command_that_is_gone():

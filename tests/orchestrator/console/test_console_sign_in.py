@@ -9,7 +9,8 @@ from orchestrator.api.tokens import Role, TokenFile
 
 
 async def test_the_root_leads_to_the_sign_in_and_back(console):
-    assert (await console.get("/", who="nobody")).headers["Location"] == "/console/"
+    for typed in ("/", "/console"):
+        assert (await console.get(typed, who="nobody")).headers["Location"] == "/console/"
     away = await console.get("/console/", who="nobody")
     assert (away.status, away.headers["Location"]) == (303, "/console/sign-in?to=/console/")
 

@@ -43,6 +43,7 @@ def run(passed: int | None = 5, failed: int = 0, *, skipped: int = 0, exit_code:
         ),
         (run(4, 1), run(3, 2), 1, "and now it fails more (1 failed before, 2 after)"),
         (run(4, 1), run(3, 1), 1, "and now it fails more"),
+        (run(None, exit_code=2), run(None, exit_code=2), 1, "fails on the base already: `run-tests`: exit code 2"),
         (run(5), run(5, tree="b" * 40), 1, "the gate tested the tree bbbbbbbbbbbb, not aaaaaaaaaaaa"),
         (run(5), run(5, tree=""), 1, "the gate tested the tree none"),
         (run(5), Run(steps=(), tree=TREE), 1, "the gate fails"),
