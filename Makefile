@@ -58,13 +58,15 @@ dev: .venv/.dev
 engine:
 	@scripts/docker-engine.sh
 
-tools: dev
+# `make --jobs` may do all at once, but for this: Debian's packages are installed by one at a time, and both kinds of
+# images stand on a base that the first one makes.
+tools: dev | engine
 	@scripts/test-tools.sh
 
-image: venv
+image: venv engine
 	@$(BIN)/muster sandbox build
 
-images: dev engine ## the images of orchestrator and workers, and their bills of materials in build/images
+images: dev engine | image ## the images of orchestrator and workers, and their bills of materials in build/images
 	@$(BIN)/python scripts/images.py
 
 format: dev

@@ -49,6 +49,7 @@ class Keys:
         return self.current, self._mac(self._begun[self.current], body)
 
     def verify(self, body: bytes, key_id: str, mac: bytes) -> None:
+        """`BadSignature` says whether the key is not known here, nothing is signed, or the content is another."""
         begun = self._begun.get(key_id)
         if begun is None:
             raise BadSignature(

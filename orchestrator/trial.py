@@ -77,6 +77,7 @@ class Trial:
         )
 
     async def judge_change(self, changes: BlobRef, tree: str) -> None:
+        """Inspect the change and run the gate on it; without an objection, also with the tests of before."""
         gate, rules = self.gate, self.gate.rules
         diff = await gate.driver.transport.blobs.get(changes)
         trees = await gate.trees(tree)
@@ -92,6 +93,7 @@ class Trial:
         self._tell_of_flaky()
 
     def proof(self, restored: Sequence[str]) -> Proof:
+        """What was found, once the change is judged; `restored`: test files that were put back first."""
         before, after = self.before, self.after
         assert after is not None
         first = next(iter(self.objections), None)

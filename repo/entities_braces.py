@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from tree_sitter import Node
 
-from .entity import FUTURE, Entity, Frame, Unclear, led, row_after, shown, text_of
+from .entity import FUTURE, Entity, Frame, Unclear, entities_of, led, row_after, shown, text_of
 from .syntaxes import Syntax
 
 # Two of one name and different kind are two: a property's ways in and out.
@@ -20,29 +18,15 @@ _NAMES = ("identifier", "type_identifier", "shorthand_property_identifier_patter
 
 
 def entities(scope: Node, lines: Sequence[bytes], first: int, end: int, syntax: Syntax) -> list[Entity]:
-    """The members of a scope, in whole lines; all lines from `first` to `end` are in one."""
-    found: list[Entity] = []
-    seen: Counter[str] = Counter()
-    at = first
-    for node in scope.children:
-        if not node.is_named or node.type in syntax.above:
-            if node.start_point.row < at <= node.end_point.row and row_after(node) > at:
-                raise Unclear  # begins on a line with one statement, and ends on the next one's
-            continue
-        if node.start_point.row < at:
-            raise Unclear  # two statements on one line
-        stop = row_after(node)
-        one = _entity(node, lines, at, stop, syntax)
-        if not one.is_named:  # told apart by what they say
-            seen[one.key] += 1
-            one = replace(one, key=f"{seen[one.key]} {one.key}")
-        found.append(one)
-        at = stop
-    if rest := b"".join(lines[at:end]):
-        found.append(Entity("end", *led(rest), is_named=False))
-    if len({one.key for one in found}) != len(found):
-        raise Unclear  # defined twice
-    return found
+    """The members of a scope; see `entities_of`."""
+    return entities_of(
+        scope,
+        lines,
+        first,
+        end,
+        is_above=lambda node: not node.is_named or node.type in syntax.above,
+        read=lambda node, at, stop: _entity(node, lines, at, stop, syntax),
+    )
 
 
 def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Syntax) -> Entity:

@@ -12,6 +12,7 @@ MAX_LINE = 88  # of an import that is written anew
 
 
 def merged(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> list[Entity]:
+    """Each entity from the side that changed it. `Unclear` where the outcome would be in doubt, each reason below."""
     old, mine, other = ({one.key: one for one in side} for side in (base, ours, theirs))
     for side in (mine, other):
         if [key for key in old if key in side] != [key for key in side if key in old]:

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tree_sitter import Node
 
-from .entity import DOC, FUTURE, Entity, Frame, Unclear, led, row_after, text_of
+from .entity import DOC, FUTURE, Entity, Frame, Unclear, entities_of, led, shown, text_of
 
 IMPORTS = ("import_statement", "import_from_statement", "future_import_statement")
 ACCESSORS = (".setter", ".getter", ".deleter")  # share their property's name
 
 
 def entities(scope: Node, lines: Sequence[bytes], first: int, end: int) -> list[Entity]:
-    """The statements of a module or of a class's body, in whole lines; all lines from `first` to `end` are in one."""
-    found: list[Entity] = []
-    seen: Counter[str] = Counter()
-    at = first
-    for node in scope.children:
-        if node.type == "comment":
-            continue  # above the next statement, or behind the last one
-        if node.start_point.row < at:
-            raise Unclear  # two statements on one line
-        stop = row_after(node)
+    """The statements of a module or of a class's body; see `entities_of`."""
+
+    def read(node: Node, at: int, stop: int) -> Entity:
         one = _entity(node, lines, at, stop)
-        if not found and _is_string(node):
-            one = replace(one, key=DOC)
-        elif not one.is_named:  # told apart by what they say
-            seen[one.key] += 1
-            one = replace(one, key=f"{seen[one.key]} {one.key}")
-        found.append(one)
-        at = stop
-    if rest := b"".join(lines[at:end]):
-        found.append(Entity("end", *led(rest), is_named=False))
-    if len({one.key for one in found}) != len(found):
-        raise Unclear  # defined twice
-    return found
+        return replace(one, key=DOC) if at == first and _is_string(node) else one
+
+    return entities_of(scope, lines, first, end, is_above=lambda node: node.type == "comment", read=read)
 
 
 def _entity(node: Node, lines: Sequence[bytes], first: int, end: int) -> Entity:
@@ -52,7 +35,7 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int) -> Entity:
         return Entity(f"name {name}", lead, text, (name,), head=head, body=body)
     if (name := _assigned(inner)) is not None:
         return Entity(f"name {name}", lead, text, (name,))
-    return Entity(text.decode("utf-8", "backslashreplace"), lead, text, is_named=False)
+    return Entity(shown(text), lead, text, is_named=False)
 
 
 def _class(node: Node, lines: Sequence[bytes], first: int, end: int) -> tuple[bytes, tuple[Entity, ...]]:

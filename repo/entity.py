@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
@@ -43,6 +45,43 @@ class Frame:
 
 class Unclear(Exception):
     """It cannot be told what belongs to what."""
+
+
+def entities_of(
+    scope: Node,
+    lines: Sequence[bytes],
+    first: int,
+    end: int,
+    *,
+    is_above: Callable[[Node], bool],
+    read: Callable[[Node, int, int], Entity],
+) -> list[Entity]:
+    """What a scope holds, in whole lines; all lines from `first` to `end` are in one.
+
+    `is_above`: the node belongs to what is below it, or behind the last one. `read` gets a node and its lines' bounds.
+    """
+    found: list[Entity] = []
+    seen: Counter[str] = Counter()
+    at = first
+    for node in scope.children:
+        if is_above(node):
+            if node.start_point.row < at <= node.end_point.row and row_after(node) > at:
+                raise Unclear  # begins on a line with one statement, and ends on the next one's
+            continue
+        if node.start_point.row < at:
+            raise Unclear  # two statements on one line
+        stop = row_after(node)
+        one = read(node, at, stop)
+        if not one.is_named and one.key != DOC:  # told apart by what they say
+            seen[one.key] += 1
+            one = replace(one, key=f"{seen[one.key]} {one.key}")
+        found.append(one)
+        at = stop
+    if rest := b"".join(lines[at:end]):
+        found.append(Entity("end", *led(rest), is_named=False))
+    if len({one.key for one in found}) != len(found):
+        raise Unclear  # defined twice
+    return found
 
 
 def led(text: bytes) -> tuple[bytes, bytes]:

@@ -45,6 +45,7 @@ class Scratch:
         max_stdout_bytes: int = GIB,
         ok: Collection[int] = (0,),
     ) -> Completed:
+        """`git()` on this directory and index, which finds its objects in `objects` and `stores`."""
         return await git(
             *arguments,
             git_dir=self.git_dir,

@@ -94,6 +94,7 @@ def labels_of_spec(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def container_config(opening: Opening) -> dict[str, Any]:
+    """What the engine is asked to make, in the words of its API."""
     start = start_server(SERVER_PATH if opening.stocked is None else f"{TOOLS_FOLDER}/{ELSEWHERE[-1].name}")
     return {
         "Image": opening.spec.image,

@@ -107,6 +107,7 @@ def make_places(root: Path) -> None:
 
 
 def bubblewrap(opening: Opening) -> list[str]:
+    """The command line of the sandbox's first process; mounts are in the order in which they lie on each other."""
     spec = opening.spec
     environment = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **spec.env}
     return [

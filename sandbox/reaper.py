@@ -57,6 +57,7 @@ class Gone:
         self.failed: dict[str, Exception] = {}
 
     async def remove_all(self, names: Iterable[str], remove: Remove) -> None:
+        """A few at a time; what fails is kept for `told`, and stops none of the others."""
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def remove_one(name: str) -> None:

@@ -12,6 +12,7 @@ suite() {
     MUSTER_TEST_AGAIN=1 $PYTEST --last-failed --last-failed-no-failures=none --exitfirst -rA --no-header --tb=short -m "$marker"
 }
 
-# Half of the time a test waits: two files at a time. The rest needs the machine for itself.
-suite "not alone" -n 2 --dist loadfile || exit 1
+# Half of the time a test waits: three files at a time on two cores, the long ones first (tests/conftest.py sorts them).
+# The rest needs the machine for itself.
+suite "not alone" -n 3 --dist loadfile --no-loadscope-reorder || exit 1
 suite alone

@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import http.client
+import json
 import os
 import shutil
 import signal
@@ -14,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlencode
 
 import hypothesis
 import pytest
@@ -29,6 +33,7 @@ hypothesis.settings.load_profile("any machine")
 
 AGAIN = os.environ.get("MUSTER_TEST_AGAIN") == "1"  # scripts/test.sh runs what failed once more
 CHROMIUM = Path("/usr/bin/chromium")
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 
 
@@ -80,6 +85,30 @@ def debian_program() -> Callable[[str], str]:
         return shutil.which(name) or cannot_run("tools", f"no {name} (scripts/test-tools.sh installs it)")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def engine_holds() -> Callable[[str, str], list[str]]:
+    """`engine_holds("containers", "muster.owner=me")`, or `"volumes"`: what the engine has with this label.
+
+    Asked over its socket: hundreds of tests ask, and `docker` would be a process for each.
+    """
+
+    def ask(kind: str, label: str) -> list[str]:
+        path, read = LISTINGS[kind]
+        connection = http.client.HTTPConnection("engine")
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.connect(ENGINE.removeprefix("unix://"))
+            connection.request("GET", path + urlencode({"filters": json.dumps({"label": [label]})}))
+            return read(json.load(connection.getresponse()))
+
+    return ask
+
+
+LISTINGS: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
+    "containers": ("/containers/json?all=1&", lambda told: [each["Id"] for each in told]),
+    "volumes": ("/volumes?", lambda told: [each["Name"] for each in told["Volumes"] or ()]),
+}
 
 
 def free_port() -> int:
@@ -234,19 +263,35 @@ ALONE = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The second half of `make test` need not import the files of the first."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+        return None
+    return None if _is_in(collection_path, ALONE) or "pytest.mark.alone" in collection_path.read_text() else True
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _is_of(item, ALONE):
+        if _is_in(item.path, ALONE):
             item.add_marker(pytest.mark.alone)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _sort_by_length(items)
 
 
-def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
-    return any(item.path.is_relative_to(Path(__file__).parent / place) for place in places)
+def _sort_by_length(items: list[pytest.Item]) -> None:
+    """A file goes to whoever is free: the long ones come first, so that all end at about the same time."""
+    whole_systems = {item.path for item in items if item.get_closest_marker("acceptance")}
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in whole_systems, -sizes[item.path]))
+
+
+def _is_in(path: Path, places: Sequence[str]) -> bool:
+    return any(path.is_relative_to(Path(__file__).parent / place) for place in places)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if AGAIN and _is_of(item, PROVEN_AT_ONCE):
+    if AGAIN and _is_in(item.path, PROVEN_AT_ONCE):
         pytest.fail("it failed, and what proves a promise is never run twice (docs/decisions/0014)")
     for tier in ("docker", "redis", "browser"):
         if item.get_closest_marker(tier) and (reason := missing(tier)):

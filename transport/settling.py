@@ -51,6 +51,7 @@ class Settling:
     on_event: Callable[[ConsumerEvent], None]
 
     async def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
+        """Tell the transport how an attempt ended. Without an outcome it was stopped: drained, or its lease is lost."""
         claim, request = delivery.claim, delivery.request
         match outcome:
             case TaskResult():

@@ -191,6 +191,7 @@ def make_card(
     agents: ProjectAgents,
     price: ModelPrice | None,
 ) -> WorkerCard:
+    """What a worker says of itself, as often as it announces itself: agents of projects come later."""
     return WorkerCard(
         worker=worker,
         pool=pool,

@@ -56,6 +56,7 @@ class Concluded:
 
     @classmethod
     async def of(cls, driver: Driver) -> Concluded:
+        """What earlier attempts of this driver have come to, told again; the chain is read from its newest link."""
         last = driver.delivery.claim.checkpoint
         found, at = cls(driver, _last=last), last
         while at is not None:

@@ -58,6 +58,7 @@ def works_of(shards: Iterable[Shard], spec: BatchSpec, *, name: str) -> dict[str
 def difference(
     before: Mapping[str, str], after: Mapping[str, str], *, specs: tuple[BatchSpec, BatchSpec], earlier: str
 ) -> Difference:
+    """What a second run would do, by the keys of both runs' work; `earlier`: the run before."""
     both = sorted(before.keys() & after.keys())
     return Difference(
         earlier=earlier,

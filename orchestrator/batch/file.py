@@ -84,6 +84,7 @@ def _lines(source: Path, key: str) -> tuple[str, ...]:
 
 
 def text_of(path: Path, *, hint: str) -> str:
+    """A file that people write; `BadBatchFile` with this hint where it cannot be read, and beyond the limit."""
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)

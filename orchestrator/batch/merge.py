@@ -127,6 +127,7 @@ class Material:
 async def material_of(
     mirror: Mirror, blobs: Blobs, base: str, endings: Mapping[str, Ended], *, batch: str, rules: MergeRules
 ) -> Material:
+    """What there is to merge of a repository: patches without an objection, and where they will meet."""
     ordered = dict(sorted(endings.items()))
     made = {key: patch for key, ended in ordered.items() if (patch := _patch_of(ended.result)) is not None}
     found = {key: _objection(patch, ordered[key], base) for key, patch in made.items()}

@@ -98,6 +98,7 @@ async def _with_organisations(spec: BatchSpec, forges: Mapping[str, ForgeSetting
 async def start_of(
     repository: Repository, file: Path, cache_dir: Path, forges: Mapping[str, ForgeSettings], sources: Sources
 ) -> Start:
+    """Where a repository's work begins: fetched, out of a bundle, or in a folder of this machine."""
     if repository.url is not None:
         remote = await (sources.reach(repository) if sources.reach else remote_at(repository, forges))
         return await fetched(repository, cache_dir, remote)

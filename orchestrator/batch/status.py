@@ -37,6 +37,7 @@ class BatchStatus(Wire):
 
 
 def status_of(record: TaskRecord, session: Session) -> BatchStatus:
+    """A batch under way, from its fold; the names of the first tasks that failed, the counts of all."""
     children = [session.tasks[child] for child in session.root_task.children]
     counts = Counter(STATES.get(child.state, str(child.state)) for child in children)
     failed = [FailedTask(title=child.title, error=child.error) for child in children if child.error]

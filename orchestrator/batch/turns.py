@@ -24,6 +24,7 @@ class Turns:
     _asked: count[int] = field(default_factory=count)  # of two with one number the first who came
 
     async def take(self, number: int) -> None:
+        """Wait for a turn; whoever took one gives it back with `give`. Who is cancelled in line has none."""
         if self._busy < self.at_once:
             self._busy += 1
             return

@@ -39,6 +39,7 @@ class Conclusion:
 
 
 async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Conclusion) -> None:
+    """Print the summary; then set the branches here, or publish elsewhere, as the batch's file says."""
     spec = asked.spec
     assert spec is not None  # it is known before a batch is followed
     cap = spec.limits.budget_microusd(muster.settings.budget_microusd)

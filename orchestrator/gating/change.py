@@ -65,6 +65,7 @@ class Inspection:
 async def inspect(
     diff: bytes, trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules, scope: Sequence[str]
 ) -> Inspection:
+    """Judge the change by what it touches, before anything runs; `scope` are the goal's `edit` grants."""
     parts = parts_of(diff)
     tests = [part for part in parts if _is_test(part, rules)]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)

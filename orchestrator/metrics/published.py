@@ -21,6 +21,7 @@ class Published:
         self._seen: dict[str, tuple[Stage, str]] | None = None
 
     async def look(self) -> None:
+        """Count what changed since the last look, and tell how many stand where."""
         found = await asyncio.to_thread(self._book.all)
         now = {each.key: (each.stage, each.commit) for each in found}
         seen = now if self._seen is None else self._seen

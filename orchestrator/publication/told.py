@@ -37,6 +37,7 @@ class Told:
 
 
 def told_of(publication: Publication) -> Told:
+    """What people are told of a publication: nothing of how it is done."""
     return Told(
         task_id=publication.task_id,
         repository=publication.repository,

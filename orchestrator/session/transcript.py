@@ -130,6 +130,7 @@ class Transcript:
         block.add(text)
 
     def input(self, event: ToolInputDelta) -> Iterator[int]:
+        """Arguments as the model writes them, before the call is whole; the numbers of the blocks that changed."""
         known = self._calls.get(event.call_id)
         block = self.blocks.get(known) if known is not None else None
         if block is None:
@@ -143,6 +144,7 @@ class Transcript:
         block.input_whole = block.input_whole and len(event.text) <= room
 
     def call(self, event: ToolCallChanged) -> Iterator[int]:
+        """A call's next state, in the block of its first one; the numbers of the blocks that changed."""
         known = self._calls.get(event.call_id)
         block = self.blocks.get(known) if known is not None else None
         if block is None or known is None:

@@ -27,6 +27,7 @@ class Placement:
 
 
 async def placement_of(engine: Engine, state_dir: Path) -> Placement:
+    """Where workspaces can be, and why not beside us; raises where the engine cannot hold limits."""
     details = await engine.details()
     require_limits(details)
     options = security_options(details)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,23 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def user(tmp_path: Path, package: Path) -> Iterator[User]:
-    shutil.copytree(package, tmp_path / "more-itertools", symlinks=True)
-    someone = User(tmp_path)
+    with _somebody(tmp_path, package) as someone:
+        yield someone
+
+
+@pytest.fixture(scope="module")
+def module_user(tmp_path_factory: pytest.TempPathFactory, package: Path) -> Iterator[User]:
+    """For what several tests of a module look at, and none changes."""
+    with _somebody(tmp_path_factory.mktemp("somebody"), package) as someone:
+        yield someone
+
+
+@contextmanager
+def _somebody(home: Path, package: Path) -> Iterator[User]:
+    shutil.copytree(package, home / "more-itertools", symlinks=True)
+    someone = User(home)
     batch = (ROOT / "examples" / "demo" / "batch.toml").read_text()
-    (tmp_path / "batch.toml").write_text(batch.replace("../../.demo/", ""))
+    (home / "batch.toml").write_text(batch.replace("../../.demo/", ""))
     yield someone
     someone.muster("down", timeout_s=60)
     assert containers(someone) == [], "a container was left behind"

@@ -25,11 +25,20 @@ def report_of(user: User) -> dict[str, Any]:
     return json.loads(shown.stdout)["repositories"][0]
 
 
-def test_a_batch_is_merged_and_proved_and_a_second_run_submits_nothing(user: User):
-    first = user.muster("batch", "run", "batch.toml")
+@pytest.fixture(scope="module")
+def calm(module_user: User) -> User:
+    """Whose batch has ended, and nobody disturbed it."""
+    done = module_user.muster("batch", "run", "batch.toml")
+    assert done.returncode == 0, done.stderr
+    return module_user
 
-    assert first.returncode == 0, first.stderr
-    commit = git(user.home / "more-itertools", "rev-parse", BRANCH)
+
+def commit_of(user: User) -> str:
+    return git(user.home / "more-itertools", "rev-parse", BRANCH)
+
+
+def test_a_batch_is_merged_and_proved_and_a_second_run_submits_nothing(calm: User):
+    user, commit = calm, commit_of(calm)
     repository = report_of(user)
     assert repository["commit"] == commit
     assert repository["verified"] is True
@@ -48,11 +57,11 @@ def test_a_batch_is_merged_and_proved_and_a_second_run_submits_nothing(user: Use
 
     assert second.returncode == 0, second.stderr
     assert "nothing is submitted again" in second.stderr
-    assert git(user.home / "more-itertools", "rev-parse", BRANCH) == commit
+    assert commit_of(user) == commit
     assert user.tasks() == tasks
 
 
-def test_a_killed_worker_changes_neither_the_patches_nor_their_number(user: User):
+def test_a_killed_worker_changes_neither_the_patches_nor_their_number(user: User, calm: User):
     process = user.start("batch", "run", "batch.toml", "--json")
     os.kill(int(next(workers_at_work(process)).split("-")[1]), signal.SIGKILL)
     _, complaint = process.communicate(timeout=200)
@@ -62,7 +71,7 @@ def test_a_killed_worker_changes_neither_the_patches_nor_their_number(user: User
     assert repository["verified"] is True
     assert sum(task["lost_leases"] for task in user.tasks()) > 0, "the kill hit nothing"
     assert results_of(user, repository) == {shard["task_id"]: 1 for shard in repository["shards"]}
-    assert repository["commit"] == commit_without_a_kill(user)
+    assert repository["commit"] == commit_of(calm)
 
 
 def test_an_interrupt_leaves_no_container_no_process_and_no_branch(user: User):
@@ -89,7 +98,7 @@ def test_killing_the_command_line_stops_nothing_and_attach_finds_the_batch_again
     attached = user.muster("batch", "attach", batch["task_id"])
 
     assert attached.returncode == 0, attached.stderr
-    assert git(user.home / "more-itertools", "rev-parse", BRANCH) == report_of(user)["commit"]
+    assert commit_of(user) == report_of(user)["commit"]
 
 
 def workers_at_work(process: subprocess.Popen[str]) -> Iterator[str]:
@@ -112,16 +121,3 @@ def results_of(user: User, repository: dict[str, Any]) -> dict[str, int]:
         messages = [json.loads(line) for line in watched.stdout.splitlines()]
         counts[shard["task_id"]] = sum(message["kind"] == "result" for message in messages)
     return counts
-
-
-def commit_without_a_kill(user: User) -> str:
-    calm = User(user.home / "calm")
-    calm.home.mkdir()
-    git(user.home, "clone", "--quiet", "more-itertools", "calm/more-itertools")
-    (calm.home / "batch.toml").write_text((user.home / "batch.toml").read_text())
-    try:
-        done = calm.muster("batch", "run", "batch.toml")
-        assert done.returncode == 0, done.stderr
-    finally:
-        calm.muster("down")
-    return git(calm.home / "more-itertools", "rev-parse", BRANCH)

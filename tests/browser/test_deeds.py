@@ -11,9 +11,6 @@ from playwright.async_api import expect
 from envelope.agents import AgentCard, ModelPrice, WorkerCard
 from envelope.asks import Option, Question, read_reply
 from envelope.events import AskOpened
-from envelope.lifecycle import State
-from envelope.messages import TaskProgress
-from transport.base import Wait
 
 PUSH = AskOpened(
     ask_id="ask_push",
@@ -39,17 +36,9 @@ PLAN = AskOpened(
 )
 
 
-async def asking(console: Any, ask: AskOpened, prompt: str = "mend the tests") -> str:
+async def asking(console: Any, ask: AskOpened) -> str:
     """A task that waits for an answer; its id."""
-    transport = console.stage.transport
-    handle = await console.stage.muster.submit(agent="build", prompt=prompt, deadline_ms=600_000)
-    [claim] = await transport.claim("build", "w", slots=1, wait_s=5)
-    lease = claim.lease
-    place = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
-    told = TaskProgress(**place, seq=0, at_ms=await transport.now_ms(), status=State.RUNNING, events=(ask,))
-    await transport.emit(lease, told)
-    assert await transport.park(lease, Wait(asks=frozenset({ask.ask_id})))
-    return handle.task_id
+    return await (await console.work("mend the tests")).ask(ask)
 
 
 async def test_two_people_answer_one_ask_and_the_second_is_told_who_did(console, visit):

@@ -20,8 +20,19 @@ import pytest_asyncio
 from envelope.agents import AgentCard
 from envelope.budget import Metrics
 from envelope.errors import ErrorCode
+from envelope.events import AskOpened, Event
 from envelope.lifecycle import State
-from envelope.messages import Attachment, ErrorInfo, FileStat, Output, PatchRef, TaskRequest, TaskResult, Workspace
+from envelope.messages import (
+    Attachment,
+    ErrorInfo,
+    FileStat,
+    Output,
+    PatchRef,
+    TaskProgress,
+    TaskRequest,
+    TaskResult,
+    Workspace,
+)
 from envelope.scope import allows
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.report import BatchReport
@@ -35,7 +46,7 @@ from orchestrator.settings import Settings
 from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch
-from transport.base import Transport
+from transport.base import Lease, Transport, Wait
 from transport.consumer import Consumer, Delivery
 from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
@@ -187,6 +198,44 @@ def read_files(folder: Path) -> Files:
 
 
 @dataclass
+class Work:
+    """A task that is under way, in the hands of the test."""
+
+    transport: Transport
+    lease: Lease
+    _seq: itertools.count[int] = field(default_factory=itertools.count)
+
+    @property
+    def task_id(self) -> str:
+        return self.lease.task_id
+
+    @property
+    def trace(self) -> str:
+        """Its page in the console; `task` is the other one."""
+        return f"/traces/{self.lease.trace_id}"
+
+    @property
+    def task(self) -> str:
+        return f"/tasks/{self.lease.task_id}"
+
+    async def tell(self, *events: Event, **fields: Any) -> None:
+        told = {"seq": next(self._seq), "at_ms": await self.transport.now_ms(), "status": State.RUNNING, **fields}
+        await self.transport.emit(self.lease, TaskProgress(**{**self._names(), **told, "events": events}))
+
+    async def ask(self, *asks: AskOpened) -> str:
+        """It waits for answers from now on; its id."""
+        await self.tell(*asks)
+        assert await self.transport.park(self.lease, Wait(asks=frozenset(ask.ask_id for ask in asks)))
+        return self.task_id
+
+    async def end(self, status: State = State.COMPLETED, *, dead: str = "", **fields: Any) -> None:
+        await self.transport.finish(self.lease, TaskResult(**self._names(), status=status, **fields), dead=dead)
+
+    def _names(self) -> dict[str, Any]:
+        return {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
+
+
+@dataclass
 class Stage:
     """One fleet: its client, its builders, and orchestrators that a test starts and stops."""
 
@@ -213,6 +262,18 @@ class Stage:
 
     def workers(self):
         return self.serving("build", self.builders.handle)
+
+    async def claimed(self, pool: str = "build") -> Work:
+        """What waits for a worker, taken by the test."""
+        [claim] = await self.transport.claim(pool, "w", slots=1, wait_s=10)
+        return Work(self.transport, claim.lease)
+
+    async def work(self, prompt: str, **fields: Any) -> Work:
+        """A task of an agent, submitted and begun."""
+        handle = await self.muster.submit(**{"agent": "build", "prompt": prompt, "deadline_ms": 600_000, **fields})
+        work = await self.claimed()
+        assert work.task_id == handle.task_id
+        return work
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:

@@ -34,10 +34,10 @@ def owner() -> str:
 
 
 @pytest.fixture
-async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
+async def driver(tmp_path: Path, owner: str, engine_lists: Callable[[str], list[str]]) -> AsyncIterator[DockerDriver]:
     async with DockerDriver(tmp_path / "state", owner) as opened:
         yield opened
-    assert of_owner(owner) == []
+    assert engine_lists(owner) == []
     assert list((tmp_path / "state").glob("sandboxes/*")) == []
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
@@ -80,15 +80,11 @@ def run(sandbox: OpenSandbox) -> Run:
 
 
 @pytest.fixture
-def engine_lists() -> Callable[[str], list[str]]:
+def engine_lists(engine_holds: Callable[[str, str], list[str]]) -> Callable[[str], list[str]]:
     """Names an owner's containers and volumes."""
-    return of_owner
-
-
-def of_owner(owner: str) -> list[str]:
-    by_owner = ["--filter", f"label=muster.owner={owner}", "--quiet"]
-    listings = (["docker", "ps", "--all", *by_owner], ["docker", "volume", "ls", *by_owner])
-    return [line for listing in listings for line in subprocess.check_output(listing, text=True).split()]
+    return lambda owner: [
+        name for kind in ("containers", "volumes") for name in engine_holds(kind, f"muster.owner={owner}")
+    ]
 
 
 @pytest.fixture

@@ -33,26 +33,28 @@ async def test_cancelling_reaches_the_whole_tree(fleet):
 
 async def test_a_keeper_is_woken_when_a_task_of_its_worker_is_cancelled(fleet):
     request = await fleet.submit()
-    await fleet.claim_one("w1")
+    claim = await fleet.claim_one("w1")
     keeper = fleet.transport.keeper()
     waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 250))
 
     await fleet.transport.cancel(request.task_id, by="me", reason="enough")
 
-    async with asyncio.timeout(60):
-        await waiting
+    woken, _ = await asyncio.wait({waiting}, timeout=60)
+    assert woken == {waiting}
+    assert keeper.renew([claim.lease]).cancelled == {request.task_id: "enough"}
     keeper.close()
 
 
 async def test_a_keeper_that_waits_can_be_interrupted(fleet):
     keeper = fleet.transport.keeper()
     waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, "w1", 250))
-    await asyncio.wait({waiting}, timeout=0.05)
+    woken, _ = await asyncio.wait({waiting}, timeout=0.05)
+    assert not woken
 
     keeper.interrupt()
 
-    async with asyncio.timeout(60):
-        await waiting
+    woken, _ = await asyncio.wait({waiting}, timeout=60)
+    assert woken == {waiting}
     keeper.close()
 
 

@@ -100,8 +100,7 @@ async def test_a_queued_task_past_its_deadline_is_ended_by_the_reaper(fleet):
 
 
 async def test_a_running_task_past_its_deadline_is_told_and_may_end_itself(fleet):
-    await fleet.submit(deadline_ms=20)
-    claim = await fleet.claim_one()
+    claim = await fleet.begun(deadline_ms=20)
     keeper = fleet.transport.keeper()
     while not (renewal := keeper.renew([claim.lease])).expired:
         await fleet.transport.reap()
@@ -114,13 +113,12 @@ async def test_a_running_task_past_its_deadline_is_told_and_may_end_itself(fleet
 
 async def test_a_running_task_that_ignores_its_deadline_is_ended_by_the_queue(hasty_fleet):
     fleet = hasty_fleet
-    request = await fleet.submit(deadline_ms=50)
-    claim = await fleet.claim_one()
+    claim = await fleet.begun(deadline_ms=50)
     keeper = fleet.transport.keeper()
-    while request.task_id not in (await asyncio.to_thread(keeper.renew, [claim.lease])).lost:
+    while claim.lease.task_id not in (await asyncio.to_thread(keeper.renew, [claim.lease])).lost:
         await fleet.transport.claim("explore", "w2", slots=1, wait_s=0.05)
 
-    assert (await fleet.transport.result(request.task_id)).status is State.EXPIRED
+    assert (await fleet.transport.result(claim.lease.task_id)).status is State.EXPIRED
     with pytest.raises(Fenced):
         await fleet.finish(claim)
     keeper.close()
@@ -138,12 +136,11 @@ async def test_a_parent_and_its_queued_child_that_expire_together_end_once_each(
 
 async def test_a_lease_and_a_deadline_that_end_together_end_the_task_once(hasty_fleet):
     fleet = hasty_fleet
-    request = await fleet.submit(deadline_ms=50)
-    await fleet.claim_one("lost")
+    lease = (await fleet.begun(deadline_ms=50, worker="lost")).lease
     await fleet.transport.claim("explore", "heir", slots=1, wait_s=1.0)
-    await fleet.ended(request.task_id)
+    await fleet.ended(lease.task_id)
 
-    assert await results_in_stream(fleet, request.trace_id) == {request.task_id: 1}
+    assert await results_in_stream(fleet, lease.trace_id) == {lease.task_id: 1}
 
 
 async def results_in_stream(fleet, trace_id: str) -> Counter[str]:

@@ -84,24 +84,17 @@ def owner() -> str:
 
 
 @pytest.fixture
-def containers_of_task() -> Callable[[str], list[str]]:
-    return lambda task_id: containers_labelled(f"muster.task={task_id}")
+def containers_of_task(engine_holds: Callable[[str, str], list[str]]) -> Callable[[str], list[str]]:
+    return lambda task_id: engine_holds("containers", f"muster.task={task_id}")
 
 
 @pytest.fixture
-async def driver(tmp_path: Path, owner: str) -> AsyncIterator[DockerDriver]:
+async def driver(
+    tmp_path: Path, owner: str, engine_holds: Callable[[str, str], list[str]]
+) -> AsyncIterator[DockerDriver]:
     async with DockerDriver(tmp_path / "state", owner) as opened:
         yield opened
-    assert containers_of(owner) == []
-
-
-def containers_of(owner: str) -> list[str]:
-    return containers_labelled(f"muster.owner={owner}")
-
-
-def containers_labelled(label: str) -> list[str]:
-    command = ["docker", "ps", "-aq", "--filter", f"label={label}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert engine_holds("containers", f"muster.owner={owner}") == []
 
 
 @pytest.fixture

@@ -114,7 +114,8 @@ def _end_tree(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> N
 
 
 def _result_of_queue(fleet: Fleet, task: Task, code: ErrorCode, text: str) -> TaskResult:
-    took_ms = 0 if task.started_at_ms is None else fleet.now() - task.started_at_ms
+    task.finished_at_ms = fleet.now()  # read once, as a script does: its record and its result tell one length
+    took_ms = 0 if task.started_at_ms is None else task.finished_at_ms - task.started_at_ms
     return TaskResult(
         trace_id=task.trace_id,
         task_id=task.id,
@@ -133,7 +134,9 @@ def _close(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> None
     if was_in_line:
         fleet.sweep(task.pool)
     fleet.ended += 1
-    task.result, task.finished_at_ms, task.ended_as = message, fleet.now(), fleet.ended
+    task.result, task.ended_as = message, fleet.ended
+    if task.finished_at_ms is None:
+        task.finished_at_ms = fleet.now()
     fleet.tell_others(Kind.ENDED, task)
     fleet.append(task, result)
     session = fleet.sessions[task.session_id]

@@ -48,6 +48,7 @@ class Line:
     held_flows: dict[str, dict[Flow, int]] = field(default_factory=dict[str, dict[Flow, int]])  # by trace
 
     def put(self, flow: Flow, task_id: str, *, head: bool = False) -> None:
+        """At its flow's end, or head. A flow that was held keeps its distance; a new one starts where time is now."""
         queue, (tenant, _, group) = self.flows[flow], flow
         (queue.appendleft if head else queue.append)(task_id)
         lane = self._stand(tenant)

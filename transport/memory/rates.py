@@ -46,6 +46,7 @@ class Line:
         return self.recent * math.exp((self.recent_at_ms - now) / PACE.measured_ms)
 
     def cut(self, quota: Quota, now: int) -> None:
+        """The provider has refused a call: fewer from now on, and where no quota is known from what was measured."""
         requests, _, least = base_rates(quota)
         scale = self.scale(least)
         if not self.cut_at_ms and quota == Quota():

@@ -70,6 +70,7 @@ async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:
 
 
 async def stats(cells: Cells, pools: Sequence[str]) -> list[PoolStats]:
+    """Of the whole fleet: sums over its cells, and the oldest of all that wait."""
     rows = await cells.each(lambda cell: records.stats(cell, pools))
     return [
         PoolStats(

@@ -88,6 +88,7 @@ class Servers:
 
 
 def named(url: str) -> Named:
+    """What a URL names, before anything is connected to; `Misconfigured` with the forms that there are."""
     try:
         found = _parsed(url)
         _check_tls(found.options)

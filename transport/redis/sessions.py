@@ -31,6 +31,7 @@ def answers_ms(cell: Cell) -> int:
 
 
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:
+    """The answer that stands: this one, or that of whoever was first."""
     standing = await cell.run(
         "answer",
         repeatable=True,

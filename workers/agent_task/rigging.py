@@ -62,6 +62,7 @@ class Rigging:
     care: FileCare
 
     async def loop(self, session: Session) -> Loop:
+        """What a session's turns need, with hooks and recording around it; tools may be others at each turn."""
         attempt, tape, report = self.attempt, self.tape, self.attempt.reporter.report
         hooks = self._hooks(session)
         limits = await self.kit.models.limits(session.model)

@@ -55,6 +55,7 @@ class Catalogue:
         )
 
     def cards(self) -> list[CommandCard]:
+        """For whoever offers commands to people, those of sessions among them."""
         files = [
             CommandCard(
                 name=name,

@@ -46,6 +46,7 @@ def read_anthropic(body: Json) -> Conversation:
 
 
 def stream_anthropic(reply: Reply, now: Conversation, body: Json) -> Iterator[bytes]:
+    """The reply as server-sent events, block by block, in the provider's order."""
     usage = _usage(reply, now)
     begun: Json = _message(reply, now) | {"content": [], "stop_reason": None, "usage": usage | {"output_tokens": 1}}
     yield _event("message_start", message=begun)
@@ -61,6 +62,7 @@ def stream_anthropic(reply: Reply, now: Conversation, body: Json) -> Iterator[by
 
 
 def whole_anthropic(reply: Reply, now: Conversation) -> Json:
+    """The reply to a request that wants no stream: the same deltas, put together."""
     content: list[Json] = []
     for block, deltas in _parts(reply, now):
         whole = dict(block)

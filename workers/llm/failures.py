@@ -64,6 +64,7 @@ class ProviderError:
 
     @property
     def failure(self) -> Failure:
+        """By its words first, for providers share few status codes; where both speak, the better witness."""
         message = _LIBRARY_PREFIX.sub("", self.message[:MAX_JUDGED_CHARS])
         said = f"{self.kind} {message}"
         if is_overflow(message, self.status) or is_overflow(said, self.status):

@@ -50,6 +50,7 @@ class TaskEvents:
     turn: int = 0
 
     def observe(self, event: Event) -> None:
+        """Count what a task tells of its turns, calls and asks."""
         match event:
             case TurnStarted(model=name):
                 self.model = name

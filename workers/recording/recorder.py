@@ -91,6 +91,8 @@ class Recorder:
         return listen
 
     def foreign(self, tools: Foreign) -> Foreign:
+        """The same tools; a change of what is offered is an entry."""
+
         async def look() -> Sequence[Tool]:
             found = await tools()
             offered = tuple(asdict(spec) for spec in offer({tool.name: tool for tool in found}))
@@ -113,6 +115,7 @@ class Recorder:
         self._messages = len(session.messages)
 
     async def saving(self, session: Session) -> Session:
+        """The session with the piece of tape since the last checkpoint, which names the piece before it."""
         answered = [message for message in session.messages[self._messages :] if message.role == "tool"]
         if answered:
             self._add(Answers(answers=tuple(map(_answer, answered))))

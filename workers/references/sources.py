@@ -65,6 +65,7 @@ class Sources:
         return ref.id if ref and ref.type == "doc" and ref.id.startswith(("http://", "https://")) else None
 
     async def find(self, name: str) -> Found:
+        """What a reference names; `ToolError`, with those that there are, for one that the task was not given."""
         ref = self._ref(name)
         if ref is None:
             known = ", ".join(name_of(ref) for ref in self.request.context_refs)

@@ -23,6 +23,7 @@ class EgressLog:
     _told: set[str] = field(default_factory=set[str])
 
     def tell(self, decision: Decision) -> None:
+        """Log a decision, and warn the task once of each place that it may not reach; both are bounded."""
         self._logged += 1
         if self._logged <= MAX_LOGGED:
             self._log(decision)

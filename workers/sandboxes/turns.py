@@ -84,6 +84,7 @@ class Turns:
         return _Turn(self, (request.tenant, request.batch_id))
 
     async def take(self, batch: Batch, spec: SandboxSpec) -> Sandbox:
+        """One that a task of the batch has left, brought back to its start, or a fresh one: with a network, always."""
         if spec.has_network or spec.read_only:
             return await self.driver.open(spec)
         until_s = time.monotonic() + spec.limits.lifetime_s

@@ -30,6 +30,7 @@ class Member(NamedTuple):
 
 
 def unpack(archive: str, target: str, max_files: int, max_bytes: int) -> dict[str, Any]:
+    """Plain files, to the limits; what is left out is told with its reason. Of a broken archive what came out stays."""
     files, left = 0, max_bytes
     left_out: list[str] = []
     folder = Path(target)

@@ -21,6 +21,7 @@ class TaskTotals:
     uncharged_microusd: int = 0
 
     def add(self, event: Event) -> None:
+        """A turn's text replaces the last one's; its cost waits for `take_charge`."""
         match event:
             case TurnStarted():
                 self.partial_output = ""

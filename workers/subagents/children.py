@@ -65,6 +65,7 @@ class QueuedChildren:
         }
 
     async def start(self, request: ChildRequest) -> str:
+        """Waits for room among the trace's children; `ToolError` tells the model why not, and what to do."""
         if request.session:
             await self._require_own(request.session)
         await self.room.take()

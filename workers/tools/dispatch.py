@@ -246,6 +246,7 @@ async def _looked_after(item: _Ready, result: ToolResult, context: ToolContext) 
 def ended_event(
     call: ToolCall, result: ToolResult, started_ms: int, ended_ms: int, *, title: str = ""
 ) -> ToolCallChanged:
+    """What people see of a call: its head without secrets; the whole is in a blob, when there is more."""
     return ToolCallChanged(
         call_id=call.id,
         tool=call.name,

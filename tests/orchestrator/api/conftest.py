@@ -48,6 +48,13 @@ class Api:
         assert status in (200, 201), told
         return told["task_id"]
 
+    async def work(self, **fields: Any) -> Any:
+        """A task that was submitted so, and begun; see `Stage.work`."""
+        task_id = await self.submit(**fields)
+        work = await self.stage.claimed()
+        assert work.task_id == task_id
+        return work
+
 
 @pytest_asyncio.fixture
 async def api(redis_stage, tmp_path: Path) -> AsyncIterator[Api]:

@@ -11,7 +11,7 @@ import pytest
 from envelope.agents import AgentCard, ProjectCards, WorkerCard
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo, TaskResult
+from envelope.messages import ErrorInfo
 from orchestrator.api import bodies, traces
 from orchestrator.api.streams import EventStream, Streams
 from orchestrator.api.tokens import ALL_TENANTS, Role, TokenFile
@@ -116,13 +116,9 @@ async def test_a_place_of_another_trace_tells_nothing_of_that(api):
 
 async def test_dead_letters_and_repositories_are_told_to_their_tenant_alone(api):
     api.secrets["operator"] = api.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
-    task_id = await api.submit()
-    [claim] = await api.stage.transport.claim("build", "w", slots=1, wait_s=5)
-    said = {"trace_id": claim.lease.trace_id, "task_id": task_id, "attempt": 1}
+    work = await api.work()
     error = ErrorInfo.of(ErrorCode.POISON, "it took them all down")
-    await api.stage.transport.finish(
-        claim.lease, TaskResult(**said, status=State.ERROR, errors=(error,)), dead="secret.py is to blame"
-    )
+    await work.end(State.ERROR, errors=(error,), dead="secret.py is to blame")
     project = ProjectCards(commit="c" * 40, agents=(AgentCard(name="theirs", mode="primary", pool="build"),))
     await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, projects=(project,)), ttl_s=60)
 
@@ -131,7 +127,7 @@ async def test_dead_letters_and_repositories_are_told_to_their_tenant_alone(api)
     }
     workers = {who: (await api.call("GET", "/v1/workers", who=who))[1] for who in ("operator", "stranger")}
 
-    assert [letter["task_id"] for letter in letters["admin"]] == [task_id]
+    assert [letter["task_id"] for letter in letters["admin"]] == [work.task_id]
     assert (letters["operator"], letters["stranger"]) == (letters["admin"], [])
     assert ["theirs" in json.dumps(cards) for cards in workers.values()] == [True, False]
 

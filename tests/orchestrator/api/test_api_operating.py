@@ -7,21 +7,17 @@ import pytest
 from envelope.agent_params import AgentParams
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo, TaskResult
+from envelope.messages import ErrorInfo
 from orchestrator.api.tokens import ALL_TENANTS, Role
 
 pytestmark = pytest.mark.redis
 
 
 async def dead(api) -> str:
-    task_id = await api.submit()
-    [claim] = await api.stage.transport.claim("build", "w", slots=1, wait_s=5)
-    lease, error = claim.lease, ErrorInfo.of(ErrorCode.POISON, "it took three workers down")
-    result = TaskResult(
-        trace_id=lease.trace_id, task_id=task_id, attempt=lease.attempt, status=State.ERROR, errors=(error,)
-    )
-    await api.stage.transport.finish(lease, result, dead=error.message)
-    return task_id
+    work = await api.work()
+    error = ErrorInfo.of(ErrorCode.POISON, "it took three workers down")
+    await work.end(State.ERROR, errors=(error,), dead=error.message)
+    return work.task_id
 
 
 async def test_dead_letters_are_seen_done_again_and_dropped_by_their_own_tenant(api):
@@ -65,15 +61,11 @@ async def test_a_session_is_taken_back_to_a_turn_in_a_task_of_its_own(api):
 
 
 async def test_going_back_names_the_turn_and_the_session(api):
-    task_id = await api.submit()
-    [claim] = await api.stage.transport.claim("build", "w", slots=1, wait_s=5)
-    lease = claim.lease
-    checkpoint = await api.stage.transport.blobs.put(b"a session")
-    await api.stage.transport.checkpoint(lease, checkpoint)
-    done = TaskResult(trace_id=lease.trace_id, task_id=task_id, attempt=lease.attempt, status=State.COMPLETED)
-    await api.stage.transport.finish(lease, done)
+    work = await api.work()
+    await api.stage.transport.checkpoint(work.lease, await api.stage.transport.blobs.put(b"a session"))
+    await work.end()
 
-    handle = await api.stage.muster.revert(task_id, 2)
+    handle = await api.stage.muster.revert(work.task_id, 2)
 
     request = await api.stage.muster.request(handle.task_id)
-    assert (request.resume_token, AgentParams.model_validate(request.input.params).revert_to) == (task_id, 2)
+    assert (request.resume_token, AgentParams.model_validate(request.input.params).revert_to) == (work.task_id, 2)

@@ -37,7 +37,12 @@ async def test_a_turn_of_one_who_was_cancelled_goes_to_the_next():
     turns.give()
     gone.cancel()  # as its turn comes
 
-    await next_one
-
+    async with asyncio.timeout(60):
+        await next_one
+    assert gone.cancelled()
+    third = asyncio.ensure_future(turns.take(3))
+    await asyncio.sleep(0)  # it asks
+    assert not third.done()  # one turn was handed on, and no second one made of it
     turns.give()
-    await turns.take(3)
+    async with asyncio.timeout(60):
+        await third

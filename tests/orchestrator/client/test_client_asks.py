@@ -12,13 +12,11 @@ from envelope.agents import AgentCard, WorkerCard
 from envelope.asks import AskTerms, Option, Question, Reply, read_reply
 from envelope.events import AskOpened
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress
 from orchestrator.approvals import approve_in, approved_in
 from orchestrator.asks import find_ask, reply_to
 from orchestrator.errors import Answered, BadInput
 from orchestrator.submit import task_request
 from transport.audit import TIMEOUT
-from transport.base import Wait
 
 DOC = Path(__file__).parent.parent.parent.parent / "docs" / "agents" / "asks.md"
 FIELDS = {"agent": "build", "pool": "build", "auth_scope": ("read:**",), "deadline_ms": 60_000}
@@ -32,17 +30,8 @@ PLAN = AskOpened(ask_id="ask_p", permission="plan_exit", questions=(Question(que
 
 async def asking(stage, *asks: AskOpened, **fields) -> str:
     """A task that has parked with these asks; its id."""
-    request = task_request(**{**FIELDS, **fields})
-    await stage.transport.submit([request])
-    [claim] = await stage.transport.claim("build", "w", slots=1, wait_s=5)
-    lease = claim.lease
-    opened = TaskProgress(
-        trace_id=lease.trace_id, task_id=lease.task_id, attempt=lease.attempt, seq=0, at_ms=1,
-        status=State.RUNNING, events=asks,
-    )  # fmt: skip
-    await stage.transport.emit(lease, opened)
-    assert await stage.transport.park(lease, Wait(asks=frozenset(ask.ask_id for ask in asks)))
-    return request.task_id
+    await stage.transport.submit([task_request(**{**FIELDS, **fields})])
+    return await (await stage.claimed()).ask(*asks)
 
 
 async def test_open_asks_are_those_that_are_waited_for_in_their_order(any_stage):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -19,11 +18,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from envelope.agents import AgentCard, WorkerCard
-from envelope.lifecycle import State
-from envelope.messages import TaskProgress, TaskResult
 from orchestrator.api.app import create_app
 from orchestrator.api.tokens import Role, TokenFile
-from transport.base import Lease
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
@@ -44,35 +40,6 @@ class Page:
         found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.text)
         assert found, self.text
         return found[1]
-
-
-@dataclass
-class Work:
-    """A task that is under way, in the hands of the test."""
-
-    transport: Any
-    lease: Lease
-    seq: itertools.count[int] = field(default_factory=itertools.count)
-
-    @property
-    def trace(self) -> str:
-        return f"/traces/{self.lease.trace_id}"
-
-    @property
-    def task(self) -> str:
-        return f"/tasks/{self.lease.task_id}"
-
-    async def tell(self, *events: Any, **fields: Any) -> None:
-        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
-        now_ms = await self.transport.now_ms()
-        progress = TaskProgress(
-            **{**said, "seq": next(self.seq), "at_ms": now_ms, "status": State.RUNNING, "events": events, **fields}
-        )
-        await self.transport.emit(self.lease, progress)
-
-    async def end(self, status: State = State.COMPLETED, *, dead: str = "", **fields: Any) -> None:
-        said = {"trace_id": self.lease.trace_id, "task_id": self.lease.task_id, "attempt": self.lease.attempt}
-        await self.transport.finish(self.lease, TaskResult(**said, status=status, **fields), dead=dead)
 
 
 @dataclass
@@ -97,13 +64,8 @@ class Console:
         csrf = (await self.get("/console/", who=who)).csrf if csrf is None else csrf
         return await self._call("POST", path, who, data={**fields, "csrf": csrf})
 
-    async def work(self, prompt: str, **fields: Any) -> Work:
-        """A task of an agent, submitted and begun."""
-        task = {"agent": "build", "prompt": prompt, "deadline_ms": 60_000, **fields}
-        handle = await self.stage.muster.submit(**task)
-        claims = await self.stage.transport.claim("build", "w", slots=1, wait_s=10)
-        assert [claim.lease.task_id for claim in claims] == [handle.task_id]
-        return Work(self.stage.transport, claims[0].lease)
+    async def work(self, prompt: str, **fields: Any) -> Any:
+        return await self.stage.work(prompt, **fields)
 
     async def news(self, path: str, *, who: str = "viewer", after: str = "") -> AsyncIterator[tuple[str, Any]]:
         """The parts of each message of a page's stream, each with the id of the message."""

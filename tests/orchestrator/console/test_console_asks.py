@@ -10,7 +10,6 @@ from envelope.asks import Option, Question, read_reply
 from envelope.budget import Budget
 from envelope.events import AskOpened
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress
 from transport.base import Wait
 from transport.raising import ask_for_more
 
@@ -31,24 +30,9 @@ COLOUR = AskOpened(
 )
 
 
-async def asking(console, ask: AskOpened, **fields) -> str:
+async def asking(console, ask: AskOpened) -> str:
     """A task that waits for an answer; its id."""
-    stage = console.stage
-    handle = await stage.muster.submit(agent="build", prompt="<b>mend</b> it", deadline_ms=600_000, **fields)
-    [claim] = await stage.transport.claim("build", "w", slots=1, wait_s=5)
-    lease = claim.lease
-    told = TaskProgress(
-        trace_id=lease.trace_id,
-        task_id=lease.task_id,
-        attempt=lease.attempt,
-        seq=0,
-        at_ms=1_000,
-        status=State.RUNNING,
-        events=(ask,),
-    )
-    await stage.transport.emit(lease, told)
-    assert await stage.transport.park(lease, Wait(asks=frozenset({ask.ask_id})))
-    return handle.task_id
+    return await (await console.work("<b>mend</b> it")).ask(ask)
 
 
 async def answers_of(console, task_id: str) -> dict[str, str]:

@@ -58,13 +58,20 @@ async def test_a_fleet_starts_on_demand_serves_and_goes_without_a_trace(settings
 
 
 async def test_a_killed_worker_comes_back(settings: Settings):
-    async with attached(settings), Muster.connect(settings) as muster:
-        first = next(card.pid for card in await muster.workers() if card.pool == "build")
+    async with attached(settings) as fleet, Muster.connect(settings) as muster:
+        first = await _worker_other_than(0, muster)
         os.kill(first, signal.SIGKILL)
-        async with asyncio.timeout(30):
-            while not any(card.pool == "build" and card.pid != first for card in await muster.workers()):
-                await asyncio.sleep(0.1)  # an announcement in Redis has no event
+        second = await _worker_other_than(first, muster)
+        assert f"\nPPid:\t{fleet.pid}\n" in Path(f"/proc/{second}/status").read_text()
     await stop_fleet(settings)
+
+
+async def _worker_other_than(pid: int, muster: Muster) -> int:
+    async with asyncio.timeout(30):
+        while True:
+            if found := [card.pid for card in await muster.workers() if card.pool == "build" and card.pid != pid]:
+                return found[0]
+            await asyncio.sleep(0.1)  # an announcement in Redis has no event
 
 
 async def test_a_killed_redis_comes_back_with_its_tasks(settings: Settings):

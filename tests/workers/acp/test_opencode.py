@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from sandbox.image.build import build_image
 ROOT = Path(__file__).parents[3]
 BINARY = ROOT / ".node/node_modules/opencode-linux-x64-baseline/bin/opencode"
 BASE = "muster-sandbox:latest"
-IMAGE = "muster-sandbox-opencode:test"
+IMAGE = f"muster-sandbox-opencode:{os.getpid()}"  # two runs on one engine take nothing from each other
 DOCKERFILE = f"FROM {BASE}\nCOPY opencode /usr/local/bin/opencode\n"
 pytestmark = [
     pytest.mark.redis,

@@ -21,28 +21,6 @@ from workers.recording.replay import find_cassette, replay
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
-SCOPE = ("read:**", "list:**", "glob:**", "grep:**", "edit:src/**", "bash:**", "task:**")
-
-WORKS = r"""
-rules:
-  - {when: {prompt_contains: look, turn: 1}, reply: {text: "X is 1"}}
-  - when: {turn: 1}
-    reply:
-      tool_calls:
-        - {name: read, arguments: {filePath: src/other.py}}
-        - {name: task, arguments: {description: look, prompt: look, subagent_type: explore}}
-        - {name: read, arguments: {filePath: nowhere.py}}
-  - when: {turn: 2}
-    reply: {tool_calls: [{name: edit, arguments: {filePath: src/other.py, oldString: "X = 1", newString: "X = 2"}}]}
-  - {when: {turn: 3}, reply: {text: "${result.1} ${result.3}"}}
-"""
-
-
-def recorded(hands, workspace, prompt: str, **fields):
-    given = TaskInput(prompt=prompt, params={"record": True})
-    told = {"agent": "build", "auth_scope": SCOPE, "workspace": workspace, "input": given}
-    return hands.request(**{**told, **fields})
-
 
 async def cassette_of(hands, result):
     blobs = hands.transport.blobs
@@ -54,21 +32,21 @@ async def replayed(hands, result, agents=None):
     return await replay(await cassette_of(hands, result), hands.transport.blobs, agents or builtin())
 
 
-async def test_a_recorded_task_is_the_same_when_it_is_played_again(start_agents, workspace):
-    hands, server = await start_agents(WORKS)
-    result = await hands.result(recorded(hands, workspace, "change other"))
-    asked = server.log.requests
+async def test_a_recorded_task_is_the_same_when_it_is_played_again(start_agents, asked, works):
+    hands, server = await start_agents(works)
+    result = await hands.result(asked(hands, "change other"))
+    requests = server.log.requests
 
     ended = await replayed(hands, result)
 
     assert result.status is State.COMPLETED
     assert (ended.difference, ended.is_whole, ended.calls, ended.answers) == (None, True, 3, 4)
-    assert server.log.requests == asked
+    assert server.log.requests == requests
 
 
-async def test_a_changed_agent_shows_what_is_asked_otherwise_and_where(start_agents, workspace):
-    hands, _ = await start_agents(WORKS)
-    result = await hands.result(recorded(hands, workspace, "change other"))
+async def test_a_changed_agent_shows_what_is_asked_otherwise_and_where(start_agents, asked, works):
+    hands, _ = await start_agents(works)
+    result = await hands.result(asked(hands, "change other"))
     build = builtin()["build"]
 
     ended = await replayed(
@@ -81,9 +59,9 @@ async def test_a_changed_agent_shows_what_is_asked_otherwise_and_where(start_age
     assert "+You are terse." in ended.difference.diff.splitlines()
 
 
-async def test_a_tool_that_is_taken_away_is_a_difference_too(start_agents, workspace):
-    hands, _ = await start_agents(WORKS)
-    result = await hands.result(recorded(hands, workspace, "change other"))
+async def test_a_tool_that_is_taken_away_is_a_difference_too(start_agents, asked, works):
+    hands, _ = await start_agents(works)
+    result = await hands.result(asked(hands, "change other"))
     narrowed = replace(builtin()["build"], tools=("read", "edit", "task"))
 
     ended = await replayed(hands, result, {**builtin(), "build": narrowed})
@@ -91,9 +69,9 @@ async def test_a_tool_that_is_taken_away_is_a_difference_too(start_agents, works
     assert "-[tool] grep" in ended.difference.diff.splitlines()
 
 
-async def test_an_earlier_end_is_a_difference(start_agents, workspace):
-    hands, _ = await start_agents(WORKS)
-    result = await hands.result(recorded(hands, workspace, "change other"))
+async def test_an_earlier_end_is_a_difference(start_agents, asked, works):
+    hands, _ = await start_agents(works)
+    result = await hands.result(asked(hands, "change other"))
 
     ended = await replayed(hands, result, {**builtin(), "build": replace(builtin()["build"], max_turns=2)})
 
@@ -101,7 +79,7 @@ async def test_an_earlier_end_is_a_difference(start_agents, workspace):
     assert "This is your last turn" in ended.difference.diff
 
 
-async def test_failed_tries_are_on_the_cassette_and_waited_for_by_nobody(start_agents, workspace, monkeypatch):
+async def test_failed_tries_are_on_the_cassette_and_waited_for_by_nobody(start_agents, asked, monkeypatch):
     hands, _ = await start_agents(
         """
 rules:
@@ -110,7 +88,7 @@ rules:
   - {when: {turn: 2}, fault: {status: 401}}
 """
     )
-    result = await hands.result(recorded(hands, workspace, "x"))
+    result = await hands.result(asked(hands, "x"))
 
     an_hour_if_any = lambda *told, **more: wait_ms(*told, **more) and 3_600_000  # noqa: E731
     monkeypatch.setattr(retry, "wait_ms", an_hour_if_any)
@@ -121,7 +99,7 @@ rules:
     assert (ended.difference, ended.is_whole, ended.calls) == (None, True, 3)
 
 
-async def test_what_people_said_meanwhile_is_heard_again(start_agents, workspace):
+async def test_what_people_said_meanwhile_is_heard_again(start_agents, asked):
     hands, _ = await start_agents(
         """
 rules:
@@ -130,7 +108,7 @@ rules:
   - {when: {turn: 2}, reply: {text: I did not hear a thing.}}
 """
     )
-    request = recorded(hands, workspace, "sleep")
+    request = asked(hands, "sleep")
     await hands.transport.submit([request])
     await hands.until(request.trace_id, lambda progress: any(event.kind == "tool_call" for event in progress.events))
     await hands.transport.prompt(request.task_id, "and say hello", by="test")
@@ -142,7 +120,7 @@ rules:
     assert (ended.difference, ended.calls) == (None, 2)
 
 
-async def test_a_task_that_another_worker_finished_has_one_cassette(start_agents, workspace):
+async def test_a_task_that_another_worker_finished_has_one_cassette(start_agents, asked):
     hands, server = await start_agents(
         """
 rules:
@@ -151,7 +129,7 @@ rules:
   - {when: {turn: 2}, reply: {text: "${result.0}"}}
 """
     )
-    request = recorded(hands, workspace, "x")
+    request = asked(hands, "x")
     await hands.transport.submit([request])
 
     def sleeps(progress):
@@ -168,7 +146,7 @@ rules:
     assert (ended.difference, ended.is_whole, ended.calls, ended.answers) == (None, True, 2, 1)
 
 
-async def test_a_task_that_goes_on_in_an_earlier_session_is_replayed_from_there(start_agents, workspace):
+async def test_a_task_that_goes_on_in_an_earlier_session_is_replayed_from_there(start_agents, asked):
     hands, _ = await start_agents(
         """
 rules:
@@ -177,8 +155,8 @@ rules:
   - {when: {turn: 2}, reply: {text: first done}}
 """
     )
-    first = await hands.result(recorded(hands, workspace, "first"))
-    second = await hands.result(recorded(hands, workspace, "second", resume_token=first.resume_token))
+    first = await hands.result(asked(hands, "first"))
+    second = await hands.result(asked(hands, "second", resume_token=first.resume_token))
 
     ended = await replayed(hands, second)
 
@@ -186,9 +164,9 @@ rules:
     assert (ended.difference, ended.calls, ended.answers) == (None, 1, 0)
 
 
-async def test_a_task_that_ran_out_of_money_ends_there_again(start_agents, workspace):
-    hands, _ = await start_agents(WORKS)
-    result = await hands.result(recorded(hands, workspace, "change", budget=Budget(max_cost_microusd=1)))
+async def test_a_task_that_ran_out_of_money_ends_there_again(start_agents, asked, works):
+    hands, _ = await start_agents(works)
+    result = await hands.result(asked(hands, "change", budget=Budget(max_cost_microusd=1)))
 
     ended = await replayed(hands, result)
 
@@ -196,7 +174,7 @@ async def test_a_task_that_ran_out_of_money_ends_there_again(start_agents, works
     assert (ended.difference, ended.is_whole, ended.calls) == (None, True, 0)  # no call that nobody could pay
 
 
-async def test_of_a_task_that_was_stopped_what_was_stored_is_the_same(start_agents, workspace):
+async def test_of_a_task_that_was_stopped_what_was_stored_is_the_same(start_agents, asked):
     hands, _ = await start_agents(
         """
 rules:
@@ -204,7 +182,7 @@ rules:
   - {when: {turn: 2}, reply: {tool_calls: [{name: bash, arguments: {command: sleep 600}}]}}
 """
     )
-    request = recorded(hands, workspace, "x")
+    request = asked(hands, "x")
     await hands.transport.submit([request])
     await hands.until(
         request.trace_id,
@@ -217,14 +195,14 @@ rules:
     assert (ended.difference, ended.is_whole, ended.calls) == (None, False, 2)
 
 
-async def test_a_cassette_holds_no_secret_and_grows_as_its_session_does(start_agents, workspace):
+async def test_a_cassette_holds_no_secret_and_grows_as_its_session_does(start_agents, asked):
     register_secret(secret := "sk-a-key-that-a-tool-came-to-say-0815")
     echo = (
         '{{when: {{turn: {n}}}, reply: {{tool_calls: [{{name: bash, arguments: {{command: "echo {n} {secret}"}}}}]}}}}'
     )
     turns = [f"- {echo.format(n=n, secret=secret)}" for n in range(1, 21)]
     hands, _ = await start_agents("rules:\n" + "\n".join([*turns, "- {reply: {text: done}}"]))
-    result = await hands.result(recorded(hands, workspace, "x"))
+    result = await hands.result(asked(hands, "x"))
 
     [attached] = [one for one in result.attachments if one.name == CASSETTE]
     text = (await hands.transport.blobs.get(attached.blob)).decode()
@@ -236,9 +214,9 @@ async def test_a_cassette_holds_no_secret_and_grows_as_its_session_does(start_ag
     assert (await replayed(hands, result)).difference is None
 
 
-async def test_a_task_that_nobody_recorded_says_how_to(start_agents, workspace):
+async def test_a_task_that_nobody_recorded_says_how_to(start_agents, asked):
     hands, _ = await start_agents("rules: [{reply: {text: done}}]")
-    result = await hands.result(recorded(hands, workspace, "x", input=TaskInput(prompt="x")))
+    result = await hands.result(asked(hands, "x", input=TaskInput(prompt="x")))
 
     with pytest.raises(BadInput, match="not recorded") as refused:
         await cassette_of(hands, result)
