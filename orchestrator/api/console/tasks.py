@@ -53,7 +53,6 @@ async def show_task(request: Request, task_id: str, caller: Viewer, step: Step =
         blocks=[(f"block-{number}", _block(task_id, block)) for number, block in transcript.blocks.items()],
         dropped=transcript.count - len(transcript.blocks),
         life=list(life_lines(told, zone=UTC)),
-        result=told.life.result if step is None else None,
         ledger=await caller.muster.transport.ledger(record.trace_id),
         at=None if step is None else seen.steps,
         steps=past.now.steps,
