@@ -59,7 +59,8 @@ class Workspace(Wire):
     `credentials` is a name that the operator configured, never a secret. `changes` is a diff that goes onto the base
     first. `setup` are the commands that make the project's dependencies available. `trusted` is the digest of the
     settings folders at `base` that the submitter trusts (see `repo.project`); with any other these may only narrow,
-    and with `NOT_AT_ALL` nobody looks for agents there.
+    and with `NOT_AT_ALL` nobody looks for agents there. `public`: by https, from a host of public addresses alone,
+    unless `credentials` are for it: who asks is lent nothing of the workers' own network.
     """
 
     url: str | None = None
@@ -71,6 +72,7 @@ class Workspace(Wire):
     changes: BlobRef | None = None
     setup: tuple[str, ...] = ()
     trusted: str = ""
+    public: bool = False
 
     @field_validator("url")
     @classmethod

@@ -15,7 +15,7 @@ from envelope.scope import Scope
 from ..fanout.items import MAX_ITEMS
 from ..gathering import Policy, Want
 from .access import Submitter
-from .tasks import Accepted, Body, accepted, require_reachable
+from .tasks import Accepted, Body, accepted, reachable
 
 router = APIRouter(prefix="/v1/fanouts", tags=["tasks"])
 
@@ -39,14 +39,13 @@ class NewFanout(Body):
 @router.post("", status_code=201)
 async def submit_fanout(fanout: NewFanout, caller: Submitter, response: Response) -> Accepted:
     """One task for each item; their answers meet in the result. The same again does only what did not complete."""
-    require_reachable(fanout.workspace, caller)
     request = await caller.muster.fanout(
         fanout.agent,
         fanout.prompt,
         fanout.items,
         want=Want(fanout.gather, fanout.quorum),
         max_running=fanout.max_running,
-        workspace=fanout.workspace,
+        workspace=reachable(fanout.workspace, caller),
         auth_scope=fanout.auth_scope,
         budget=fanout.budget,
         deadline_ms=fanout.deadline_ms,

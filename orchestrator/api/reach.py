@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from repo.addresses import is_public
-from repo.remotes import Remote, pinned_environment
+from repo.errors import RepositoryMissing, SourceRefused
+from repo.public import pinned_to_public
+from repo.remotes import Remote
 
 from ..batch.spec import BatchSpec, Repository
 from ..errors import BadInput
@@ -17,8 +15,6 @@ from ..publication.address import read_address
 from ..publication.place import Place, forge_at, remote_of
 from ..publication.settings import ForgeSettings
 
-HTTPS_PORT = 443
-LOOKUP_S = 10.0
 HOW = "send it as a bundle: POST /v1/blobs, then `bundle`, `name` and `base`; or name its `url`"
 
 
@@ -61,20 +57,14 @@ class Reach:
             raise BadInput(f"this tenant may not use the forge {name!r}", hint=hint)
         if address.scheme != "https":
             raise BadInput(f"{address.url} is not an https address", hint=HOW)
-        host, port = urlsplit(address.url).hostname or "", urlsplit(address.url).port or HTTPS_PORT
-        return Remote(address.url, ("https",), pinned_environment(host, port, await _public_address(host)))
+        return Remote(address.url, ("https",), await _pinned(address.url))
 
 
-async def _public_address(host: str) -> str:
-    """The first that its name stands for, when all of them are public; git goes to this one."""
-    loop = asyncio.get_running_loop()
+async def _pinned(url: str) -> dict[str, str]:
     try:
-        async with asyncio.timeout(LOOKUP_S):
-            found = await loop.getaddrinfo(host, HTTPS_PORT, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError, TimeoutError) as e:
-        raise BadInput(f"there is no host {host}", hint="check the address") from e
-    addresses = [str(each[4][0]) for each in found]
-    if not addresses or not all(map(is_public, addresses)):
+        return await pinned_to_public(url)
+    except SourceRefused as e:
         hint = "whoever runs the server can name it in its settings, as [forges.NAME] with your tenant"
-        raise BadInput(f"{host} is not a public address", hint=hint)
-    return addresses[0]
+        raise BadInput(str(e), hint=hint) from e
+    except RepositoryMissing as e:
+        raise BadInput(str(e), hint=e.hint) from e

@@ -144,12 +144,12 @@ def accepted(handle: Handle, response: Response) -> Accepted:
 @router.post("/tasks", status_code=201)
 async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Hand over one task. When this answers, it will have exactly one result."""
-    require_reachable(task.workspace, caller)
+    workspace = reachable(task.workspace, caller)
     if task.resume_token:
         await caller.record(task.resume_token)
     fields: TaskFields = {
         **task.model_dump(exclude_none=True, include={"agent", "prompt", "deadline_ms", "pool", "params", "model"}),  # pyright: ignore[reportAssignmentType]
-        "workspace": task.workspace,
+        "workspace": workspace,
         "budget": task.budget,
         "output_schema": task.output_schema,
         "context_refs": task.context_refs,
@@ -172,9 +172,10 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
 
 
 async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
-    require_reachable(goal.workspace, caller)
+    fields = {name: getattr(goal, name) for name in NewGoal.model_fields}
+    fields["workspace"] = reachable(goal.workspace, caller)
     request = await caller.muster.goal(
-        **{name: getattr(goal, name) for name in NewGoal.model_fields},
+        **fields,
         idempotency_key=key,
         sender=caller.name,
         tenant=caller.tenant,
@@ -182,17 +183,21 @@ async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
     return await caller.muster.submit(request)
 
 
-def require_reachable(workspace: Workspace | None, caller: Caller) -> None:
-    """A caller over the network says nothing of folders of the server, is trusted with no repository's settings, and is
-    lent no key of the workers'."""
-    if workspace is not None and workspace.path is not None:
+def reachable(workspace: Workspace | None, caller: Caller) -> Workspace | None:
+    """The workspace as a caller over the network may have it: no folder of the server, no repository's settings
+    trusted, and for who sees one tenant no key of the workers' and no host of their own network."""
+    if workspace is None:
+        return None
+    if workspace.path is not None:
         raise BadInput("workspace.path names a folder of the workers' host", hint="send a bundle, or name a URL")
-    if workspace is not None and workspace.trusted:
+    if workspace.trusted:
         raise BadInput("workspace.trusted is set by `muster trust` alone", hint="leave it out")
-    url = workspace.url if workspace is not None else None
-    if url is not None and caller.seen_tenant is not None and not url.startswith("https://"):
+    if workspace.url is None or caller.seen_tenant is None:
+        return workspace
+    if not workspace.url.startswith("https://"):
         hint = "by ssh it would come with the workers' own keys: send a bundle, or have a token of tenant * submit it"
         raise BadInput("workspace.url is no https:// address", hint=hint)
+    return workspace.model_copy(update={"public": True})
 
 
 @router.get("/tasks")

@@ -205,10 +205,15 @@ async def test_a_private_repository_is_fetched_by_name_and_no_other_task_finds_i
     without = await hands.result(hands.recipe("true", workspace=private.model_copy(update={"credentials": ""})))
     elsewhere = private.model_copy(update={"url": "https://elsewhere.example/repo.git"})
     other = await hands.result(hands.recipe("true", workspace=elsewhere))
+    strangers = await hands.result(hands.recipe("true", workspace=private, tenant="team-b"))
+    inner = private.model_copy(update={"credentials": "", "public": True})
+    public = await hands.result(hands.recipe("true", workspace=inner))
 
     assert result.errors == () and "X = 1" in result.output.text
     assert without.errors[0].code is ErrorCode.REPOSITORY
     assert "is for https://" in other.errors[0].message
+    assert strangers.errors[0].message == "the credential 'forge' is not for the tenant 'team-b'"
+    assert public.errors[0].message.endswith("is not a public address")
     kept = subprocess.run(["grep", "-rl", SECRET, str(tmp_path / "state")], capture_output=True, text=True, check=False)
     assert kept.stdout == ""
 

@@ -101,6 +101,7 @@ class Runner:
 
     async def _work(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause:
         request, claim = delivery.request, delivery.claim
+        self.workspaces.credentials.require_lent(request)
         known = await self._known(request)
         agent = known.named(request.agent)
         refuse_unserved(request, agent)

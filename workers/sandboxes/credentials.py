@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from envelope.messages import TaskRequest
 from envelope.reach import credentials_of
 from envelope.redaction import MIN_SECRET_CHARS, register_secret
 from sandbox.outlet import HTTPS_PORT, Credential
@@ -21,12 +22,14 @@ from ..errors import BadInput, BadSettings
 
 HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::[1-9][0-9]{0,4})?")
 HEADER = re.compile(r"(?P<name>[A-Za-z0-9-]+): (?P<value>[ -~]*\{(?:secret|basic)\}[ -~]*)")
+NO_TENANT = TaskRequest.model_fields["tenant"].default
 PRINTABLE = re.compile(r"[!-~]+")
 
 
 class CredentialRow(BaseModel):
     """`[workers.credentials.NAME]`. The secret stands in the worker's variable `env`, or in `file`, which is read anew
-    for each task. In `header` it is `{secret}`, or `{basic}` for `user:secret` as HTTP wants a password."""
+    for each task. In `header` it is `{secret}`, or `{basic}` for `user:secret` as HTTP wants a password. `tenants`:
+    whose tasks may use it (`*`: everybody's); left out, only those of a fleet without tenants."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,6 +39,7 @@ class CredentialRow(BaseModel):
     user: str = ""
     header: str = ""  # empty: a bearer token, and with `user` a password
     ca_file: Path | None = None
+    tenants: tuple[str, ...] = (NO_TENANT,)
 
     @field_validator("host")
     @classmethod
@@ -77,6 +81,14 @@ class Credentials:
             if other != name:
                 message = f"the credentials {other!r} and {name!r} are for one host"
                 raise BadInput(message, hint="grant the one that the task needs")
+
+    def require_lent(self, request: TaskRequest) -> None:
+        """`BadInput` for a credential that is not for the task's tenant."""
+        own = {request.workspace.credentials} - {""} if request.workspace else set[str]()
+        for name in sorted(credentials_of(request.auth_scope) | own):
+            if not {request.tenant, "*"} & set(self._row(name).tenants):
+                hint = f"its operator names tenants in [workers.credentials.{name}] tenants"
+                raise BadInput(f"the credential {name!r} is not for the tenant {request.tenant!r}", hint=hint)
 
     def of(self, scope: Collection[str]) -> tuple[Credential, ...]:
         self.require_known(scope)

@@ -14,6 +14,7 @@ from envelope.scope import Scope
 from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import Mirror, mirror_of
+from repo.public import pinned_to_public
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.workspace import AGENT_GID, AGENT_UID
@@ -87,7 +88,7 @@ class Workspaces:
     async def _mirror(self, workspace: Workspace) -> Mirror:
         match workspace:
             case Workspace(url=str(url), bundle=None, path=None):
-                return await self._fetched(url, workspace.base, workspace.credentials)
+                return await self._fetched(url, workspace)
             case Workspace(credentials=str(name)) if name:
                 raise BadInput("credentials are for a repository with a url", hint="name none, or its url")
             case Workspace(url=None, bundle=str(ref), path=None):
@@ -100,11 +101,16 @@ class Workspaces:
             case _:
                 raise BadInput("a workspace needs exactly one of url, bundle and path")
 
-    async def _fetched(self, url: str, commit: str, credentials: str) -> Mirror:
-        """What came by a credential lies in a mirror of its own: without it nobody else finds it."""
-        env = self.credentials.for_fetch(credentials, url)
-        key = f"{url} by {credentials}" if credentials else None
-        return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=self.protocols, env=env)
+    async def _fetched(self, url: str, workspace: Workspace) -> Mirror:
+        """What came by a credential, or from this network, lies in a mirror of its own: without it nobody finds it."""
+        by, protocols, key = workspace.credentials, self.protocols, None
+        env = self.credentials.for_fetch(by, url)
+        if by:
+            key = f"{url} by {by}"
+        elif workspace.public:
+            env, protocols, key = await pinned_to_public(url), ("https",), f"{url} as the public"
+        commit = workspace.base
+        return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=protocols, env=env)
 
     async def _bundle_file(self, ref: str) -> Path:
         """A bundle travels once to each machine, however many tasks start from it."""

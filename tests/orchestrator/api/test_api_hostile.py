@@ -76,6 +76,17 @@ async def test_the_workers_own_keys_are_lent_to_who_sees_all_tenants_alone(api, 
     assert (await api.call("POST", "/v1/tasks", who="operator", json={**NEW, **where}))[0] == 201
 
 
+async def test_a_tenants_repository_is_of_a_public_host_or_comes_by_its_own_credential(api):
+    api.secrets["operator"] = api.tokens.create("operator", Role.SUBMITTER, ALL_TENANTS)
+    where = {"workspace": {"url": "https://git.example.com/a", "base": "a" * 40}}
+
+    of_tenant = await api.submit(**where)
+    of_operator = (await api.call("POST", "/v1/tasks", who="operator", json={**NEW, **where}))[1]["task_id"]
+
+    spaces = [(await api.stage.muster.request(task_id)).workspace for task_id in (of_tenant, of_operator)]
+    assert [space and space.public for space in spaces] == [True, False]
+
+
 @pytest.mark.parametrize("path", [
     "/v1/tasks/%2e%2e/%2e%2e/etc/passwd", "//v1/tasks", "/v1/tasks/", "/v1/tasks/%00", "/v1/tasks/%ff%fe",
     "/v1/tasks/x%0d%0aSet-Cookie:a=b", "/v1/tasks/" + "a" * 8_000, "/v1/traces/*", "/v1/traces/%00", "/v1/asks/%ff",
