@@ -26,18 +26,22 @@ def live(request: Request, caller: Caller, name: str, looks: Looks) -> EventStre
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
     rooms: Rooms = request.app.state.rooms
     packing = Packing(gzip="gzip" in request.headers.get("accept-encoding", ""))
-    events = _events(request, rooms.visit(name, looks, after, silence_s=SILENCE_S), packing)
+    events = _events(request, caller, rooms.visit(name, looks, after, silence_s=SILENCE_S), packing)
     return EventStream(events, request.app.state.streams, f"console:{caller.token.name}", packing.headers)
 
 
-async def _events(request: Request, coming: AsyncGenerator[News | None], packing: Packing) -> AsyncIterator[bytes]:
-    """Who is signed out, or whose token is revoked, is sent no more, and no end: they come again, and hear why."""
+async def _events(
+    request: Request, caller: Caller, coming: AsyncGenerator[News | None], packing: Packing
+) -> AsyncIterator[bytes]:
+    """Who is signed out, or whose token was revoked or says other rights now, is sent no more, and no end: they come
+    again, and hear why."""
     yield packing.bytes_of(BEGIN)
     look_at_s = time.monotonic() + SILENCE_S
     async with aclosing(coming):
         async for news in coming:
             if time.monotonic() >= look_at_s:
-                if signed_in(request) is None:
+                visitor = signed_in(request)
+                if visitor is None or visitor.token != caller.token:
                     break
                 look_at_s = time.monotonic() + SILENCE_S
             yield packing.bytes_of(news.message if news else STILL_HERE)

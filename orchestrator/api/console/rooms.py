@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ Looks = Callable[[], AsyncGenerator[Mapping[str, str]]]
 LINGER_S = 10.0
 # Of parts that have gone so many are told to who comes back; with more of them everybody begins anew.
 MAX_GONE = 1000
+VERSION = re.compile(r"[0-9]{1,18}")  # as no room will ever count further
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ class Room:
             self._looking.cancel()
 
     def _version_of(self, after: str) -> int:
-        """0, which is everything, for who comes from an earlier room."""
+        """0, which is everything, for who comes from an earlier room, or says what no room has said."""
         born, _, version = after.partition("-")
-        return int(version) if born == self.born and version.isdecimal() else 0
+        seen = int(version) if born == self.born and VERSION.fullmatch(version) else 0
+        return seen if seen <= self.version else 0
 
     def _since(self, seen: int) -> News:
         if seen not in self._news:

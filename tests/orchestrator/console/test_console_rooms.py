@@ -71,6 +71,19 @@ async def test_who_comes_from_an_earlier_room_is_told_everything():
     await visit.aclose()
 
 
+@pytest.mark.parametrize("version", ["9" * 5000, "7", "-1", "\u0661", "1 "])
+async def test_who_says_what_no_room_has_said_is_told_everything(version: str):
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    staying = rooms.visit("r", picture)
+    born = (await anext(staying)).id.partition("-")[0]
+    visit = rooms.visit("r", picture, f"{born}-{version}")
+    async with asyncio.timeout(5):
+        assert (await anext(visit)).parts == {"a": "1"}
+    await visit.aclose()
+    await staying.aclose()
+
+
 async def test_who_goes_and_comes_back_ends_up_with_what_who_stayed_has():
     rooms, picture = Rooms(), Picture()
     stays: dict[str, str | None] = {}
