@@ -54,7 +54,16 @@ async def inbox_of(muster: Muster, tenant: str | None) -> Inbox:
     found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
     tasks = [task for each in found for task in each if tenant in (None, task.tenant)]
     asks = await asks_of(tasks, transport)
-    return Inbox(asks, await _money(muster, filter(waits_for_money, tasks)), await _plans(muster, asks))
+    plans = await _plans(muster, asks)
+    # A plan stands still for as long as it is asked about: of an ask that is open yet, it is the one that was read.
+    asks = [one for one in asks if one.task.task_id not in plans or await _is_open(transport, one)]
+    return Inbox(asks, await _money(muster, filter(waits_for_money, tasks)), plans)
+
+
+async def _is_open(transport: Transport, one: OpenAsk) -> bool:
+    with suppress(NotFound):
+        return one.ask.ask_id in (await transport.record(one.task.task_id)).waits_for
+    return False
 
 
 async def _money(muster: Muster, waiting: Iterable[TaskRecord]) -> list[MoneyAsk]:

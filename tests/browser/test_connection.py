@@ -51,6 +51,9 @@ async def test_a_page_of_somebody_who_is_signed_out_does_not_ask_for_ever(consol
     await page.evaluate(f"follow('/console{work.task}/live')")
 
     await expect(page.locator("#connection")).to_contain_text("Not connected any more. Load the page again")
+    async with asyncio.timeout(20):
+        while len(asked) < 2:  # what a browser did is told a moment after what it shows
+            await page.evaluate("0")
     assert len(asked) == 2  # as a stream, and then for the reason why it is none
 
 

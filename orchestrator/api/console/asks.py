@@ -47,7 +47,7 @@ async def show_asks(request: Request, caller: Viewer) -> Response:
 async def follow_asks(request: Request, caller: Viewer) -> Response:
     may = _may(caller)
     name = f"asks:{caller.token.tenant}:{'+'.join(sorted(may))}"
-    return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may))
+    return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may), fresh=True)
 
 
 @router.get("/{ask_id}")

@@ -59,7 +59,9 @@ async def list_batches(request: Request, caller: Viewer, cursor: str = "") -> Re
 
 @router.get("/live")
 async def follow_batches(request: Request, caller: Viewer) -> Response:
-    return live(request, caller, f"batches:{caller.token.tenant}", _listed(caller.muster, caller.seen_tenant))
+    return live(
+        request, caller, f"batches:{caller.token.tenant}", _listed(caller.muster, caller.seen_tenant), fresh=True
+    )
 
 
 @router.post("/bulk")
@@ -92,7 +94,7 @@ async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response
 @router.get("/{task_id}/live")
 async def follow_batch(request: Request, task_id: str, caller: Viewer) -> Response:
     await _own(caller, task_id)
-    return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id))
+    return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id), fresh=True)
 
 
 @router.get("/{task_id}/column/{name}")

@@ -47,7 +47,7 @@ async def show_fleet(request: Request, caller: Viewer) -> Response:
 @router.get("/live")
 async def follow_fleet(request: Request, caller: Viewer) -> Response:
     kept: Kept = request.app.state.fleets
-    return live(request, caller, f"fleet:{caller.token.tenant}", _looks(kept.of(caller)))
+    return live(request, caller, f"fleet:{caller.token.tenant}", _looks(kept.of(caller)), fresh=True)
 
 
 def _looks(overviews: Overviews) -> Looks:

@@ -21,12 +21,15 @@ STILL_HERE = Message(b": still here\n\n")
 END = Message(b"event: end\ndata: {}\n\n")
 
 
-def live(request: Request, caller: Caller, name: str, looks: Looks) -> EventStream:
-    """The news of the room `name` since the header `Last-Event-ID`, or the query's `after`."""
+def live(request: Request, caller: Caller, name: str, looks: Looks, *, fresh: bool = False) -> EventStream:
+    """The news of the room `name` since the header `Last-Event-ID`, or the query's `after`.
+
+    `fresh`: of a page that comes whole, by looks from time to time; an older look than the page's would set it back.
+    """
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
     rooms: Rooms = request.app.state.rooms
     packing = Packing(gzip="gzip" in request.headers.get("accept-encoding", ""))
-    events = _events(request, caller, rooms.visit(name, looks, after, silence_s=SILENCE_S), packing)
+    events = _events(request, caller, rooms.visit(name, looks, after, fresh=fresh, silence_s=SILENCE_S), packing)
     return EventStream(events, request.app.state.streams, f"console:{caller.token.name}", packing.headers)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -50,15 +51,21 @@ class Room:
     version: int = 0
     visitors: int = 0
     born: str = field(default_factory=lambda: os.urandom(4).hex())
+    _looked_s: float = 0.0  # when the look began that saw what is here
+    _newcomers: int = 0  # who wait for a look that begins after they came
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: asyncio.Task[None] | None = None
     _news: dict[int, News] = field(default_factory=dict[int, News])  # of this version, by what was seen before it
 
-    async def visit(self, after: str = "", *, silence_s: float | None = None) -> AsyncGenerator[News | None]:
+    async def visit(
+        self, after: str = "", *, fresh: bool = False, silence_s: float | None = None
+    ) -> AsyncGenerator[News | None]:
         """What has changed since `after`, and then what changes, until the looks end; None after `silence_s` of nothing
-        new."""
+        new. `fresh`: who comes with a page of this moment is not shown what was seen before it."""
         seen = self._version_of(after)
         looking = self._look()
+        if fresh and not seen:
+            await self._look_after(time.monotonic(), looking)
         while True:
             if self.version > seen:
                 news, seen = self._since(seen), self.version
@@ -97,14 +104,27 @@ class Room:
             ended.exception()
         self._wake()
 
+    async def _look_after(self, came_s: float, looking: asyncio.Task[None]) -> None:
+        self._newcomers += 1
+        try:
+            while self._looked_s < came_s and not looking.done():
+                await self._moved.wait()
+        finally:
+            self._newcomers -= 1
+
     def _wake(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def _keep_looking(self) -> None:
+        began_s = time.monotonic()
         async with aclosing(self.looks()) as looks:
             async for parts in looks:
+                self._looked_s = began_s
                 self._put(parts)
+                if self._newcomers:
+                    self._wake()
+                began_s = time.monotonic()
 
     def _put(self, parts: Mapping[str, str]) -> None:
         before = self.parts
@@ -132,13 +152,13 @@ class Rooms:
     open: dict[str, Room] = field(default_factory=dict[str, Room])
 
     async def visit(
-        self, name: str, looks: Looks, after: str = "", *, silence_s: float | None = None
+        self, name: str, looks: Looks, after: str = "", *, fresh: bool = False, silence_s: float | None = None
     ) -> AsyncGenerator[News | None]:
         """As `Room.visit`; the first who comes has it opened, and it is closed after the last."""
         room = self.open.setdefault(name, Room(looks))
         room.visitors += 1
         try:
-            async with aclosing(room.visit(after, silence_s=silence_s)) as coming:
+            async with aclosing(room.visit(after, fresh=fresh, silence_s=silence_s)) as coming:
                 async for news in coming:
                     yield news
         finally:

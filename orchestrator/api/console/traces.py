@@ -59,7 +59,7 @@ async def list_traces(request: Request, caller: Viewer, q: Words = "", state: St
 async def follow_traces(request: Request, caller: Viewer, state: States = ()) -> Response:
     wanted = sorted(set(state))
     name = f"traces:{caller.token.tenant}:{','.join(wanted)}"
-    return live(request, caller, name, _listing(caller, wanted))
+    return live(request, caller, name, _listing(caller, wanted), fresh=True)
 
 
 @router.get("/traces/{trace_id}")

@@ -142,3 +142,19 @@ async def test_looks_that_end_or_fail_end_the_visit():
     assert (await anext(visit)).parts == {"a": "1"}
     with pytest.raises(ConnectionError):
         await anext(visit)
+
+
+async def test_who_comes_with_a_page_of_this_moment_is_not_set_back_by_an_older_look():
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    staying = rooms.visit("r", picture)
+    assert (await anext(staying)).parts == {"a": "1"}
+    visit = rooms.visit("r", picture, fresh=True)
+    coming = asyncio.ensure_future(anext(visit))
+    await asyncio.sleep(0)  # it has come
+
+    picture.show(a="1")  # seen by a look that began before
+    picture.show(a="2")
+    assert (await coming).parts == {"a": "2"}
+    await visit.aclose()
+    await staying.aclose()
