@@ -7,6 +7,9 @@ was never meant for what strangers write.
 from __future__ import annotations
 
 import ipaddress
+import re
+
+HOST = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 def _networks(*written: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
@@ -59,6 +62,20 @@ def is_public(address: str) -> bool:
     (True, False)
     """
     return not is_inner(address) and not any(ipaddress.ip_address(address) in network for network in DOCUMENTATION)
+
+
+def is_host(host: str) -> bool:
+    """Is it written as it is looked up? What git's library would decode or strip is another host than this one.
+
+    >>> is_host("git.example.com"), is_host("::1"), is_host("%31.example.com"), is_host("①"), is_host("example.com.")
+    (True, True, False, False, False)
+    """
+    if HOST.fullmatch(host):
+        return True
+    try:
+        return "%" not in host and bool(ipaddress.IPv6Address(host))
+    except ValueError:
+        return False
 
 
 def is_web_port(port: int) -> bool:

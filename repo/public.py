@@ -6,21 +6,34 @@ import asyncio
 import socket
 from urllib.parse import urlsplit
 
-from .addresses import is_public
-from .errors import RepositoryMissing, SourceRefused
+from .addresses import is_host, is_public
+from .errors import RemoteDown, RepositoryMissing, SourceRefused
 from .remotes import pinned_environment
 
 HTTPS_PORT = 443
 LOOKUP_S = 10.0
+NO_SUCH_HOST = (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 async def pinned_to_public(url: str) -> dict[str, str]:
     """git's environment for an https address all of whose host's addresses are public: git goes to one that was looked
-    at, and nowhere else by any redirect. `SourceRefused` for any other, `RepositoryMissing` for no host at all."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
-        raise SourceRefused(f"{url} is not an https address")
-    return pinned_environment(parts.hostname, parts.port or HTTPS_PORT, await _public_address(parts.hostname))
+    at, and nowhere else by any redirect.
+
+    `SourceRefused` for any other, `RepositoryMissing` for no host at all, `RemoteDown` when nobody could tell.
+    """
+    host, port = _place(url)
+    return pinned_environment(host, port, await _public_address(host))
+
+
+def _place(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", HTTPS_PORT if parts.port is None else parts.port
+    except ValueError:  # a bracket that is not closed, a port that is none
+        host, port = "", 0
+    if not url.startswith("https://") or not port or not is_host(host):
+        raise SourceRefused(f"{url} is not an https address with a host and a port that can be")
+    return host, port
 
 
 async def _public_address(host: str) -> str:
@@ -28,8 +41,10 @@ async def _public_address(host: str) -> str:
     try:
         async with asyncio.timeout(LOOKUP_S):
             found = await loop.getaddrinfo(host, HTTPS_PORT, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError, TimeoutError) as e:
-        raise RepositoryMissing(f"there is no host {host}", hint="check the address") from e
+    except (OSError, UnicodeError) as e:
+        if isinstance(e, UnicodeError) or (isinstance(e, socket.gaierror) and e.errno in NO_SUCH_HOST):
+            raise RepositoryMissing(f"there is no host {host}", hint="check the address") from e
+        raise RemoteDown(f"the address of {host} could not be looked up", hint="try again") from e
     addresses = [str(each[4][0]) for each in found]
     if not addresses or not all(map(is_public, addresses)):
         raise SourceRefused(f"{host} is not a public address")

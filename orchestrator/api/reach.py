@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from repo.errors import RepositoryMissing, SourceRefused
+from repo.errors import RemoteDown, RepositoryMissing, SourceRefused
 from repo.public import pinned_to_public
 from repo.remotes import Remote
 
@@ -66,5 +66,7 @@ async def _pinned(url: str) -> dict[str, str]:
     except SourceRefused as e:
         hint = "whoever runs the server can name it in its settings, as [forges.NAME] with your tenant"
         raise BadInput(str(e), hint=hint) from e
+    except RemoteDown:
+        raise
     except RepositoryMissing as e:
         raise BadInput(str(e), hint=e.hint) from e

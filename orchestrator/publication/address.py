@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from repo.addresses import is_host
 
 from ..errors import BadInput
 
 _SHORT = re.compile(r"(?:[\w.-]+@)?([\w.-]+):(?!//)([^:\s]+)")
-_HOST = re.compile(r"[A-Za-z0-9._-]+")
 _NAME = re.compile(r"[\w.-]+")
 SCHEMES = ("https", "http", "ssh")
 
@@ -64,17 +64,12 @@ def read_address(text: str) -> Address:
 def _split(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        if parts.scheme not in SCHEMES or not parts.hostname or (parts.port != 0 and _is_host(parts.hostname)):
+        if parts.scheme not in SCHEMES or not parts.hostname or (parts.port != 0 and is_host(parts.hostname)):
             return parts
     except ValueError:  # a bracket that is not closed, a port that is none
         pass
     hint = "write https://HOST/OWNER/NAME; a port is a number from 1 to 65535"
     raise BadInput("the remote's address has no host or port that can be", hint=hint)
-
-
-def _is_host(host: str) -> bool:
-    """As it stands: what git's library would decode (`%31`, `①`) is another host than the one that was looked at."""
-    return _HOST.fullmatch(host) is not None or (":" in host and "%" not in host and bool(IPv6Address(host)))
 
 
 def _path(path: str) -> str:
