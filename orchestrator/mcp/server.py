@@ -56,7 +56,7 @@ def server_for(front: Front) -> Server[Any]:
         except (MusterError, RepoError) as error:
             return _refused(str(error), error.hint)
         except Exception as error:  # nothing of it may reach the caller: it may name anything
-            _log.error("mcp_failed", tool=params.name[:100], error=type(error).__name__)
+            _log.error("mcp_failed", tool=params.name[:100], exc_info=error)
             return _refused("something unforeseen happened", "it is in the server's log")
 
     return Server(

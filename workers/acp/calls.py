@@ -24,7 +24,6 @@ from ..tools.people import Asked
 
 # In a task. The busiest program makes a hundredth of them; each is seen by people, and told to the queue.
 MAX_CALLS = 10_000
-DENIED = ToolResult("permission denied", is_error=True)
 
 
 class RefusedByPerson(Exception):

@@ -69,7 +69,8 @@ class Conversation:
         lines = Lines(self.service, _is_usable)
         connection: Any = ClientSideConnection(lambda agent: self.client, lines)  # its methods are made from schemas
         try:
-            await self._open(connection, lines, folder, mode, guard)
+            if (ended := await self._open(connection, lines, folder, mode, guard)) is not None:
+                return ended
             while True:
                 outcome = await self._prompt(connection, lines, prompts)
                 if outcome.error is not None or not (heard := await hear()):
@@ -78,7 +79,8 @@ class Conversation:
         finally:
             await connection.close()
 
-    async def _open(self, connection: Any, lines: Lines, folder: str, mode: str, guard: Guard) -> None:
+    async def _open(self, connection: Any, lines: Lines, folder: str, mode: str, guard: Guard) -> Outcome | None:
+        """The task's outcome, if that is there before the session: the program may ask its model at once."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 begun = await self._said(
@@ -89,11 +91,16 @@ class Conversation:
                     ),
                     lines,
                 )
+                if isinstance(begun, Outcome):
+                    return begun
                 if begun.protocol_version != PROTOCOL_VERSION:
                     raise BadInput(f"the agent's program speaks version {begun.protocol_version} of the protocol")
                 opened = await self._said(connection.new_session(cwd=folder, mcp_servers=[]), lines)
+                if isinstance(opened, Outcome):
+                    return opened
                 self.client.session_id = opened.session_id
                 await self._choose(connection, lines, opened, mode)
+                return None
         except TimeoutError as e:
             raise await self._bad_start(f"was not ready within {START_TIMEOUT_S:.0f} s") from e
         except ConnectionError as e:

@@ -55,7 +55,6 @@ class Lines:
         self._open_requests = 0
         self._fewer = asyncio.Condition()
         self._sending = asyncio.Lock()
-        self.messages = 0
         self.fault = ""
         self.ended = asyncio.Event()
         self.heard = asyncio.Event()  # set by each message; whoever waits for one clears it
@@ -84,7 +83,6 @@ class Lines:
         message = self._ready.popleft()
         if "method" in message and "id" in message:
             await self._asked()
-        self.messages += 1
         self.heard.set()
         await asyncio.sleep(0)  # what was said before is dealt with first, however fast the program speaks
         return message

@@ -56,7 +56,7 @@ class Relay:
                     if number in serving:
                         serving[number].cancel()
                     continue
-                if number in serving or len(serving) >= MAX_REQUESTS:
+                if number in serving or len(serving) >= MAX_REQUESTS or not _is_request(message):
                     return
                 serving[number] = asyncio.create_task(self._answer(number, message))
                 serving[number].add_done_callback(lambda task, number=number: self._done(serving, number, task))
@@ -71,13 +71,13 @@ class Relay:
             self.on_failure(error)
 
     async def _answer(self, number: int, message: Json) -> None:
-        path = str(message["path"]).partition("?")[0]
+        path = message["path"].partition("?")[0]
         dialect = DIALECTS.get(path)
         if dialect is None or path not in READERS or message["method"] != "POST":
             await self._whole(number, *_elsewhere(path, self.meter.session.model))
             return
         try:
-            question = read_question(path, str(message["body"]))
+            question = read_question(path, message["body"])
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
@@ -148,6 +148,11 @@ async def _until_gone(serving: Awaitable[None]) -> None:
         await serving
     except (SandboxError, ValueError, KeyError, TypeError):
         return
+
+
+def _is_request(message: Json) -> bool:
+    """What speaks for the bridge may be the program, which can say anything."""
+    return all(isinstance(message.get(name), str) for name in ("path", "method", "body"))
 
 
 async def _lines(service: Service) -> AsyncGenerator[Json, None]:

@@ -106,7 +106,7 @@ class Terminals:
 
     async def release(self, name: str) -> None:
         await self.kill(name)
-        del self._open[name]
+        self._open.pop(name, None)  # two may have asked for it at once
 
     async def close(self) -> None:
         """The sandbox ends what runs; nobody listens any more."""

@@ -261,6 +261,8 @@ def prompted(blocks):
 def answered(message):
     match message["method"]:
         case "initialize":
+            if "EARLY" in os.environ:  # some have their model say something before they are ready
+                openai("early")
             return {"protocolVersion": 1, "agentCapabilities": {}}
         case "session/new":
             modes = {

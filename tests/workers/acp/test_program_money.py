@@ -56,6 +56,16 @@ async def test_both_formats_are_answered_and_no_key_enters_the_sandbox(start_age
     assert result.metrics.usage.input_tokens > 0
 
 
+async def test_a_grant_that_is_used_up_before_there_is_a_session_is_said_so(start_agents, led, agent_file, steps):
+    hands, server = await start_agents(SAYS, agents={"foreign": agent_file("env: {EARLY: 'yes'}\n")})
+    request = led(hands, steps(("openai", "a")), budget=Budget(max_cost_microusd=1))
+
+    result = await hands.result(request)
+
+    assert [error.code for error in result.errors] == [ErrorCode.BUDGET]
+    assert server.log.requests == 0
+
+
 @pytest.mark.parametrize(
     ("budget", "limit", "code", "calls"),
     [
