@@ -172,8 +172,6 @@ class EditorAgent:
     async def _opened(self, cwd: str, kept: Kept | None = None) -> EditorSession:
         """A new one, or one that was before; its commands are told after the answer."""
         assert self._client is not None
-        if kept is not None and kept.session_id in self._sessions:
-            await self._sessions.pop(kept.session_id).leave()
         if kept is not None and cwd != kept.cwd:
             raise BadInput(f"the session is of the folder {kept.cwd}", hint="open it there")
         muster = await self._fleet.muster()
@@ -186,6 +184,8 @@ class EditorAgent:
         door = Door(self._client, kept.session_id, self._by, self._has_forms)
         session = EditorSession(muster, door, self._book, self._terms, kept, desk, agents, command_cards(desk.root))
         await session.settle()
+        if (before := self._sessions.pop(kept.session_id, None)) is not None:
+            await before.leave()
         self._sessions[kept.session_id] = session
         telling = asyncio.create_task(session.tell_commands())
         self._telling.add(telling)

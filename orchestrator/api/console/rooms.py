@@ -51,8 +51,8 @@ class Room:
     version: int = 0
     visitors: int = 0
     born: str = field(default_factory=lambda: os.urandom(4).hex())
-    _looked_s: float = 0.0  # when the look began that saw what is here
-    _newcomers: int = 0  # who wait for a look that begins after they came
+    _looked_s: float = 0.0  # what is here was seen by a look that began no earlier
+    _looked_again: asyncio.Event = field(default_factory=asyncio.Event)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: asyncio.Task[None] | None = None
     _news: dict[int, News] = field(default_factory=dict[int, News])  # of this version, by what was seen before it
@@ -102,15 +102,18 @@ class Room:
         """What went wrong is the visitors' to hear; where there are none, nobody's."""
         if not ended.cancelled():
             ended.exception()
+        self._look_is_over()
         self._wake()
 
+    def _look_is_over(self) -> None:
+        self._looked_again.set()
+        self._looked_again = asyncio.Event()
+
     async def _look_after(self, came_s: float, looking: asyncio.Task[None]) -> None:
-        self._newcomers += 1
-        try:
-            while self._looked_s < came_s and not looking.done():
-                await self._moved.wait()
-        finally:
-            self._newcomers -= 1
+        while self._looked_s < came_s and not looking.done():
+            await self._looked_again.wait()
+        if looking.done():
+            looking.result()  # what went wrong, before anything older is shown
 
     def _wake(self) -> None:
         self._moved.set()
@@ -122,8 +125,7 @@ class Room:
             async for parts in looks:
                 self._looked_s = began_s
                 self._put(parts)
-                if self._newcomers:
-                    self._wake()
+                self._look_is_over()
                 began_s = time.monotonic()
 
     def _put(self, parts: Mapping[str, str]) -> None:

@@ -158,3 +158,21 @@ async def test_who_comes_with_a_page_of_this_moment_is_not_set_back_by_an_older_
     assert (await coming).parts == {"a": "2"}
     await visit.aclose()
     await staying.aclose()
+
+
+async def test_who_comes_with_a_page_of_this_moment_hears_of_a_look_that_failed_and_sees_nothing_older():
+    rooms, is_over = Rooms(), asyncio.Event()
+
+    async def looks() -> AsyncGenerator[Mapping[str, str]]:
+        yield {"a": "old"}
+        await is_over.wait()
+        raise RuntimeError("no more")
+
+    staying = rooms.visit("r", looks)
+    assert (await anext(staying)).parts == {"a": "old"}
+    coming = asyncio.ensure_future(anext(rooms.visit("r", looks, fresh=True)))
+    await asyncio.sleep(0)  # it has come
+    is_over.set()
+    with pytest.raises(RuntimeError, match="no more"):
+        await coming
+    await staying.aclose()
