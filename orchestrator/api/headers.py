@@ -17,7 +17,7 @@ STATIC, REVALIDATED = "/console/static/", "no-cache"
 
 
 class Defaults:
-    """Middleware."""
+    """Middleware: what every answer says unless its route has said otherwise."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
