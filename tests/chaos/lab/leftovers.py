@@ -21,8 +21,9 @@ def leftovers(state_dir: Path, jobs_dir: Path, *, owners: str) -> list[str]:
         f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if state in line
     ]
     found += [f"loop device for {file}" for file in _loop_files() if file.startswith(state)]
-    found += [f"folder {path}" for path in state_dir.rglob("sandboxes/*")]
-    found += [f"socket {path}" for path in state_dir.rglob("*") if path.is_socket()]
+    below = list(_below(state_dir))
+    found += [f"folder {path}" for path in below if path.parent.name == "sandboxes"]
+    found += [f"socket {path}" for path in below if path.is_socket()]
     found += [f"folder {path}" for path in jobs_dir.iterdir()]
     return [*found, *(f"control group {path}" for path in _groups_of_nobody())]
 
@@ -71,6 +72,12 @@ def _text(pid: int, name: str) -> str:
         return ""
 
 
+def _below(top: Path) -> Iterator[Path]:
+    """All paths, of folders that are being removed meanwhile as well: `rglob` raises for those."""
+    for folder, folders, files in os.walk(top):
+        yield from (Path(folder, name) for name in (*folders, *files))
+
+
 def _loop_files() -> Iterator[str]:
     for device in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):  # let go of meanwhile
@@ -80,5 +87,8 @@ def _loop_files() -> Iterator[str]:
 def _groups_of_nobody() -> list[Path]:
     """Others may use this host: a group whose sandbox has something mounted is theirs."""
     mounted = set(SANDBOX_ID.findall(Path("/proc/self/mountinfo").read_text()))
-    groups = [*GROUPS.glob("*/muster/muster-*"), *GROUPS.glob("muster/muster-*")]
+    groups: list[Path] = []
+    for parent in (GROUPS / "muster", *(each / "muster" for each in GROUPS.iterdir())):
+        with suppress(FileNotFoundError, NotADirectoryError):  # no sandbox of this host has a group there
+            groups += [group for group in parent.iterdir() if group.name.startswith("muster-")]
     return [group for group in groups if group.name not in mounted]
