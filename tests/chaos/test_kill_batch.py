@@ -101,7 +101,7 @@ async def test_a_batch_comes_to_the_same_after_everything_is_killed_at_once(fold
     make_repositories(folder / "work", 3)
     async with (
         redis_server(folder / "redis") as server,
-        scene(server, folder / "fleet", ("orchestrator", "worker"), lease_s=1.0) as found,
+        scene(server, folder / "fleet", ("orchestrator", "worker"), lease_s=2.0) as found,
     ):
         code = await found.command(batch_file(folder / "work", "calm.toml")).run(over=ENDS)
         calm = await found.first_report()

@@ -44,9 +44,11 @@ async def test_no_key_outlives_its_task(seed: int, make_fleet: MakeFleet, nurser
             pytest.fail(f"not gone after {GONE_WITHIN_S} s: {leaked(server, fleet)}")
 
     left = Counter(lifetime(key, fleet) for key in keys(server))
+    # a key may go between the two looks: PTTL says -2 of one that is gone, and -1 of one that stays for ever
+    stay = [key for key in keys(server) if lifetime(key, fleet) != "always" and server.call("PTTL", key) == -1]
     report("R24", seed=seed, keys_at_work=most, keys_left=left)
     await transport.close()
-    assert all(server.call("PTTL", key) > 0 for key in keys(server) if lifetime(key, fleet) != "always")
+    assert stay == []
 
 
 async def submit_all_sorts(transport: Transport) -> None:

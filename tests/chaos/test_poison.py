@@ -21,7 +21,7 @@ from transport.base import Transport
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
-NEIGHBOURS, EVERY_S = 100, 0.05
+BEFORE, BESIDE, EVERY_S = 40, 100, 0.05  # neighbours; the poison takes its time
 POISON_AFTER = 3
 
 
@@ -30,11 +30,11 @@ async def test_a_task_that_kills_its_workers_is_given_up(make_fleet: MakeFleet, 
     transport = await fleet.connect()
     async with Crew(nursery, fleet, 4, slots=2) as crew:
         await crew.whole()
-        before_ms = await waits_of_neighbours_ms(transport)
+        before_ms = await waits_of_neighbours_ms(transport, BEFORE)
         started = crew.started
         poison = request(Job(habit=Habit.DEADLY))
         await transport.submit([poison])
-        beside_ms = await waits_of_neighbours_ms(transport)
+        beside_ms = await waits_of_neighbours_ms(transport, BESIDE)
 
         (result,) = (await results(transport, [poison.task_id])).values()
 
@@ -51,10 +51,10 @@ async def test_a_task_that_kills_its_workers_is_given_up(make_fleet: MakeFleet, 
     assert violations(await read_history(fleet)) == []
 
 
-async def waits_of_neighbours_ms(transport: Transport) -> list[int]:
+async def waits_of_neighbours_ms(transport: Transport, count: int) -> list[int]:
     """From acceptance to the result of small tasks of other traces, sent evenly."""
     task_ids: list[str] = []
-    for _ in range(NEIGHBOURS):
+    for _ in range(count):
         (handle,) = await transport.submit([request(Job(turns_ms=(10,)))])
         task_ids.append(handle.task_id)
         await asyncio.sleep(EVERY_S)

@@ -86,7 +86,7 @@ async def one_trouble(name: str, make_fleet: MakeFleet, nursery: Nursery, folder
             lost_workers = crew.started - 2
         history = await read_history(fleet)
     done = (op.ended_ns or 0 for op in history.of("claim", "emit") if op.ok)
-    back_ns = min(at_ns for at_ns in done if at_ns > ended_ns)
+    back_ns = min((at_ns for at_ns in done if at_ns > ended_ns), default=ended_ns)
     report("R8", trouble=name, tasks=len(history.records), workers_lost=lost_workers,
            back_after_ms=(back_ns - ended_ns) // 1_000_000)  # fmt: skip
     assert lost_workers == 0

@@ -102,7 +102,7 @@ class Host:
                 os.kill(chance.choice(pids), signal.SIGKILL)
                 self.done[what] += 1
 
-    def strike(self, keeper: asyncio.subprocess.Process, chance: random.Random) -> None:
+    async def strike(self, keeper: asyncio.subprocess.Process, chance: random.Random) -> None:
         """One of those on whom a sandbox hangs goes, without a word."""
         match chance.choice(VICTIMS):
             case "workers":
@@ -111,9 +111,9 @@ class Host:
             case "clients" if self.driver == "docker":
                 self.done["clients"] += self.way.cut() > 0
             case "clients":
-                self.kill_one(launchers(self.state_dir), chance, "clients")
+                self.kill_one(await asyncio.to_thread(launchers, self.state_dir), chance, "clients")
             case _:
-                self.kill_one(tool_servers(self.state_dir), chance, "servers")
+                self.kill_one(await asyncio.to_thread(tool_servers, self.state_dir), chance, "servers")
 
 
 @pytest.mark.timeout(1800 if SOAK else 300)
@@ -161,7 +161,7 @@ async def strike_later(host: Host, keeper: asyncio.subprocess.Process, chance: r
     """Somewhere between making the first folder and removing the last."""
     await asyncio.sleep(chance.uniform(0, MOMENTS_S))
     if keeper.returncode is None:
-        await asyncio.to_thread(host.strike, keeper, chance)
+        await host.strike(keeper, chance)
 
 
 async def until_nothing_is_left(host: Host) -> float:

@@ -44,6 +44,8 @@ class BatchFleet:
                 *(sys.executable, *COMMANDS[self.places[place]]),
                 env=self.environment, stderr=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
             )  # fmt: skip
+            if self._stopping:  # it began while the others were told
+                process.terminate()
             assert process.stderr
             with self.log.open("ab") as log:
                 while line := await process.stderr.readline():

@@ -65,6 +65,7 @@ class Crew:
                     worker.terminate()
                 await worker.ended.wait()
                 del self._workers[place]
+            worker.kill()  # one that never became ready is not to outlive the crew
 
 
 async def strike(crew: Crew, faults: Iterable[Fault], for_s: float, *, rest_s: float = 0.0) -> int:

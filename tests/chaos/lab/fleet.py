@@ -49,15 +49,20 @@ class Fleet:
         return await connect_redis(self.url, keyring=keys, fleet=self.name, limits=self.limits, cells=self.cells)
 
     @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Transport]:
+        transport = await self.connect()
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+    @asynccontextmanager
     async def recorded(self, process: str) -> AsyncIterator[Recorded]:
         """A connection whose use goes into the history."""
         folder = Path(self.histories)
         folder.mkdir(exist_ok=True)
-        transport = await self.connect()
-        try:
+        async with self.connected() as transport:
             yield Recorded(transport, Recorder(folder, process))
-        finally:
-            await transport.close()
 
 
 # `make_fleet(limits=…, url=…)`: a new fleet for a test, by default on the test's own server
@@ -65,9 +70,9 @@ MakeFleet = Callable[..., Fleet]
 
 
 async def clock_offset_ms(transport: Transport) -> float:
-    """What to add to CLOCK_MONOTONIC to get the server's time: of five looks the quickest, which is the most exact."""
+    """What to add to CLOCK_MONOTONIC to get the server's time: of many looks the quickest, which is the most exact."""
     looks: list[tuple[float, float]] = []
-    for _ in range(5):
+    for _ in range(20):
         before = time.monotonic_ns() / 1e6
         now_ms = await transport.now_ms()
         after = time.monotonic_ns() / 1e6

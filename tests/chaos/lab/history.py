@@ -114,8 +114,13 @@ class Recorder:
 
 def read_ops(folder: Path) -> tuple[Op, ...]:
     """Every process's operations, in the order in which they began."""
-    ops = (op for path in folder.glob("*.jsonl") for op in _ops_of(path.stem, path.read_text().splitlines()))
+    ops = (op for path in folder.glob("*.jsonl") for op in _ops_of(path.stem, _whole_lines(path.read_text())))
     return tuple(sorted(ops, key=lambda op: op.began_ns))
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Between two pages of the file the kernel looks for a SIGKILL: what was cut off there was not written."""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def _ops_of(process: str, lines: Iterable[str]) -> Iterable[Op]:
