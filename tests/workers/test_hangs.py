@@ -73,7 +73,7 @@ async def reserved(hands, task) -> int:
 
 async def test_it_ends_at_the_deadline(hung):
     begin, _ = hung
-    hands, task = await begin(deadline_ms=6_000)
+    hands, task = await begin(deadline_ms=4_000)
 
     result = await hands.ended(task.task_id)
 

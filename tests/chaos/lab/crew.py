@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import Self
 
-from .fleet import Fleet
+from .fleet import POOL, Fleet
 from .processes import Nursery, Program
 from .schedule import Fault, Kind
 
+IDLE_WITHIN_S, LOOK_EVERY_S = 60.0, 0.05
+
 
 class Crew:
-    """As a context: with its end all are stopped, if they have not been before."""
+    """As a context: with its end all are stopped, as soon as nothing is left to do."""
 
     def __init__(self, nursery: Nursery, fleet: Fleet, size: int, *, slots: int = 4, name: str = "w") -> None:
         self._nursery = nursery
@@ -41,8 +43,18 @@ class Crew:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.stop()
+    async def __aexit__(self, kind: object, *_exc: object) -> None:
+        try:
+            if kind is None:
+                await self._idle()
+        finally:
+            await self.stop()
+
+    async def _idle(self) -> None:
+        """A child whose parent has ended may run for a moment still; for as long as a lease, if its worker was killed."""
+        async with asyncio.timeout(IDLE_WITHIN_S), self._fleet.connected() as transport:
+            while any(pool.ready or pool.running for pool in await transport.stats([POOL])):
+                await asyncio.sleep(LOOK_EVERY_S)
 
     async def stop(self) -> None:
         """Paused ones go on, all drain."""
