@@ -51,7 +51,7 @@ class Crew:
             await self.stop()
 
     async def _idle(self) -> None:
-        """A child whose parent has ended may run for a moment still; for as long as a lease, if its worker was killed."""
+        """A child whose parent has ended may run for a moment still: for a lease, if its worker was killed."""
         async with asyncio.timeout(IDLE_WITHIN_S), self._fleet.connected() as transport:
             while any(pool.ready or pool.running for pool in await transport.stats([POOL])):
                 await asyncio.sleep(LOOK_EVERY_S)
