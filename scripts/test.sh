@@ -2,7 +2,10 @@
 # The whole suite. What failed is run once more, by itself, on a machine with nothing else to do: docs/decisions/0014.
 set -u
 export MUSTER_TEST_STRICT=1
-PYTEST="${PYTHON:-.venv/bin/python} -m pytest"
+PYTHON="${PYTHON:-.venv/bin/python}"
+PYTEST="$PYTHON -m pytest"
+# Hundreds of programs are started: where PYTHONDONTWRITEBYTECODE is set, each of them would compile all of ours.
+$PYTHON -m compileall -q -j 2 envelope muster orchestrator repo sandbox transport workers
 
 suite() {
     marker=$1 && shift
