@@ -57,7 +57,7 @@ class ControlGroup:
     def kill(self) -> None:
         """Everything in the group, whoever it belongs to. Frozen processes die when they are thawed."""
         for entrance in self.entrances:
-            with suppress(FileNotFoundError):  # the group is gone
+            with suppress(OSError):  # the group is gone, or goes while it is read: two may remove it at once
                 for pid in entrance.read_text().split():
                     with suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
@@ -85,7 +85,7 @@ class ControlGroup:
     def _let_die(self) -> None:
         """In v1 a frozen process dies when it is thawed, and a worker may have died while it held them frozen."""
         if "freezer" in self.folders:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # as above; whether the folder goes is seen
                 (self.folders["freezer"] / "freezer.state").write_text("THAWED")
 
     async def _turn(self, v2: str, v1: str, looks: int) -> bool:

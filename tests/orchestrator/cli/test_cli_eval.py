@@ -82,7 +82,7 @@ def test_a_suite_is_killed_goes_on_and_tells_of_both_models(example):
     done = subprocess.run([*words, *REPORTS], capture_output=True, timeout=TIMEOUT_S, **where)
 
     assert done.returncode == 0, done.stderr
-    assert "it is already under way" in done.stderr
+    assert re.search("it is already (under way|done)", done.stderr)  # which one is the machine's
     assert "2 accepted, 2 rejected" in done.stderr
     assert "pass@1 -100 points" in done.stdout
     report = json.loads((example.home / "out/r.json").read_text())
