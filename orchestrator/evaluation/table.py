@@ -59,8 +59,8 @@ def comparison_line(one: Comparison) -> str:
     """
     word = "not clearly different from" if one.verdict == "unclear" else f"{one.verdict} than"
     points = f"{one.difference * 100:+.0f} points (95 %: {one.low * 100:+.0f} to {one.high * 100:+.0f})"
-    counted = f"better in {one.better}, worse in {one.worse} of {one.cases} cases"
-    return f"{one.variant} is {word} {one.baseline}: pass@1 {points}, {counted}, p = {one.p_value:.2g}"
+    cases = f"better in {one.better}, worse in {one.worse} of {one.cases} cases"
+    return f"{one.variant} is {word} {one.baseline}: pass@1 {points}, {cases}, p = {one.p_value:.2g}"
 
 
 def best_line(one: Chosen) -> str:
