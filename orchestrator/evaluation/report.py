@@ -125,6 +125,7 @@ def report_of(result: TaskResult) -> EvalReport | None:
 def concluded(
     spec: SuiteSpec, variants: Sequence[Variant], samples: Sequence[SampleReport], *, paid: int, cap: int | None
 ) -> EvalReport:
+    """Of all samples, also those that were not run. `paid` and `cap` are micro-dollars of this run."""
     by_variant: dict[str, list[SampleReport]] = defaultdict(list)
     for sample in samples:
         by_variant[sample.variant].append(sample)
