@@ -92,13 +92,14 @@ class _Run:
     async def _one(self, sample: Sample, cap: int | None, places: asyncio.Semaphore) -> None:
         hidden = hidden_of(self.params, sample)
         work = sample_work(self.driver.request, self.params, sample, cap_microusd=cap)
+        transport = self.driver.transport
         try:
             ended, cut_short = await self._settled(work, cap or 0)
+            report = await sample_report(transport, sample, ended.result, hidden=hidden, reused=ended.reused)
+            self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
+            self.refusals.note(sample, report)
         finally:
-            places.release()
-        report = await sample_report(self.driver.transport, sample, ended.result, hidden=hidden, reused=ended.reused)
-        self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
-        self.refusals.note(sample, report)
+            places.release()  # now, so that whoever begins next has heard of a refusal
 
     async def _settled(self, work: Work, held: int) -> tuple[Ended, bool]:
         """The last of its tries, and whether the suite's end cut that short. What fails for reasons that say nothing of
