@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .server import Server, redis_server
+from .server import START_TIMEOUT_S, Server, redis_server
 
 SERVICE = "fleet"
 # How long the master may be silent before Sentinel acts; ten times less than an operator would choose.
 DOWN_AFTER_MS = 1_000
+# After a moment in which the machine stood still, a Sentinel does nothing for so long.
+TILT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Pair:
     async def fail_over(self) -> None:
         """The master is killed; returns when Sentinel has made the replica the master."""
         await self.master.kill()
-        await self.sentinel.says("+switch-master")
+        await self.sentinel.says("+switch-master", timeout_s=TILT_S + START_TIMEOUT_S)
 
 
 @asynccontextmanager
