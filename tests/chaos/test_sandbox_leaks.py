@@ -58,6 +58,7 @@ class Host:
     begun: int = 0
     opened: int = 0
     done: Counter[str] = field(default_factory=Counter[str])
+    _next: list[str] = field(default_factory=list[str])
 
     @property
     def state_dir(self) -> Path:
@@ -103,8 +104,9 @@ class Host:
                 self.done[what] += 1
 
     async def strike(self, keeper: asyncio.subprocess.Process, chance: random.Random) -> None:
-        """One of those on whom a sandbox hangs goes, without a word."""
-        match chance.choice(VICTIMS):
+        """One of those on whom a sandbox hangs goes, without a word; none of them twice before the others."""
+        self._next = self._next or chance.sample(VICTIMS, len(VICTIMS))
+        match self._next.pop():
             case "workers":
                 keeper.kill()
                 self.done["workers"] += 1
