@@ -101,7 +101,7 @@ async def test_a_service_that_floods_and_many_of_them(arena: Any):
     flood = await arena.hostile.start(["yes"])
     assert (await flood.receive()).startswith(b"y\n")
     with pytest.raises(LimitExceeded):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(60):
             while True:
                 await arena.hostile.start(["sleep", "1000"])
 
