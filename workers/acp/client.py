@@ -57,7 +57,7 @@ class EngineClient:
             [*(place.path for place in tool_call.locations or ()), *(diff.path for diff in _diffs(tool_call))],
             "\n".join(f"{diff.path}:\n{diff.new_text}" for diff in _diffs(tool_call)),
         )
-        result = await self._run(wanted, wanted.given, shows=False)
+        result = await self._answer(self._calls.ask(wanted, wanted.given))
         kinds = REJECTS if result.is_error else ALLOWS
         chosen = next((option for kind in kinds for option in options if option.kind == kind), None)
         if chosen is None:
@@ -139,8 +139,8 @@ class EngineClient:
         except ToolError as e:
             raise RequestError(NOT_DONE, str(e)) from e
 
-    async def _run(self, tool: Tool, given: dict[str, Any], *, shows: bool = True) -> ToolResult:
-        return await self._answer(self._calls.run(tool, given, shows=shows))
+    async def _run(self, tool: Tool, given: dict[str, Any]) -> ToolResult:
+        return await self._answer(self._calls.run(tool, given))
 
     async def _answer(self, work: Awaitable[T]) -> T:
         try:
