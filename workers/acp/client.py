@@ -99,7 +99,8 @@ class EngineClient:
     async def terminal_output(self, session_id: str, terminal_id: str, **kwargs: Any) -> schema.TerminalOutputResponse:
         terminal = self._terminal(terminal_id)
         ended = schema.TerminalExitStatus(**_exit(terminal)) if terminal.ended.is_set() else None
-        return schema.TerminalOutputResponse(output=terminal.text(), truncated=terminal.is_cut, exit_status=ended)
+        output, is_cut = terminal.look()
+        return schema.TerminalOutputResponse(output=output, truncated=is_cut, exit_status=ended)
 
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **kwargs: Any
