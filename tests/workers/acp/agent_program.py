@@ -1,7 +1,7 @@
 """An agent that speaks the Agent Client Protocol, of the standard library alone: it runs inside the sandbox.
 
-What it does stands in its prompt: a line `>> NAME ARGUMENT …` is a step, in their order. What the steps said is its
-last message.
+What it does stands in its prompt: a line `>> NAME ARGUMENT …` is a step, in their order; those that it is told of as
+done before are not. What the steps said is its last message.
 """
 
 import json
@@ -15,6 +15,7 @@ import urllib.request
 
 SESSION = "s1"
 numbers = iter(range(1, 10**9))
+earlier = []
 
 
 def say(message):
@@ -149,6 +150,10 @@ def ends():
     tell("tool_call_update", toolCallId="begun", status="completed")
 
 
+def recalls(words):
+    return words in earlier[0]
+
+
 def env(name):
     return os.environ.get(name, "")
 
@@ -186,8 +191,13 @@ def gives_up(text):
         return type(error).__name__
 
 
-def pays_and_dies(text):
+def aside(text):
+    """Some ask their model for a title beside their work."""
     threading.Thread(target=openai, args=(text,), daemon=True).start()
+
+
+def pays_and_dies(text):
+    aside(text)
     until_told()
     die(3)
 
@@ -241,16 +251,19 @@ def noise():
 
 
 FILES = (edits, permission, read, write)
-COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, terminals)
+COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, recalls, terminals)
 TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
-STEPS = {each.__name__: each for each in (openai, anthropic, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
+STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 
 
 def prompted(blocks):
     said = []
-    for line in "\n".join(block["text"] for block in blocks).splitlines():
+    texts = [block["text"] for block in blocks]
+    earlier[:] = [text for text in texts if text.startswith("Earlier in this session")]
+    asked = [text for text in texts if text not in earlier]
+    for line in "\n".join(asked).splitlines():
         if line.startswith(">> "):
             name, *arguments = json.loads(line[3:])
             said.append(str(STEPS[name](*arguments)))
