@@ -50,6 +50,8 @@ class EngineClient:
         options: list[schema.PermissionOption],
         **kwargs: Any,
     ) -> schema.RequestPermissionResponse:
+        """Of what the program offers, the answer that holds for the shortest: the next time it asks again, and the
+        rules decide then."""
         wanted = permission(
             tool_call.kind or "other",
             tool_call.title or "",
@@ -87,6 +89,7 @@ class EngineClient:
         output_byte_limit: int | None = None,
         **kwargs: Any,
     ) -> schema.CreateTerminalResponse:
+        """`command` alone is a line for a shell, with `args` one program."""
         limit = MAX_OUTPUT_BYTES if output_byte_limit is None else max(0, output_byte_limit)
         tool = RunCommand(partial(self._terminals.start, max_bytes=limit))
         given = {

@@ -27,8 +27,8 @@ class Meter:
     """One call after another: each is judged by what all before it have spent. What was begun is paid, and so it is not
     broken off when nobody waits for its reply any more; `async with` waits for it.
 
-    The session counts for the task, also over attempts; what the program's messages are is its own affair. `stop` is
-    the grant that is used up, `failed` what the latest call failed with. `on_failure` hears what ends the attempt.
+    The session counts for the task, also over attempts; what the program's messages are is its own affair. `failed` is
+    what the latest call failed with; `on_stop` hears of a grant that is used up, `on_failure` what ends the attempt.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Meter:
         on_stop: Callable[[Stop], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.stop: Stop | None = None
         self.failed: Failed | None = None
         self._keeper, self._loop, self._holding = keeper, loop, holding
         self._on_stop, self._on_failure = on_stop, on_failure
         self._turn = asyncio.Lock()  # of whose call it is; given back when the call is over
         self._under_way: asyncio.Task[Answer] | None = None
+        self._stop: Stop | None = None
         self._replies: dict[str, Completed] = {}
 
     async def __aenter__(self) -> Self:
@@ -87,8 +87,8 @@ class Meter:
     async def _call(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
     ) -> Answer:
-        if self.stop is not None:
-            return self.stop
+        if self._stop is not None:
+            return self._stop
         if stop := why_stop(self._keeper.session, trace_exhausted=self._loop.exhausted()):
             self._loop.emit(stop.event)
             return self._stopped(stop)
@@ -112,7 +112,7 @@ class Meter:
         return await self._holding.is_raised(ask(stop.waits_at_microusd), is_wanted)
 
     def _stopped(self, stop: Stop) -> Stop:
-        self.stop = stop
+        self._stop = stop
         self._on_stop(stop)
         return stop
 

@@ -42,6 +42,7 @@ class Terminal:
     hearing: asyncio.Task[None] | None = None
 
     async def hear(self) -> None:
+        """To the end of whatever may write here; the command may have `ended` long before."""
         said_bytes = 0
         try:
             while data := await self.service.receive():

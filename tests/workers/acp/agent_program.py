@@ -150,6 +150,15 @@ def ends():
     tell("tool_call_update", toolCallId="begun", status="completed")
 
 
+def within(kind, title, name, *arguments):
+    """A step as the doing of a call that is told of, too."""
+    call_id = f"within{next(numbers)}"
+    tell("tool_call", toolCallId=call_id, title=title, kind=kind, status="in_progress")
+    said = STEPS[name](*arguments)
+    tell("tool_call_update", toolCallId=call_id, status="completed")
+    return said
+
+
 def recalls(words):
     return words in earlier[0]
 
@@ -251,7 +260,7 @@ def noise():
 
 
 FILES = (edits, permission, read, write)
-COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, recalls, terminals)
+COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, within, recalls, terminals)
 TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
 STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http

@@ -76,7 +76,7 @@ async def test_a_word_that_was_heard_is_gone_on_with_by_the_next_attempt_and_so_
     start_agents, led, agent_file, steps
 ):
     hands, server = await start_agents(SAYS, agents={"foreign": agent_file()})
-    request = led(hands, steps(("run", "echo 1 > src/new.py"), ("openai", HELD)))
+    request = led(hands, steps(("edits", "/workspace/src/new.py", "X = 1\n"), ("openai", HELD)))
     await hands.transport.submit([request])
     await hands.until(request.trace_id, told("turn_started"))
     await hands.transport.prompt(request.task_id, steps(("openai", HELD_LATER)), by="me")
