@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 SESSION = "s1"
 numbers = iter(range(1, 10**9))
@@ -51,6 +52,8 @@ def http(path, body=None):
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code} {error.read().decode()}"
+    except OSError:
+        return "HTTP: nobody is there"
 
 
 def openai(text, stream=False):
@@ -251,6 +254,15 @@ def flood():
         tell("agent_message_chunk", content=words("x" * 100_000))
 
 
+def speaks_for_the_relay(line):
+    """It has the same user."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(FileNotFoundError), open(f"/proc/{process}/cmdline", "rb") as command:
+            if b"ThreadingHTTPServer" in command.read():
+                with open(f"/proc/{process}/fd/1", "w") as output:
+                    output.write(line + "\n")
+
+
 def noise():
     """Other things, too, which a program's libraries print."""
     sys.stdout.write("a banner\n")
@@ -261,7 +273,7 @@ def noise():
 
 FILES = (edits, permission, read, write)
 COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, within, recalls, terminals)
-TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
+TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise, speaks_for_the_relay)
 STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
