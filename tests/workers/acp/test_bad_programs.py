@@ -174,5 +174,5 @@ async def test_one_that_talks_nonsense_in_the_relays_place_has_no_relay_any_more
 
     result = await hands.result(led(hands, steps(("speaks_for_the_relay", "[1]"), ("openai", "is anybody there?"))))
 
-    assert (result.errors, result.output.text) == ((), "said\nHTTP: nobody is there")
+    assert (result.errors, result.output.text) == ((), "None\nHTTP: nobody is there")
     assert server.log.requests == 0
