@@ -145,9 +145,7 @@ class EditorAgent:
     @told
     async def close_session(self, session_id: str, **_: Any) -> None:
         """Its prompt is cancelled, as the protocol wants it. The session is kept, and can be loaded."""
-        session = self._session(session_id)
-        await session.cancel()
-        await session.leave()
+        await self._session(session_id).close()
         del self._sessions[session_id]
 
     @told
@@ -184,9 +182,10 @@ class EditorAgent:
         door = Door(self._client, kept.session_id, self._by, self._has_forms)
         session = EditorSession(muster, door, self._book, self._terms, kept, desk, agents, command_cards(desk.root))
         await session.settle()
-        if (before := self._sessions.pop(kept.session_id, None)) is not None:
+        before, self._sessions[kept.session_id] = self._sessions.get(kept.session_id), session
+        if before is not None:
             await before.leave()
-        self._sessions[kept.session_id] = session
+            session.refresh()
         telling = asyncio.create_task(session.tell_commands())
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
