@@ -108,9 +108,8 @@ async def test_a_session_goes_on_at_once_after_a_cancel(editor, repository: Path
 async def test_prompts_are_worked_on_in_the_order_in_which_they_came(editor, repository: Path):
     session = await begun(editor, repository)
     await asyncio.gather(*(editor.say(session, f"in order, number {number}") for number in (271, 272, 273)))
-    forked = await editor.agent.load_session(cwd=str(repository), session_id=session)
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
 
-    assert forked is not None
     heard = editor.said(session, "user_message_chunk")
     assert [heard.count(f"number {number}") for number in (271, 272, 273)] == [1, 1, 1]
     assert heard.index("number 271") < heard.index("number 272") < heard.index("number 273")
