@@ -38,7 +38,7 @@ from .texts import shown
 from .turn import Turn, Unanswered
 from .updates import Teller
 
-# For what a prompt does between its words and its task's first step: a bundle is packed, and what was cancelled ends.
+# For what a prompt does before its task is there to follow: what was cancelled ends, and a bundle is packed.
 LEAVE_S = 10.0
 
 log = logging.getLogger(__name__)
@@ -140,11 +140,11 @@ class EditorSession:
         await self.leave()
 
     async def leave(self) -> None:
-        """Nothing more is told or asked here; the task goes on. A prompt that is being handed over is noted first."""
+        """Nothing more is told or asked here; the task goes on. What has begun to be handed over is noted first."""
         self.door.left.set()
-        if (work := self._floor.work) is not None:
-            await asyncio.wait((work,), timeout=LEAVE_S)
-            work.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._floor.take(_nothing, self._floor.cancels)
 
     async def settle(self) -> TaskRecord | None:
         """Write down which of Muster's sessions the agent has begun, for the next prompt to go on with; the task that
@@ -320,6 +320,10 @@ class EditorSession:
         following = self._floor.take(lambda: self._worked(self._followed(turn)), self._floor.cancels)
         self._background = asyncio.create_task(following)
         self._background.add_done_callback(_looked_at)
+
+
+async def _nothing() -> PromptResponse:
+    return CANCELLED
 
 
 def _looked_at(task: asyncio.Task[PromptResponse | None]) -> None:

@@ -132,6 +132,24 @@ async def test_a_session_that_is_loaded_again_is_told_and_asked_by_the_later_one
     assert editor.said(session).count("It said: ran") == 1
 
 
+async def test_what_waits_in_a_session_that_is_loaded_again_never_begins_and_an_offer_can_be_taken_up(
+    editor, repository: Path
+):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "make it two, number 31"))
+    (await editor.next_asked()).choose("Allow")
+    offered = await editor.next_asked()
+    waits = asyncio.create_task(editor.say(session, "hello, number 31"))
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
+    responses = await asyncio.gather(prompt, waits)
+    offered.choose("Apply it to my files")  # nobody hears it any more
+    await editor.say(session, "/apply")
+
+    assert [one.stop_reason for one in responses] == ["end_turn", "cancelled"]
+    assert editor.said(session, "user_message_chunk") == "make it two, number 31"
+    assert (repository / "a.txt").read_text() == "two\n"
+
+
 async def test_a_session_that_is_loaded_while_a_prompt_is_handed_over_goes_on_with_it(editor, repository: Path):
     session = await begun(editor, repository)
     await editor.say(session, "hello, number 30")
