@@ -22,7 +22,7 @@ from ...batch.formats.gate_part import gate_lines, output_of
 from ...batch.merge_advice import by_hand
 from ...batch.report import BatchReport, CollisionReport
 from ...client import Muster
-from ...errors import BadInput, UnderWay
+from ...errors import BadInput
 from ...pages import Wanted, page_of
 from ...publication.book import WAITS_FOR_PEOPLE
 from ...submit import BATCH
@@ -163,7 +163,7 @@ async def _retry(caller: Caller, record: TaskRecord, _text: str) -> Became:
 
 async def _cancel(caller: Caller, record: TaskRecord, _text: str) -> Became:
     if record.state in TERMINAL:
-        raise UnderWay(f"the batch has ended already: {record.state}")
+        raise BadInput(f"the batch has ended already: {record.state}")
     stopped = await caller.muster.cancel(record.task_id, "asked for", by=caller.name)
     return Became(record.task_id, record.intent, f"{counted(stopped, 'task')} stopped")
 

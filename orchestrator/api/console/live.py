@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from fastapi import Request
@@ -35,7 +35,7 @@ def live(request: Request, caller: Caller, name: str, looks: Looks, *, pace: Pac
 
 async def _events(
     request: Request, caller: Caller, coming: AsyncGenerator[News | None], packing: Packing
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Who is signed out, or whose token was revoked or says other rights now, is sent no more, and no end: they come
     again, and hear why."""
     yield packing.bytes_of(BEGIN)
