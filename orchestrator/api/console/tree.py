@@ -116,7 +116,7 @@ def head(session: Session, now_ms: int) -> str:
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
-        without_money=sum(task.state is State.WAITING and task.stopped_by is not None for task in tasks),
+        without_money=session.without_money,
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
         proved=proved(root),
