@@ -78,7 +78,7 @@ class Room:
             self._wanted.set()
         while True:
             seen = self._version_of(last)
-            if self.version > seen and self._looked_s >= came_s:
+            if self.version > seen and (self._looked_s >= came_s or _has_seen_all(looking)):
                 news, told_s = self._since(seen), time.monotonic()
                 last = news.id
                 yield news
@@ -182,6 +182,11 @@ class Rooms:
         if room.visitors == 0 and self.open.get(name) is room:
             del self.open[name]
             room.stop()
+
+
+def _has_seen_all(looking: asyncio.Task[None]) -> bool:
+    """What was seen last stays true: there is no more to come."""
+    return looking.done() and not looking.cancelled() and looking.exception() is None
 
 
 def _left_s(wait_s: float | None, since_s: float) -> float | None:

@@ -175,6 +175,22 @@ async def test_who_comes_with_a_page_of_this_moment_is_not_set_back_by_an_older_
     await staying.aclose()
 
 
+async def test_who_comes_at_the_end_is_told_of_it_by_a_look_that_began_before():
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    staying = rooms.visit("r", picture, pace=AT_ONCE)
+    assert (await anext(staying)).parts == {"a": "1"}
+    await picture.waited_for()
+    coming = asyncio.ensure_future(anext(visit := rooms.visit("r", picture, pace=AT_ONCE)))
+    await asyncio.sleep(0)  # it has come
+
+    picture.show(a="2")
+    picture.end()
+    assert (await coming).parts == {"a": "2"}
+    assert [news async for news in visit] == []
+    await staying.aclose()
+
+
 async def test_who_comes_waits_for_a_look_and_not_for_its_turn():
     rooms, picture = Rooms(), Picture()
     visits: list[AsyncGenerator[News | None]] = []
