@@ -61,7 +61,7 @@ def told(values_ms: Sequence[float]) -> str:
 
 
 class Trace:
-    """A root with its children, all of which run."""
+    """A root with its children, of which as many run as may at once."""
 
     def __init__(self, transport: Transport, lease: Lease) -> None:
         self.transport, self.lease, self.seq = transport, lease, 0
@@ -69,7 +69,7 @@ class Trace:
 
     @classmethod
     async def begun(cls, muster: Muster, tasks: int) -> Trace:
-        """Submits the root and its children, and claims all of them; each child says one thing."""
+        """Submits the root and its children, and claims them as far as that goes; each that runs says one thing."""
         common = {"agent": "build", "pool": "build", "auth_scope": ("read:**",), "deadline_ms": 3_600_000}
         root = task_request(prompt="fan out", **common)
         await muster.submit(root)
@@ -82,7 +82,7 @@ class Trace:
             await trace.tell(
                 *(ChildSpawned(child_task_id=one.task_id, agent="build", title=one.intent) for one in some)
             )
-            for one in await muster.transport.claim("build", "w", slots=100, wait_s=5):
+            for one in await muster.transport.claim("build", "w", slots=100, wait_s=0.01):
                 child = cls(muster.transport, one.lease)
                 await child.tell(TitleSet(title=f"looks at {one.lease.task_id[-4:]}"))
                 trace.children.append(child)
