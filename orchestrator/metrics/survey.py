@@ -42,7 +42,10 @@ class Survey:
 
 
 async def survey(transport: Transport, texts: AskTexts | None = None) -> Survey:
-    """`texts`: of who looks again and again."""
+    """Inside traces that are under way alone: what waits in line has nothing yet that could wait for somebody.
+
+    `texts`: of who looks again and again.
+    """
     texts = texts or AskTexts(transport)
     roots = (await transport.roots(limit=MAX_ROOTS)).records
     begun = [root.trace_id for root in roots if root.state not in TERMINAL and root.state is not State.PENDING]
