@@ -65,7 +65,7 @@ async def submit_batch(request: Request, caller: Submitter, response: Response, 
     handle = await caller.muster.batches.submit(
         plan, sender=caller.name, tenant=caller.tenant, asks=AskTerms(), idempotency_key=key
     )
-    return accepted(handle, response)
+    return accepted(handle, caller, response)
 
 
 @router.post("/preview", openapi_extra=_DOCUMENT)
@@ -95,7 +95,7 @@ async def retry_batch(task_id: str, caller: Submitter, response: Response) -> Ac
     409 while it is under way.
     """
     await caller.record(task_id)
-    return accepted(await caller.muster.batches.retry(task_id, sender=caller.name), response)
+    return accepted(await caller.muster.batches.retry(task_id, sender=caller.name), caller, response)
 
 
 @router.get("/{task_id}/report", response_class=Response, responses=_REPORT)

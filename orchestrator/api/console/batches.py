@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from envelope.errors import MusterError
 from envelope.lifecycle import TERMINAL
@@ -29,14 +27,14 @@ from ...publication.book import WAITS_FOR_PEOPLE
 from ...submit import BATCH
 from ...words import counted
 from ..caller import Caller
-from ..problems import Problem
 from ..publications import Comment, close_requests, comment_on, show_publications
 from ..tokens import Right
 from .forms import form_of, in_words_of_pages, text_of, texts_of, unusable
 from .live import live
-from .rendering import fragment, page
+from .offers import OF_BATCHES, offered
+from .rendering import fragment, on_to, page
 from .rooms import Looks
-from .visitor import Publisher, Submitter, Viewer
+from .visitor import Publisher, Submitter, Viewer, require_right
 
 router = APIRouter(prefix="/batches")
 
@@ -53,8 +51,8 @@ LOOKING_SHARE = 5
 async def list_batches(request: Request, caller: Viewer, cursor: str = "") -> Response:
     found = await _page(caller.muster, caller.seen_tenant, after=cursor)
     states = {f"state-{one.task_id}": fragment("batches/state.html", record=one) for one in found.records}
-    rights = {right.value for right in (Right.SUBMIT, Right.PUBLISH) if caller.token.may(right)}
-    return page(request, "batches.html", found=found, states=states, may=rights, is_first=not cursor)
+    may = caller.rights & {Right.SUBMIT, Right.PUBLISH}
+    return page(request, "batches.html", found=found, states=states, may=may, is_first=not cursor)
 
 
 @router.get("/live")
@@ -72,8 +70,7 @@ async def do_to_many(request: Request, caller: Viewer) -> Response:
     if name not in DEEDS:
         raise unusable(f"there is no deed {name!r}")
     right, deed = DEEDS[name]
-    if not caller.token.may(right):
-        raise Problem(HTTPStatus.FORBIDDEN, f"the role {caller.token.role} may not {right}")
+    require_right(caller.token, right)
     if not chosen:
         raise unusable("no batch was chosen", "tick some, then choose what to do")
     told = [await _tried(deed, caller, task_id, text_of(form, "text")) for task_id in chosen]
@@ -86,7 +83,7 @@ async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response
     board = board_of(await caller.muster.tree(record.trace_id))
     report = await _report(caller.muster, record)
     said: dict[str, Any] = {"ended": record.state in TERMINAL}
-    said |= {"record": record, "rights": {right.value for right in Right if caller.token.may(right)}}
+    said |= {"record": record, "may": await offered(caller, task_id, OF_BATCHES)}
     told = await show_publications(task_id, caller)
     return page(request, "batches/batch.html", **said, **_ended(report), parts=parts_of(record, board), published=told)
 
@@ -126,13 +123,13 @@ async def retry(request: Request, task_id: str, caller: Submitter) -> Response:
     """303 to the batch that does again what failed."""
     await _own(caller, task_id)
     handle = await caller.muster.batches.retry(task_id, sender=caller.name)
-    return RedirectResponse(f"{request.scope['root_path']}/batches/{handle.task_id}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/batches/{handle.task_id}")
 
 
 @router.post("/{task_id}/cancel")
 async def cancel(request: Request, task_id: str, caller: Submitter) -> Response:
     await _cancel(caller, await _own(caller, task_id), "")
-    return RedirectResponse(f"{request.scope['root_path']}/batches/{task_id}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/batches/{task_id}")
 
 
 @router.post("/{task_id}/comment")

@@ -21,9 +21,9 @@ from ...session.past import Pasts
 from ...session.transcript import Block, Transcript
 from ...side_by_side import side_by_side
 from .live import live
+from .offers import OF_TASKS, offered
 from .rendering import HEADERS, fragment, page
 from .rooms import Looks
-from .traces import rights
 from .tree import task_head
 from .visitor import Viewer
 
@@ -57,7 +57,7 @@ async def show_task(request: Request, task_id: str, caller: Viewer, step: Step =
         at=None if step is None else seen.steps,
         steps=past.now.steps,
         now_ms=told.now_ms,
-        may=rights(caller),
+        may=await offered(caller, task_id, OF_TASKS),
     )
 
 
