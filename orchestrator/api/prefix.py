@@ -45,6 +45,6 @@ class Prefixed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path, prefix = scope["path"], self._prefix
-            whole = path if path.startswith(f"{prefix}/") else prefix + path
-            scope = {**scope, "path": whole, "root_path": prefix}
+            path = path if f"{path}/".startswith(f"{prefix}/") else prefix + path
+            scope = {**scope, "path": f"{path}/" if path == prefix else path, "root_path": prefix}
         await self._app(scope, receive, send)

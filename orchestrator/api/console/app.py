@@ -110,8 +110,7 @@ async def _wrong_form(request: Request, error: Exception) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    title = f"{str(error.detail).rstrip('.')}."
-    return _told(request, HTTPStatus(error.status_code), title, "the menu above leads on")
+    return _told(request, HTTPStatus(error.status_code), f"{str(error.detail).rstrip('.')}.", "")
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
