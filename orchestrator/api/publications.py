@@ -117,6 +117,12 @@ async def close_requests(task_id: str, caller: Publisher) -> list[Told]:
     return [told_of(each) for each in await publications.published.close(waiting)]
 
 
+async def to_publish(task_id: str, caller: Caller) -> list[Change]:
+    """What of theirs there is to publish. `BadInput` when that is nothing, or not yet."""
+    record = await caller.record(task_id)
+    return await _publications(caller, record.tenant).changes(task_id)
+
+
 def _publications(caller: Caller, tenant: str | None = None) -> Publications:
     """With the forges that this tenant's work, else the caller, may use. `WouldWrite` for who only looks."""
     settings = caller.muster.settings

@@ -25,7 +25,7 @@ from ..problems import status_of, told_outside
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import asks, batches, deeds, fleet, letters, sign_in, start, tasks, traces
+from . import asks, batches, deeds, fleet, letters, publish, sign_in, start, tasks, traces
 from .forms import PlainForms
 from .rendering import HERE, Rooted, on_to, page
 from .rooms import Rooms
@@ -44,6 +44,7 @@ ROUTERS: Sequence[APIRouter] = (
     start.router,
     asks.router,
     batches.router,
+    publish.router,
 )
 
 

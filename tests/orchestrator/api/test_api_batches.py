@@ -126,7 +126,7 @@ WRONG = {
     "a list of the server": ({"repositories": [{"list": "/etc/passwd"}]}, "repositories[0].list names files"),
     "a file of shards": ({"shards": {"files_from": "/etc/passwd"}}, "shards.files_from names a file of the server"),
     "a machine inside": ({"repositories": [{"url": "https://127.0.0.1/x.git"}]}, "there is no public host 127.0.0.1"),
-    "one that only looks public": ({"repositories": [{"url": "https://[::ffff:10.0.0.1]/x"}]}, "there is no public host"),
+    "one that only looks public": ({"repositories": [{"url": "https://[::ffff:10.0.0.1]/x"}]}, "no public host"),
     "the server's keys": ({"repositories": [{"url": "git@git.example.com:a/b.git"}]}, "is not an https address"),
     "a local address": ({"repositories": [{"url": "file:///srv/x.git"}]}, "is not an https address"),
     "plain HTTP": ({"repositories": [{"url": "http://git.example.com/x.git"}]}, "is not an https address"),

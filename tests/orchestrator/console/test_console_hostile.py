@@ -41,6 +41,7 @@ NEEDS = {
     "/batches/{task_id}/cancel": Right.SUBMIT,
     "/batches/{task_id}/comment": Right.PUBLISH,
     "/batches/{task_id}/close": Right.PUBLISH,
+    "/batches/{task_id}/publish": Right.PUBLISH,
 }
 
 
