@@ -265,7 +265,7 @@ async def show_diff(task_id: str, caller: Viewer) -> Response:
     return Response(await caller.muster.diff(result.task_id), media_type="text/x-diff")
 
 
-@router.get("/tasks/{task_id}/attachments/{name}", response_class=Response)
+@router.get("/tasks/{task_id}/attachments/{name:path}", response_class=Response)
 async def show_attachment(task_id: str, name: str, caller: Viewer) -> Response:
     """An artefact of a result. Always as a download: what an agent made is shown by nobody's browser."""
     result = await _ended(task_id, caller)

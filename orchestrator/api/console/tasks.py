@@ -90,7 +90,7 @@ async def download_diff(task_id: str, caller: Viewer) -> Response:
     return _download(await caller.muster.diff(task_id))
 
 
-@router.get("/tasks/{task_id}/attachments/{name}")
+@router.get("/tasks/{task_id}/attachments/{name:path}")
 async def download_attachment(task_id: str, name: str, caller: Viewer) -> Response:
     await caller.record(task_id)
     result = await caller.muster.result(task_id)
