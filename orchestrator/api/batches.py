@@ -17,6 +17,7 @@ from ..batch.status import BatchStatus
 from ..errors import BadInput, near_miss
 from .access import Caller, Submitter, Viewer
 from .documents import planned_for
+from .reach import Reach
 from .tasks import Accepted, IdempotencyKey, accepted
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
@@ -71,7 +72,8 @@ async def submit_batch(request: Request, caller: Submitter, response: Response, 
 @router.post("/preview", openapi_extra=_DOCUMENT)
 async def preview_batch(request: Request, caller: Submitter) -> BatchPreview:
     """What it would do, where that would go, and what it will about cost and take. Nothing is submitted."""
-    return await caller.muster.batches.preview(await _plan(request, caller), tenant=caller.tenant)
+    plan, forges = await _plan(request, caller), Reach(caller.muster.settings.forges, caller.seen_tenant).allowed
+    return await caller.muster.batches.preview(plan, tenant=caller.tenant, forges=forges)
 
 
 @router.post("/{task_id}/diff", openapi_extra=_DOCUMENT)

@@ -276,3 +276,19 @@ async def test_of_two_forges_at_a_host_the_work_goes_by_the_one_it_names_and_may
     assert (first.credential, named.credential) == ("ours", "second")
     with pytest.raises(BadInput, match="this tenant has no forge 'theirs'"):
         await Reach(forges, "team")(Repository(url=url, forge="theirs"))
+
+
+@pytest.mark.parametrize("forge", ["", "inner"])
+async def test_a_preview_tells_nothing_of_a_forge_of_anothers(api, text, forge):
+    inner = ForgeSettings(
+        kind="gitea", url="https://10.1.2.3/api/v1", token_env="MUSTER_TEST_NO_SUCH", tenants=("team",)
+    )
+    publish = {"branch": "muster/x", "to": "request", "remote": "https://10.1.2.3/team/app.git", "forge": forge}
+    server = api.app.state.muster
+    told = []
+    for forges in ({"inner": inner}, {}):
+        server.settings = server.settings.model_copy(update={"forges": forges})
+        document = {**tomllib.loads(text), "publish": publish}
+        told.append(await api.call("POST", "/v1/batches/preview", who="submitter", json=document))
+
+    assert told[0] == told[1] and "not known" in json.dumps(told[0])
