@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
-from .forms import amount_of, form_of
+from .forms import amount_of, form_of, text_of
 from .rendering import on_to
 from .visitor import Approver, Submitter
 
@@ -45,7 +45,8 @@ async def cancel_task(task_id: str, caller: Submitter, reason: Reason = "") -> R
 
 @router.post("/traces/{trace_id}/budget")
 async def raise_budget(request: Request, trace_id: str, caller: Approver) -> Response:
+    """Back to where the form was: on the trace's page, or on the one that the inbox leads to."""
     await caller.require_trace(trace_id)
-    cap = amount_of(await form_of(request), "dollars")
-    await caller.muster.raise_budget(trace_id, cap, by=caller.name)
-    return on_to(f"/traces/{trace_id}")
+    form = await form_of(request)
+    await caller.muster.raise_budget(trace_id, amount_of(form, "dollars"), by=caller.name)
+    return on_to("/asks" if text_of(form, "from") == "asks" else f"/traces/{trace_id}")
