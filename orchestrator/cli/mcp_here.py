@@ -62,6 +62,7 @@ class Here:
         return Call(Caller(self._token, await self._open(), door="mcp"), self, self._waits)
 
     async def ground(self, caller: Caller, wanted: Wanted) -> Ground:
+        """An address as it stands; a folder as its last commit, with what its `muster.toml` says."""
         settings = self._settings
         if not wanted.repository:
             return Ground(asks=ask_terms(settings, (), no_input=False))
