@@ -17,7 +17,6 @@ from envelope.gate import GateRules
 from envelope.plan import Plan
 from envelope.scope import Scope
 from repo.local import LocalRepository
-from repo.publish import require_branch_name
 
 from ..agent_files import project_cards
 from ..approvals import ask_terms
@@ -57,6 +56,7 @@ from .options import (
     settings_for,
     task_words,
 )
+from .publish import Target, require_free
 from .report_forms import Report, Wanted, wanted_reports
 from .repository import project_defaults, starting_point
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
@@ -170,8 +170,6 @@ def run(
 async def _run(options: RunOptions) -> int:
     if not options.goal.strip():
         raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
-    if options.branch:
-        await require_branch_name(options.branch)  # before anything is paid for
     require_other(options.plan, options.agent)
     for missing in (path for path in options.files if not path.is_file()):
         raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
@@ -185,6 +183,8 @@ async def _run(options: RunOptions) -> int:
     if options.detach:
         require_lasting(settings)
     local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
+    if options.branch:
+        await require_free(settings, Target(local.root, options.branch), local.head)
     store = TrustStore(settings.state_dir)
     trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
