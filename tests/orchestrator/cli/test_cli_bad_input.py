@@ -47,6 +47,7 @@ def _expect(done, exit_code, sentence, hint):
         (("run", "x", "--budget", "-1"), "--budget", "muster run --help"),
         (("run", "x", "--allow", "everything"), "'everything' is not a grant", "tool:pattern"),
         (("run", "x", "--file", "nothing.log"), "there is no file nothing.log", "--file"),
+        (("run", "x", "--resume", "4f2a", "--branch", "b"), "--branch does not go with --resume", "leave it out"),
         (("run", "x", "--repo", "nowhere"), "there is no folder nowhere", "muster --help"),
         (("run", "x", "--repo", "."), "is not in a git repository", "git init"),
         (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),
@@ -92,6 +93,30 @@ def test_a_dirty_work_tree_is_refused(desk, words):
     (desk.repository("project", {"a.py": "x = 1\n"}) / "a.py").write_text("x = 2\n")
     (desk.home / "batch.toml").write_text(BATCH)
     _expect(desk.muster(*words), USAGE, "changes that are not committed: a.py", "--allow-dirty")
+
+
+@pytest.mark.parametrize(
+    ("branch", "sentence", "hint"),
+    [
+        ("main", "the branch main is checked out", "publish to another branch"),
+        ("x..y", "'x..y' is not a valid branch name", "name it like"),
+        ("other", "the branch other holds work", "choose another branch name"),
+        ("other/below", "there is a branch other", "choose another branch name"),
+    ],
+)
+def test_a_branch_that_cannot_be_set_in_the_end_is_refused_before_anything_is_started(desk, branch, sentence, hint):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    desk.git("checkout", "-q", "-b", "other", repository=project)
+    desk.git("commit", "-q", "--allow-empty", "-m", "theirs", repository=project)
+    desk.git("checkout", "-q", "main", repository=project)
+    _expect(desk.muster("run", "tidy up", "--repo", "project", "--branch", branch), USAGE, sentence, hint)
+
+
+def test_the_default_branch_of_a_bare_repository_is_not_set(desk):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    desk.git("clone", "-q", "--bare", ".", "../bare.git", repository=project)
+    done = desk.muster("run", "tidy up", "--repo", "bare.git", "--branch", "main")
+    _expect(done, USAGE, "the branch main is the default branch of the bare repository", "--default-branch")
 
 
 @pytest.mark.parametrize(
