@@ -37,6 +37,7 @@ from .console import data, note, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import Followed, follow
+from .known import following
 from .leaving import leave, require_lasting
 from .listing import print_tasks
 from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, settings_for
@@ -195,8 +196,7 @@ async def _retry(words: str, asked: _Asked) -> int:
 
 
 async def _attach(settings: Settings, words: str, file: Path | None, as_json: bool, conclusion: Conclusion) -> int:
-    async with open_fleet(settings) as muster:
-        record = await find_task(muster, words)
+    async with following(settings, words) as (muster, record):
         if record.agent != BATCH:
             raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task watch {record.task_id}")
         handle = Handle(record.task_id, record.trace_id)

@@ -140,6 +140,21 @@ def test_what_is_no_id_is_told_before_anything_is_started_or_asked(desk, words):
     _expect(done, USAGE, "'x' is not a task's id", "muster task list")
 
 
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("ask", "answer", "ask_99999999", "once"), "no open ask has an id that ends in 'ask_99999999'"),
+        (("task", "cancel", "abcd1234"), "no task ends in 'abcd1234'"),
+        (("batch", "attach", "abcd1234"), "no task ends in 'abcd1234'"),
+    ],
+)
+def test_what_is_not_there_is_told_without_starting_a_fleet(desk, words, sentence):
+    done = desk.muster(*words)
+    _expect(done, USAGE, sentence, "see ")
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_an_unknown_setting_in_the_users_file_is_told_with_a_near_miss(desk):
     file = desk.home / "config.toml"
     file.write_text('modle = "x"\n')
