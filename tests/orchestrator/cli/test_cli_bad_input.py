@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -213,6 +214,19 @@ def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
     assert "sandbox image" not in checks and "Docker" not in checks
     assert checks["sandboxes"]["health"] == "fails" and "'bubblewrap'" in checks["sandboxes"]["found"]
     assert checks["sandboxes"]["mend"] == "correct or unset MUSTER_SANDBOX_DRIVER"
+
+
+def test_a_reader_who_has_gone_and_a_full_disk_are_told_apart(desk):
+    """By a shell's own code for the one, for nothing is known of what goes on then, and by a sentence for the other."""
+    read, write = os.pipe()
+    os.close(read)
+    gone = desk.shell("schema request", stdout=write)
+    os.close(write)
+    full, closed = desk.shell("schema request >/dev/full"), desk.shell("schema request <&- >&-")
+
+    assert (gone.exit_code, gone.stderr) == (141, "")
+    _expect(full, INFRASTRUCTURE, "there is no room left on the disk", "df")
+    assert (closed.exit_code, closed.stderr) == (0, "")
 
 
 def test_something_unforeseen_is_one_sentence_without_verbose(desk):
