@@ -154,6 +154,8 @@ def checked(*, quick: bool) -> dict[str, tuple[Fleet, Load]]:
 
 
 async def report(*, quick: bool) -> dict[str, Any]:
+    """Measure what tasks cost, hold two runs against what that predicts for them, then predict the large fleets. Each
+    line is printed as soon as it is known; the same figures come back, for `--json`."""
     found: dict[str, Any] = {"costs": {}, "checked": {}, "predicted": {}}
     costs: dict[int, Costs] = {}
     for slots in SLOTS:

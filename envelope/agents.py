@@ -9,6 +9,9 @@ from pydantic import Field
 from .scope import Scope
 from .wire import Wire
 
+# Drivers, by which lists, budgets and pages tell goals, batches and the like from agents' tasks.
+DRIVER_NAMES = ("run", "batch", "fanout", "eval")
+
 
 class AgentCard(Wire):
     """`mode` is primary, subagent, all, recipe or driver.

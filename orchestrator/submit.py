@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import ValidationError
 
-from envelope.agents import AgentCard
+from envelope.agents import DRIVER_NAMES, AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.gate import GateRules
@@ -24,7 +24,7 @@ from .planner.modes import PlanMode
 from .settings import Settings
 
 DRIVERS = "orchestrator"  # the queue of goals and batches
-RUN, BATCH, FANOUT, EVAL = "run", "batch", "fanout", "eval"  # its agents
+RUN, BATCH, FANOUT, EVAL = DRIVER_NAMES  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 COMMANDS_ONLY = (RECIPE, VERIFY)  # no prompt reaches these
 PLAN = "plan"  # what it plans, build carries out

@@ -172,6 +172,7 @@ async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key:
 
 
 async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
+    """Submit it under the caller's name and tenant, with a workspace that the caller may reach."""
     fields = {name: getattr(goal, name) for name in NewGoal.model_fields}
     fields["workspace"] = reachable(goal.workspace, caller)
     request = await caller.muster.goal(

@@ -17,9 +17,10 @@ from ..catalogue import agent_named
 from ..errors import BadInput, UnderWay
 from ..looking import require_writing
 from ..records import Records
-from ..submit import EVAL, GoalStep, step_of
+from ..submit import EVAL, step_of
 from .file import load_suite
 from .plan import EvalPreview, PlannedSuite, packed_cases, planned
+from .prices import require_prices
 from .report import REPORT_NAME, EvalReport, report_of
 from .request import eval_request
 from .spec import SuiteSpec
@@ -60,14 +61,17 @@ class Evals:
     async def request(self, plan: PlannedSuite, **fields: Unpack[EvalFields]) -> TaskRequest:
         """The suite's task, with its code packed, to be given to `Muster.submit_repeatable`.
 
-        `UnknownName` for an agent that no live worker offers.
+        `UnknownName` for an agent that no live worker offers, `BadInput` for a model whose price none of them knows.
         """
         require_writing(self.muster.settings, WRITES)
         recorded = fields.get("recorded")
+        workers = await self.muster.workers()
+        if recorded is None:
+            require_prices(plan.variants, workers)
         return eval_request(
             plan.spec,
             await packed_cases(plan, self.muster),
-            await self._agents(plan),
+            {name: step_of(agent_named(name, workers)) for name in {one.agent for one in plan.variants}},
             settings=self.muster.settings,
             record=fields.get("record", False),
             cassettes=await self._cassettes(plan, recorded) if recorded else None,
@@ -104,10 +108,6 @@ class Evals:
                 await asyncio.to_thread(_write, file, content)
                 written.append(file)
         return written
-
-    async def _agents(self, plan: PlannedSuite) -> dict[str, GoalStep]:
-        workers = await self.muster.workers()
-        return {name: step_of(agent_named(name, workers)) for name in {one.agent for one in plan.variants}}
 
     async def _cassettes(self, plan: PlannedSuite, folder: Path) -> Mapping[str, BlobRef]:
         found: dict[str, BlobRef] = {}

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from envelope.errors import ErrorCode
-from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
+from envelope.lifecycle import State
+from envelope.messages import Attachment, Output, TaskResult
 
 from ..batch.retries import is_worth_another_try
 from ..driver import Driver, Ended, Work, ended_with
 from ..submit import params_of
 from .matrix import Sample, samples_of, variants_of
-from .outcomes import SampleReport, not_run, sample_report
+from .outcomes import SampleReport, failed_as, not_run, sample_report
 from .purse import Purse
+from .refusals import Refusals
 from .report import REPORT_NAME, EvalReport, concluded
 from .request import EvalParams
 from .table import text_of
-from .work import sample_cap, sample_work
+from .undone import NO_MONEY, NO_TIME, undone
+from .work import hidden_of, sample_cap, sample_work, within
 
 # Of the suite's own time: what it takes to put the report together before its deadline.
 CONCLUDING_MS = 10_000
 MAX_CASSETTES = 500  # named in the result, which is at most 1 MiB
-NO_MONEY = "the suite's budget has no room for it"
-NO_TIME = "the suite's time was over"
 
 
 async def drive_eval(driver: Driver) -> TaskResult:
@@ -44,7 +44,7 @@ async def drive_eval(driver: Driver) -> TaskResult:
     report = await asyncio.to_thread(concluded, params.spec, variants, reports, paid=paid, cap=cap)
     return ended_with(
         driver,
-        *_errors(report),
+        *undone(report),
         output=Output(text=text_of(report), structured=report.abridged().model_dump(mode="json")),
         attachments=(await _attached(driver, report), *_cassettes(reports)),
     )
@@ -57,6 +57,7 @@ class _Run:
     count: int
     purse: Purse
     ended: dict[str, SampleReport] = field(default_factory=dict[str, SampleReport])
+    refusals: Refusals = field(default_factory=Refusals)
 
     async def all(self, samples: Sequence[Sample]) -> list[SampleReport]:
         """In the order of the samples, which is that in which they begin."""
@@ -65,68 +66,65 @@ class _Run:
         async with asyncio.TaskGroup() as group:
             for sample in samples:
                 await places.acquire()
+                if (refused := self.refusals.of(sample, self.params.spec)) is not None:
+                    self.ended[sample.key] = failed_as(refused, sample)
+                    places.release()
+                    continue
                 cap = sample_cap(self.params, sample, self.purse.cap_microusd, self.count)
-                if self._left_ms <= 0:
-                    why = NO_TIME
-                elif not await self.purse.hold(cap or 0):
-                    why = NO_MONEY
-                if why:
+                if why := await self._hold(cap or 0):
                     break
                 group.create_task(self._one(sample, cap, places))
         return [self.ended.get(sample.key) or not_run(sample, why) for sample in samples]
+
+    async def _hold(self, microusd: int) -> str:
+        """Set the money of one sample aside; or why none can begin. Waiting for it takes time, too."""
+        if not await self.purse.hold(microusd):
+            return NO_MONEY
+        if self._left_ms > 0:
+            return ""
+        await self.purse.pay(microusd, 0)
+        return NO_TIME
 
     @property
     def _left_ms(self) -> int:
         return self.driver.remaining_ms - CONCLUDING_MS
 
     async def _one(self, sample: Sample, cap: int | None, places: asyncio.Semaphore) -> None:
-        request, held = self.driver.request, cap or 0
-        left_ms = self._left_ms
-        work = sample_work(request, self.params, sample, cap_microusd=cap, remaining_ms=left_ms)
-        try:
-            while True:
-                ended = await self._ended(work)
-                await self.purse.pay(held, ended.cost_microusd)
-                is_lost = is_worth_another_try(ended) and not ended.reused
-                if not (is_lost and await self.purse.hold(held)):
-                    break
-                work = work.again(ended.result.task_id)
-        finally:
-            places.release()
-        given = self.params.cases[sample.case.name].hidden
-        hidden = given.base if given else ""
+        hidden = hidden_of(self.params, sample)
+        work = sample_work(self.driver.request, self.params, sample, cap_microusd=cap)
         transport = self.driver.transport
-        report = await sample_report(transport, sample, ended.result, hidden=hidden, reused=ended.reused)
-        cut_short = report.outcome == "deadline" and work.request.deadline_ms == left_ms
-        self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
+        try:
+            ended, cut_short = await self._settled(work, cap or 0)
+            report = await sample_report(transport, sample, ended.result, hidden=hidden, reused=ended.reused)
+            self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
+            self.refusals.note(sample, report)
+        finally:
+            places.release()  # now, so that whoever begins next has heard of a refusal
+
+    async def _settled(self, work: Work, held: int) -> tuple[Ended, bool]:
+        """The last of its tries, and whether the suite's end cut that short. What fails for reasons that say nothing of
+        its variant is tried again, as is what the end of an earlier suite cut short."""
+        while True:
+            ended = await self._ended(within(work, self._left_ms))
+            await self.purse.pay(held, ended.cost_microusd)
+            cut_short = await self._is_cut_short(ended, work.request.deadline_ms)
+            lost = not ended.reused and not work.reusable(ended.result) and is_worth_another_try(ended)
+            if not (lost or (cut_short and ended.reused)) or await self._hold(held):
+                return ended, cut_short
+            work = (work.after if ended.reused else work.again)(ended.result.task_id)
+
+    async def _is_cut_short(self, ended: Ended, own_ms: int) -> bool:
+        """Was it over before it had its own time? The queue knows what it was given, perhaps by an earlier attempt."""
+        if ended.result.status is not State.EXPIRED:
+            return False
+        record = await self.driver.transport.record(ended.result.task_id)
+        return record.expires_at_ms - record.accepted_at_ms < own_ms
 
     async def _ended(self, work: Work) -> Ended:
         async with aclosing(self.driver.run([work])) as endings:
             async for ended in endings:
                 return ended
         raise AssertionError("`run` ends after every work has")
-
-
-def _errors(report: EvalReport) -> list[ErrorInfo]:
-    """What was left undone comes before what was required of the rest. The first decides the exit code."""
-    again = "run the same suite again: what was done is not done again"
-    undone = [sample for sample in report.samples if sample.outcome == "not_run"]
-    failed = [sample for sample in report.samples if sample.outcome == "failed"]
-    errors: list[ErrorInfo] = []
-    if undone:
-        code = ErrorCode.DEADLINE if undone[0].detail == NO_TIME else ErrorCode.BUDGET
-        hint = "raise limits.deadline_s" if code is ErrorCode.DEADLINE else "raise limits.budget_usd"
-        message = f"{len(undone)} of {len(report.samples)} samples were not run: {undone[0].detail}"
-        errors.append(ErrorInfo.of(code, message, f"{hint}, and {again}"))
-    if failed:
-        first = failed[0]
-        alone = len(failed) == len(report.samples) and first.code
-        code = ErrorCode(first.code) if alone else ErrorCode.PARTIAL
-        message = f"{len(failed)} of {len(report.samples)} samples failed; the first: {first.detail}"
-        mend = first.hint or f"see it: muster task show {first.task_id}"
-        errors.append(ErrorInfo.of(code, message, f"{mend}; then {again}"))
-    errors += [ErrorInfo.of(ErrorCode.GATE_FAILED, unmet, "this is what [require] asks for") for unmet in report.unmet]
-    return errors
 
 
 async def _attached(driver: Driver, report: EvalReport) -> Attachment:

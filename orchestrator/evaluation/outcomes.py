@@ -61,10 +61,14 @@ class SampleReport(Wire):
         return self.outcome in JUDGED
 
 
-def outcome_of(result: TaskResult) -> Outcome:
+def outcome_of(result: TaskResult, *, hidden: str) -> Outcome:
+    """`hidden`: the commit with the case's hidden tests, empty where it has none. What was accepted without them has
+    failed: it says nothing of its variant."""
     if result.status is State.COMPLETED:
         structured = _structured(result)
-        return "accepted" if structured.get("verified") is True else "rejected"
+        if structured.get("verified") is not True:
+            return "rejected"
+        return "accepted" if structured.get("hidden", "") == hidden else "failed"
     error = result.errors[0] if result.errors else None
     if error is None:
         return "deadline" if result.status is State.EXPIRED else "failed"
@@ -73,25 +77,24 @@ def outcome_of(result: TaskResult) -> Outcome:
     return "rejected" if error.turn is Turn.MODEL else "failed"
 
 
-def is_final(result: TaskResult) -> bool:
+def is_final(result: TaskResult, *, hidden: str) -> bool:
     """Need it not be done again, by whoever runs the suite once more?"""
-    return outcome_of(result) in JUDGED
+    return outcome_of(result, hidden=hidden) in JUDGED
 
 
 async def sample_report(
     transport: Transport, sample: Sample, result: TaskResult, *, hidden: str, reused: bool
 ) -> SampleReport:
-    """`hidden`: the commit with the case's hidden tests; empty where it has none."""
+    """`hidden`: as in `outcome_of`."""
     spent = await _spent(transport, result)
     error = result.errors[0] if result.errors else None
     structured = _structured(result)
     evidence = cast(dict[str, Any], structured.get("evidence") or {})
     patch = result.patch
     cassette = next((one.blob for one in result.attachments if one.name == CASSETTE), "")
-    detail = error.message if error else str(structured.get("reason") or "")
-    outcome = outcome_of(result)
-    if outcome == "accepted" and structured.get("hidden", "") != hidden:
-        outcome, detail = "failed", UNSEEN
+    outcome = outcome_of(result, hidden=hidden)
+    unseen = outcome == "failed" and result.status is State.COMPLETED
+    detail = error.message if error else UNSEEN if unseen else str(structured.get("reason") or "")
     return SampleReport(
         case=sample.case.name,
         variant=sample.variant.name,
@@ -122,6 +125,12 @@ def not_run(sample: Sample, why: str) -> SampleReport:
     return SampleReport(
         case=sample.case.name, variant=sample.variant.name, number=sample.number, outcome="not_run", detail=why
     )
+
+
+def failed_as(other: SampleReport, sample: Sample) -> SampleReport:
+    """Of a sample that was not begun, since what stopped `other` would stop it, too."""
+    why = {"outcome": other.outcome, "code": other.code, "hint": other.hint}
+    return not_run(sample, other.detail).model_copy(update=why)
 
 
 def _structured(result: TaskResult) -> dict[str, Any]:

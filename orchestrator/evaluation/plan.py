@@ -62,6 +62,7 @@ class PlannedSuite:
         return samples_of(self.spec, self.variants)
 
     def preview(self, settings: Settings, *, recorded: bool = False) -> EvalPreview:
+        """As `Evals.preview`."""
         count = len(self.samples)
         cap = self.spec.limits.budget_microusd(settings.budget_microusd)
         caps = {sample_cap_of(self.spec, case, cap, count) for case in self.spec.cases}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from envelope.budget import MICROUSD_PER_USD
 from envelope.messages import TaskResult
 from envelope.wire import Wire
 
@@ -124,6 +125,7 @@ def report_of(result: TaskResult) -> EvalReport | None:
 def concluded(
     spec: SuiteSpec, variants: Sequence[Variant], samples: Sequence[SampleReport], *, paid: int, cap: int | None
 ) -> EvalReport:
+    """Of all samples, also those that were not run. `paid` and `cap` are micro-dollars of this run."""
     by_variant: dict[str, list[SampleReport]] = defaultdict(list)
     for sample in samples:
         by_variant[sample.variant].append(sample)
@@ -275,9 +277,9 @@ def _unmet(spec: SuiteSpec, reports: Sequence[VariantReport]) -> list[str]:
                 found.append(f"pass@{k} of {one.name} is {told}, and {least:.1%} is required")
         most = wanted.max_usd_per_accepted
         cost = one.cost_per_accepted_microusd
-        if most is not None and (cost is None or cost > most * 1_000_000):
-            told = "nothing was accepted" if cost is None else f"an accepted change of it costs ${cost / 1_000_000:.4f}"
-            found.append(f"{one.name}: {told}, and ${most:.4f} is the most")
+        if most is not None and (cost is None or cost > most * MICROUSD_PER_USD):
+            paid = "nothing was accepted" if cost is None else f"an accepted change of it costs {_usd(cost)}"
+            found.append(f"{one.name}: {paid}, and ${most:.4f} is the most")
     return found
 
 
@@ -290,6 +292,10 @@ def _notes(spec: SuiteSpec, reports: Sequence[VariantReport], comparisons: Seque
     if len(comparisons) > 1:
         notes.append(f"of {len(comparisons)} comparisons one in twenty seems clear by chance alone")
     return notes
+
+
+def _usd(microusd: int) -> str:
+    return f"${microusd / MICROUSD_PER_USD:.4f}"  # as exact as what is required
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -56,11 +56,16 @@ def comparison_line(one: Comparison) -> str:
     >>> comparison_line(Comparison(variant="b", baseline="a", cases=8, difference=-0.75, low=-1.0, high=-0.375,
     ...     better=0, worse=6, p_value=0.03125, verdict="worse"))
     'b is worse than a: pass@1 -75 points (95 %: -100 to -38), better in 0, worse in 6 of 8 cases, p = 0.031'
+    >>> comparison_line(Comparison(variant="b", baseline="a", cases=0, difference=0.0, low=-1.0, high=1.0,
+    ...     better=0, worse=0, p_value=1.0, verdict="unclear"))
+    'b is not compared with a: no case was judged for both'
     """
+    if not one.cases:
+        return f"{one.variant} is not compared with {one.baseline}: no case was judged for both"
     word = "not clearly different from" if one.verdict == "unclear" else f"{one.verdict} than"
     points = f"{one.difference * 100:+.0f} points (95 %: {one.low * 100:+.0f} to {one.high * 100:+.0f})"
-    counted = f"better in {one.better}, worse in {one.worse} of {one.cases} cases"
-    return f"{one.variant} is {word} {one.baseline}: pass@1 {points}, {counted}, p = {one.p_value:.2g}"
+    cases = f"better in {one.better}, worse in {one.worse} of {one.cases} cases"
+    return f"{one.variant} is {word} {one.baseline}: pass@1 {points}, {cases}, p = {one.p_value:.2g}"
 
 
 def best_line(one: Chosen) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from envelope.budget import MICROUSD_PER_USD, Budget
@@ -33,10 +35,15 @@ def sample_cap_of(spec: SuiteSpec, case: Case, whole_microusd: int | None, count
     return None if whole_microusd is None else whole_microusd // max(1, count)
 
 
-def sample_work(
-    request: TaskRequest, params: EvalParams, sample: Sample, *, cap_microusd: int | None, remaining_ms: int
-) -> Work:
-    """Found again by what it is: the case at its commit, the variant, the number of the try, and its limits."""
+def hidden_of(params: EvalParams, sample: Sample) -> str:
+    """The commit with the sample's hidden tests; empty where there are none."""
+    given = params.cases[sample.case.name].hidden
+    return given.base if given else ""
+
+
+def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap_microusd: int | None) -> Work:
+    """Found again by what it is: the case at its commit, the variant, the number of the try, and its limits. Its
+    deadline is its own, whatever is left of the suite's."""
     spec, case, given = params.spec, sample.case, params.cases[sample.case.name]
     gate = case.gate or spec.gate
     assert gate is not None  # the form has seen to it
@@ -54,8 +61,8 @@ def sample_work(
     prompt = prompt_of(spec, sample)
     deadline_ms = case.deadline_s * 1000 if case.deadline_s else params.sample_deadline_ms
     told: dict[str, Any] = goal.model_dump(mode="json")
-    # a bundle's bytes may differ for the same commit
-    what = {**told, "hidden": given.hidden.base if given.hidden else ""}
+    hidden = hidden_of(params, sample)
+    what = {**told, "hidden": hidden}  # a bundle's bytes may differ for the same commit
     limits = (str(cap_microusd), str(deadline_ms))
     key = content_key("sample", prompt, repr(what), repr(setup), given.base, sample.variant.model, *limits, sample.key)
     child = task_request(
@@ -66,7 +73,7 @@ def sample_work(
         workspace=Workspace(bundle=given.bundle, base=given.base, setup=setup),
         auth_scope=scope_of_goal(goal),
         budget=Budget(max_cost_microusd=cap_microusd),
-        deadline_ms=max(1, min(deadline_ms, remaining_ms)),
+        deadline_ms=deadline_ms,
         intent=f"eval: {sample.key}"[:200],
         idempotency_key=key,
         model=sample.variant.model,
@@ -75,4 +82,10 @@ def sample_work(
         batch_id=request.task_id,
         sender="eval",
     )
-    return Work(sample.key, child, sample.key, reusable=is_final)
+    return Work(sample.key, child, sample.key, reusable=partial(is_final, hidden=hidden))
+
+
+def within(work: Work, left_ms: int) -> Work:
+    """The work with no more time than is left. Its key stays: who comes after a restart, with less, finds it."""
+    deadline_ms = max(1, min(work.request.deadline_ms, left_ms))
+    return replace(work, request=work.request.model_copy(update={"deadline_ms": deadline_ms}))

@@ -86,6 +86,7 @@ class Waits:
 
     @asynccontextmanager
     async def one(self, who: str) -> AsyncGenerator[None]:
+        """Hold one of the caller's places; `TooManyWaits` at once when all are taken."""
         if self.open[who] >= MOST_WAITS:
             hint = "ask again without `wait_s`, or wait for a batch or fan-out as a whole"
             raise TooManyWaits(f"{MOST_WAITS} calls wait for results already", hint=hint)

@@ -41,6 +41,7 @@ class Survey:
 
 
 async def survey(transport: Transport) -> Survey:
+    """Inside traces that are under way alone: what waits in line has nothing yet that could wait for somebody."""
     roots = (await transport.roots(limit=MAX_ROOTS)).records
     begun = [root.trace_id for root in roots if root.state not in TERMINAL and root.state is not State.PENDING]
     turn = asyncio.Semaphore(AT_ONCE)

@@ -23,6 +23,7 @@ def gate_rules(texts: Sequence[str], known: Mapping[str, Any]) -> GateRules:
 
 
 def parsed_rules(rules: Mapping[str, Any], where: str) -> GateRules:
+    """`where` they are written; `BadInput` names the first that is wrong or unknown."""
     try:
         return GateRules.model_validate(rules)
     except ValidationError as e:

@@ -120,6 +120,7 @@ class Transcript:
         yield number
 
     def stream(self, kind: str, text: str) -> Iterator[int]:
+        """Text that goes on where its kind is the last one open; else a new block. Their numbers."""
         block = self.blocks.get(self._open)
         if block is None or block.kind != kind:
             block = Block(kind, streams=True)

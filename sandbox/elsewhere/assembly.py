@@ -42,6 +42,7 @@ class Elsewhere:
     async def assemble(
         self, opening: Opening, card: Card, proxy: EgressProxy, ca_bundle: Path | None, undo: AsyncExitStack
     ) -> OpenSandbox:
+        """A sandbox that runs, its workspace filled. `undo` takes away what was made so far, also after a failure."""
         sandbox_id, spec, folder = opening.sandbox_id, opening.spec, opening.workspace.folder
         await asyncio.to_thread(create_folder, opening.workspace, card)
         undo.push_async_callback(asyncio.to_thread, remove_workspace, folder)

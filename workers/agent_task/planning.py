@@ -22,6 +22,7 @@ PATH = TypeAdapter(str)
 
 
 def planning_of(session: Session, attempt: Attempt, agents: Mapping[str, Agent]) -> Planning:
+    """What the planning tools know of a session. Its next agent is `build` where this one can only plan."""
     return Planning(
         path=session.plan_file or path_of(session_of(attempt.request)),
         text=plan_text_of(session),

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from envelope.agents import DRIVER_NAMES
+
 from ..errors import BadAgent, BadInput
 from ..hints import nearest
 from .base import Agent
@@ -103,7 +105,7 @@ def read_agent(file: AgentFile) -> Agent:
         raise BadAgent(f"the scope of agent {agent.name!r} is empty", hint="name a grant, such as read:**, or no scope")
     if len(agent.rules) + len(agent.fixed) > MAX_RULES:
         raise BadAgent(f"agent {agent.name!r} has more than {MAX_RULES} rules", hint="use wildcards")
-    if agent.name in _reserved():
+    if agent.name in _reserved() or agent.name in DRIVER_NAMES:
         raise BadAgent(f"the agent {agent.name!r} is the platform's own", hint="give yours another name")
     return replace(agent, origin=file.path)
 

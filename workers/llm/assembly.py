@@ -83,6 +83,7 @@ class Assembly:
         return given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
 
     def completed(self, finish_reason: str, usage: Usage, thoughts: tuple[Thought, ...] = ()) -> Completed:
+        """What has come in, as one reply. A call that was cut off keeps what there is of its arguments, as text."""
         return Completed(
             text="".join(self._text),
             reasoning="".join(self._reasoning),

@@ -11,6 +11,7 @@ from .script import Conversation, Reply
 
 
 def read_openai(body: Json) -> Conversation:
+    """`turn` counts the model's own messages, so that a script can say which reply comes next."""
     messages = cast(Sequence[Json], body.get("messages") or [])
     texts: dict[str, list[str]] = {"system": [], "user": [], "assistant": [], "tool": []}
     for message in messages:
@@ -28,6 +29,7 @@ def read_openai(body: Json) -> Conversation:
 
 
 def stream_openai(reply: Reply, now: Conversation, body: Json) -> Iterator[bytes]:
+    """The reply as server-sent events; the usage in one more, where the request asks for it."""
     yield _chunk(now, {"role": "assistant", "content": ""})
     for piece in pieces(reply.reasoning, reply):
         yield _chunk(now, {"reasoning_content": piece})

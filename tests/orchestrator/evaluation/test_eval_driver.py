@@ -37,6 +37,8 @@ hidden = "hidden/one"
 name = "two"
 prompt = "Do two"
 """
+SECOND = '[[cases]]\nname = "two"\nprompt = "Do two"\n'
+ONE = SUITE.replace('["good", "bad"]', '["good"]').replace(SECOND, "")  # one sample
 CODE = {"project/a.py": "old\n", "project/t.py": "assert\n", "hidden/one/secret/test_one.py": "assert\nassert\n"}
 
 
@@ -266,6 +268,67 @@ async def test_a_sample_that_never_ends_is_over_at_its_deadline_and_took_its_tim
     [sample] = report.samples
     assert (sample.outcome, sample.wall_ms > 0, result.status) == ("deadline", True, State.COMPLETED)
     assert report.variants[0].pass_at == {1: 0.0}
+
+
+async def test_what_the_suites_end_cuts_short_says_nothing_of_its_variant_and_is_done_by_the_next_run(suites):
+    """There is money for one at once: the second waits for it until the suite's time is over."""
+
+    async def hang(task):
+        await asyncio.Event().wait()
+
+    suites.stage.builders.before_start = hang
+    limits = "[limits]\nbudget_usd = 0.5\nsample_budget_usd = 0.5\n"
+    text = ONE + SECOND + limits
+    result, report = await suites.run(f"{text}deadline_s = 11\n")  # of which ten are for its conclusion
+
+    assert {(one.outcome, one.detail) for one in report.samples} == {("not_run", "the suite's time was over")}
+    assert exit_code_of(result) == 4
+
+    suites.stage.builders.before_start = None
+    _, report = await suites.run(text)
+
+    assert (report.counts, report.reused) == ({"accepted": 2}, 0)
+
+
+async def test_a_sample_that_is_lost_is_tried_again_in_what_is_left_of_the_suites_time(suites):
+    def lose_the_first(task, files):
+        if task.task_id == suites.agents()[0].task_id:
+            raise suites.stage.builders.fails("the sandbox is gone")
+        suites.edit(task, files)
+
+    builders = suites.stage.builders
+    builders.edit, builders.code = lose_the_first, lambda _: ErrorCode.SANDBOX
+    builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
+    _, report = await suites.run(ONE + "[limits]\ndeadline_s = 600\nbudget_usd = 1.0\nsample_budget_usd = 0.5\n")
+
+    tried = {task.task_id: task.deadline_ms for task in suites.agents()}
+    first, second = tried.values()
+    assert second < first < 600_000
+    assert (report.counts, report.paid_microusd) == ({"accepted": 1}, 600_000)
+
+
+async def test_a_sample_whose_money_is_spent_had_its_try(suites):
+    def spend(task, files):
+        raise suites.stage.builders.fails("its budget is spent")
+
+    suites.stage.builders.edit, suites.stage.builders.code = spend, lambda _: ErrorCode.BUDGET
+    _, report = await suites.run(ONE)
+
+    assert (report.counts, len(submitted(suites.agents()))) == ({"budget": 1}, 1)
+
+
+async def test_a_model_that_is_refused_in_two_cases_is_not_tried_in_others(suites):
+    def refuse(task, files):
+        if task.model == "bad":
+            raise suites.stage.builders.fails("the price of bad is not known")
+        suites.edit(task, files)
+
+    suites.stage.builders.edit, suites.stage.builders.code = refuse, lambda _: ErrorCode.BAD_INPUT
+    result, report = await suites.run(SUITE.replace("matrix", "samples = 2\nmatrix") + "[limits]\nconcurrency = 1\n")
+
+    assert [one.counts for one in report.variants] == [{"accepted": 4}, {"failed": 4}]
+    assert [task.model for task in suites.agents()].count("bad") == 2
+    assert [error.message for error in result.errors] == ["4 of 8 samples failed: the price of bad is not known"]
 
 
 class Halt:

@@ -102,6 +102,13 @@ def test_nobody_replaces_what_decides_whether_a_change_is_accepted(name, trusted
     assert len(known.faults) == 2
 
 
+def test_no_agent_has_the_name_of_a_driver_and_who_wants_it_hears_why():
+    with pytest.raises(BadInput, match="the agent 'batch' is the platform's own") as refused:
+        layered(file("batch")).named("batch")
+
+    assert refused.value.hint == "give yours another name"
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
