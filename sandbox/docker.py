@@ -32,6 +32,9 @@ from .workspace import Workspace
 
 CALL_TIMEOUT_S = 60.0  # an engine busy with 40 starts answers within 5 s
 VOLUME_RETRY_S = 0.05  # the engine needs a few of these, rarely
+# On a busy host the engine gives up on a process that does not stand still at once. Two tries in a row failed with ten
+# times as much to do as there are processors.
+FREEZE_TRIES = 10
 FREEZE_RETRY_S = 0.5
 COMMIT_TIMEOUT_S = 600.0  # gigabytes of installed packages
 BAD_REQUEST, NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = (
@@ -230,14 +233,14 @@ class Engine:
         """Freeze every process of the container where it stands."""
         async with self._call() as client:
             container = client.containers.container(name)
-            try:
-                await container.pause()
-            except aiodocker.DockerError as error:
-                if error.status < INTERNAL:
-                    raise
-                # On a busy host the engine gives up on a process that does not stand still at once.
+            for tries_left in reversed(range(FREEZE_TRIES)):
+                try:
+                    await container.pause()
+                    return
+                except aiodocker.DockerError as error:
+                    if error.status < INTERNAL or not tries_left:
+                        raise
                 await asyncio.sleep(FREEZE_RETRY_S)
-                await container.pause()
 
     async def resume(self, name: str) -> None:
         async with self._call() as client:

@@ -79,6 +79,7 @@ class EditorAgent:
         client_info: Implementation | None = None,
         **_: Any,
     ) -> InitializeResponse:
+        """What each side can do. Whatever version the editor names, it hears which one is spoken here."""
         elicitation = client_capabilities.elicitation if client_capabilities else None
         self._has_forms = elicitation is not None and elicitation.form is not None
         sessions = SessionCapabilities(
@@ -120,7 +121,9 @@ class EditorAgent:
 
     @told
     async def fork_session(self, session_id: str, cwd: str, **_: Any) -> ForkSessionResponse:
+        """A session of its own, with a copy of what was said and done in this one."""
         kept, muster = self._book.get(session_id), await self._fleet.muster()
+        _require_folder(kept, cwd)
         handle = await muster.fork(kept.tasks[-1])
         [result] = await muster.gather([handle])
         if result.errors:
@@ -145,9 +148,7 @@ class EditorAgent:
     @told
     async def close_session(self, session_id: str, **_: Any) -> None:
         """Its prompt is cancelled, as the protocol wants it. The session is kept, and can be loaded."""
-        session = self._session(session_id)
-        await session.cancel()
-        await session.leave()
+        await self._session(session_id).close()
         del self._sessions[session_id]
 
     @told
@@ -172,8 +173,8 @@ class EditorAgent:
     async def _opened(self, cwd: str, kept: Kept | None = None) -> EditorSession:
         """A new one, or one that was before; its commands are told after the answer."""
         assert self._client is not None
-        if kept is not None and cwd != kept.cwd:
-            raise BadInput(f"the session is of the folder {kept.cwd}", hint="open it there")
+        if kept is not None:
+            _require_folder(kept, cwd)
         muster = await self._fleet.muster()
         desk = await desk_of(muster, cwd, await workspace_of(muster, kept) if kept else None)
         agents, usual = await visible_agents(muster, desk)
@@ -184,13 +185,19 @@ class EditorAgent:
         door = Door(self._client, kept.session_id, self._by, self._has_forms)
         session = EditorSession(muster, door, self._book, self._terms, kept, desk, agents, command_cards(desk.root))
         await session.settle()
-        if (before := self._sessions.pop(kept.session_id, None)) is not None:
+        before, self._sessions[kept.session_id] = self._sessions.get(kept.session_id), session
+        if before is not None:
             await before.leave()
-        self._sessions[kept.session_id] = session
+            session.refresh()
         telling = asyncio.create_task(session.tell_commands())
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
         return session
+
+
+def _require_folder(kept: Kept, cwd: str) -> None:
+    if cwd != kept.cwd:
+        raise BadInput(f"the session is of the folder {kept.cwd}", hint="open it there")
 
 
 def _info(kept: Kept) -> SessionInfo:

@@ -67,6 +67,7 @@ class Book:
             return kept
 
     def change(self, kept: Kept, changed: Callable[[Kept], Kept]) -> Kept:
+        """`changed` of what is written down by now is written down: all of it or, if we die meanwhile, nothing."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

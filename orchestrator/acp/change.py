@@ -35,9 +35,13 @@ MAX_SHOWN_DIFF_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the session has changed beyond what is in the files. `whole`: the blob of all that it has changed."""
+    """What the session has changed beyond what is in the files.
+
+    `whole`: the blob of all that it has changed; `applied`: of what was in the files when this was made.
+    """
 
     task_id: str
+    applied: str
     whole: str
     further: Further
 
@@ -51,7 +55,7 @@ async def change_of(muster: Muster, kept: Kept) -> Change | None:
     base = result.patch.base if result.patch else await _base_of(muster, result.task_id)
     before, after = await _blob(muster, kept.applied), await _blob(muster, whole)
     found = await further(Path(kept.root), base, before, after)
-    return Change(result.task_id, whole, found) if found.diff else None
+    return Change(result.task_id, kept.applied, whole, found) if found.diff else None
 
 
 async def _latest(muster: Muster, task_ids: Sequence[str]) -> TaskResult | None:
@@ -75,20 +79,20 @@ async def _blob(muster: Muster, ref: str) -> bytes:
     return await muster.transport.blobs.get(ref) if ref else b""
 
 
-async def offer(door: Door, change: Change, book: Book, kept: Kept) -> Kept:
+async def offer(muster: Muster, door: Door, change: Change, book: Book, kept: Kept) -> Kept:
     """Show the change and ask whether it goes into the files; the session as it is after that."""
     call_id = f"change:{short(change.task_id)}"
     content, title = contents(change, Path(kept.root)), f"Apply the change to your files: {_counted(change)}"
     places = [ToolCallLocation(path=str(Path(kept.root) / side.path)) for side in change.further.sides]
     await door.send([start_tool_call(call_id, title, kind="edit", status="pending", content=content, locations=places)])
     about = ToolCallUpdate(tool_call_id=call_id, title=title, kind="edit", content=content, locations=places)
-    if await door.choose(about, OPTIONS) != APPLY:
+    if await door.until_left(door.choose(about, OPTIONS)) != APPLY:
         not_now = [*content, text_content("Not applied. /apply does it later, /diff shows it again.")]
         await door.send([update_tool_call(call_id, status="completed", content=not_now)])
         return kept
     try:
-        applied = await apply(change, book, kept)
-    except RepoError as e:
+        applied = await apply(muster, change, book, kept)
+    except (RepoError, BadInput) as e:
         said = [*content, text_content(shown(f"{e}\nhint: {e.hint}" if e.hint else str(e)))]
         await door.send([update_tool_call(call_id, status="failed", content=said)])
         await door.say(f"\n\nThe change was not applied: {e}.")
@@ -98,13 +102,27 @@ async def offer(door: Door, change: Change, book: Book, kept: Kept) -> Kept:
     return applied
 
 
-async def apply(change: Change, book: Book, kept: Kept) -> Kept:
+async def apply(muster: Muster, change: Change, book: Book, kept: Kept) -> Kept:
     """All of it or nothing goes into the files, once, whoever else is offered it. `PatchRefused` when it does not fit
     them as they are now."""
     async with book.applying():
-        if book.latest(kept).applied != change.whole:
-            await apply_diff(change.further.diff, Path(kept.root))
-        return book.change(kept, lambda now: now.model_copy(update={"applied": change.whole}))
+        now = book.latest(kept)
+        left = change if now.applied == change.applied else await _left_of(muster, change, now)
+        if left is None:
+            return now
+        await apply_diff(left.further.diff, Path(kept.root))
+        return book.change(kept, lambda now: now.model_copy(update={"applied": left.whole}))
+
+
+async def _left_of(muster: Muster, change: Change, now: Kept) -> Change | None:
+    """What is not in the files yet of a change that was offered before another door applied one; None: nothing.
+
+    `BadInput` when the session has gone on since: nobody has seen what is left by now.
+    """
+    left = None if now.applied == change.whole else await change_of(muster, now)
+    if left is not None and left.whole != change.whole:
+        raise BadInput("another change of this session was applied meanwhile", hint="/diff shows what is left of it")
+    return left
 
 
 def contents(change: Change, root: Path) -> list[Any]:

@@ -26,6 +26,7 @@ _TYPED = re.compile(r"/([^\s/]+)(?:\s.*)?", re.DOTALL)
 
 
 def known_commands(cards: Iterable[CommandCard]) -> list[AvailableCommand]:
+    """By name, as an editor offers them after a slash."""
     told = {card.name: card.description for card in cards if card.name not in NOT_HERE}
     takes_words = set(told) - OF_SESSIONS
     return [

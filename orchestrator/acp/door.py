@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from acp import update_agent_message_text, update_agent_thought_text
 from acp.interfaces import Client
@@ -19,19 +20,37 @@ from acp.schema import (
 
 from .texts import shown
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """`by`: who sits there, as records name them. `has_forms`: it can show a form, and not only a choice."""
+    """`by`: who sits there, as records name them. `has_forms`: it can show a form, and not only a choice.
+
+    `left`: the session was closed, or opened anew, and this is not its door any more: nothing is told.
+    """
 
     client: Client
     session_id: str
     by: str
     has_forms: bool
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until_left(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work comes to; None, and it is stopped, when the session is left before that."""
+        working, leaving = asyncio.create_task(work), asyncio.create_task(self.left.wait())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return None if leaving.done() else working.result()
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def send(self, updates: Iterable[Any]) -> None:
         for update in updates:
-            await self.client.session_update(session_id=self.session_id, update=update)
+            if not self.left.is_set():
+                await self.client.session_update(session_id=self.session_id, update=update)
 
     async def say(self, text: str) -> None:
         await self.send([update_agent_message_text(shown(text))])

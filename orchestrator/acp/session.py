@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +17,9 @@ from envelope.messages import TaskResult
 from transport.base import Handle, TaskRecord
 from transport.errors import NotFound
 
-from ..asks import OpenAsk
 from ..client import Muster
 from ..errors import Answered, BadInput, UnknownName, near_miss
-from ..looking import require_writing
+from ..looking import WouldWrite, require_writing
 from ..prompting import listener, session_of
 from ..session.fold import Session
 from ..submit import intent_of
@@ -35,8 +35,11 @@ from .prompts import Block, Prompt, prompt_of
 from .retelling import retell, view_of
 from .stops import cost_microusd, end_text, stop_of, usage_of
 from .texts import shown
-from .turn import Turn
+from .turn import Turn, Unanswered
 from .updates import Teller
+
+# For what a prompt does before its task is there to follow: what was cancelled ends, and a bundle is packed.
+LEAVE_S = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +57,7 @@ class EditorSession:
     notes: list[str] = field(default_factory=list[str])  # told with the next prompt
     _teller: Teller = field(init=False)
     _floor: Floor = field(default_factory=Floor)
-    _turn: Turn | None = None  # that has the floor, or waits for an answer in words
-    _asked: OpenAsk | None = None  # the next prompt is the answer
+    _turn: Turn | Unanswered | None = None  # that has the floor, or waits for the next prompt
     _background: asyncio.Task[PromptResponse | None] | None = None
 
     def __post_init__(self) -> None:
@@ -75,6 +77,10 @@ class EditorSession:
             [AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)]
         )
 
+    def refresh(self) -> None:
+        """What was done in the session meanwhile, by other editors or before it was opened anew."""
+        self._has(self.book.latest(self.kept))
+
     def set_mode(self, mode: str) -> None:
         """Who does the prompts from now on; one that is under way stays with whom it began."""
         known = [card.name for card in self.agents]
@@ -89,7 +95,7 @@ class EditorSession:
         """What becomes of it. A word to an agent at work is heard by its next turn; any other waits for its own."""
         prompt = prompt_of(blocks, Path(self.kept.root))
         under_way, turn, cancels = self._floor.work, self._turn, self._floor.cancels
-        if under_way is None or turn is None or not self._may_join(turn):
+        if under_way is None or not isinstance(turn, Turn) or not self._may_join(turn):
             return await self._floor.take(lambda: self._worked(self._answered(prompt)), cancels) or CANCELLED
         handle = await self._tell(turn.task_id, prompt)
         if handle.existing:
@@ -103,14 +109,14 @@ class EditorSession:
     async def cancel(self) -> None:
         """The task of the prompt that is under way, with all below it, and the prompts that wait for their turn."""
         self._floor.cancel()
-        turn = self._turn
-        if turn is None:
-            return
-        if self._asked is not None and self._floor.work is None:
-            self._asked = self._turn = None
-            await self._floor.take(lambda: self._taken_back(turn), self._floor.cancels)
-        else:
-            await self._cancel(turn.task_id)
+        match self._turn:
+            case None:
+                pass
+            case Unanswered(turn) if self._floor.work is None:
+                self._turn = None
+                await self._floor.take(lambda: self._taken_back(turn), self._floor.cancels)
+            case (Turn() as turn) | Unanswered(turn):
+                await self._cancel(turn.task_id)
 
     async def replay(self) -> None:
         """Tell all that the fleet still knows of the session; what is under way is followed from there."""
@@ -127,11 +133,18 @@ class EditorSession:
         if (record := await self._at_work()) is not None:
             self._go_on_with(Turn(self.muster, self.door, self._teller, view_of(record)))
 
+    async def close(self) -> None:
+        """Cancel what is under way, unless it is not this editor's to stop, and leave."""
+        with suppress(WouldWrite):
+            await self.cancel()
+        await self.leave()
+
     async def leave(self) -> None:
-        """Nothing more is told or asked here; the task goes on."""
-        if self._background is not None:
-            self._background.cancel()
-            await asyncio.gather(self._background, return_exceptions=True)
+        """Nothing more is told or asked here; the task goes on. What has begun to be handed over is noted first."""
+        self.door.left.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self._floor.take(_nothing, self._floor.cancels)
 
     async def settle(self) -> TaskRecord | None:
         """Write down which of Muster's sessions the agent has begun, for the next prompt to go on with; the task that
@@ -159,10 +172,6 @@ class EditorSession:
         """Write down what is new."""
         self._has(self.book.change(self.kept, changed))
 
-    def _refresh(self) -> None:
-        """What other editors have done in the session meanwhile."""
-        self._has(self.book.latest(self.kept))
-
     def _has(self, kept: Kept) -> None:
         """The mode is this editor's own."""
         self.kept = kept.model_copy(update={"mode": self._teller.mode})
@@ -181,7 +190,7 @@ class EditorSession:
         try:
             return await work
         finally:
-            if self._asked is None:
+            if isinstance(self._turn, Turn):
                 self._turn = None
 
     async def _tell(self, task_id: str, prompt: Prompt) -> Handle:
@@ -191,14 +200,15 @@ class EditorSession:
         return await self.muster.prompt(task_id, prompt.text, by=self.door.by)
 
     async def _answered(self, prompt: Prompt) -> PromptResponse:
-        if (asked := self._asked) is not None and (turn := self._turn) is not None:
-            reply = in_words(asked.ask, prompt.text)
+        if self.door.left.is_set():  # while it waited for its turn
+            return CANCELLED
+        if isinstance(waiting := self._turn, Unanswered):
+            reply = in_words(waiting.asked.ask, prompt.text)
             try:
-                await self.muster.reply(asked, reply, by=self.door.by)
+                await self.muster.reply(waiting.asked, reply, by=self.door.by)
             except Answered as e:
                 await self.door.mention(f"{e.message}; your message was not sent.\n")
-            self._asked = None
-            return await self._followed(turn)
+            return await self._followed(waiting.turn)
         match command_in(prompt.text, self.cards, Path(self.kept.root)):
             case "apply":
                 return await self._apply()
@@ -211,7 +221,7 @@ class EditorSession:
 
     async def _said(self, prompt: Prompt) -> PromptResponse:
         """A goal of its own, unless the session is at work for another editor, which is told so."""
-        self._refresh()
+        self.refresh()
         elsewhere = await self._at_work()
         if elsewhere is None:
             return await self._follow_new(await self._submitted(prompt), prompt.text)
@@ -258,11 +268,13 @@ class EditorSession:
         return await self._followed(self._turn)
 
     async def _followed(self, turn: Turn) -> PromptResponse:
-        """To the end of the turn, or to a question for the next prompt."""
+        """To the end of the turn, or to a question for the next prompt, or to where the session is left."""
         self._turn = turn
-        ended = await turn.follow()
-        if isinstance(ended, OpenAsk):
-            self._asked = ended
+        ended = await self.door.until_left(turn.follow())
+        if ended is None:
+            return CANCELLED
+        if isinstance(ended, Unanswered):
+            self._turn = ended
             return PromptResponse(stop_reason="end_turn", usage=usage_of(turn.view))
         self._turn = None
         await self.settle()
@@ -285,19 +297,19 @@ class EditorSession:
         if change is not None and result.errors:
             await self.door.say("\n\nWhat it has changed so far: /diff shows it, /apply takes it.")
         elif change is not None:
-            self._has(await offer(self.door, change, self.book, self.kept))
+            self._has(await offer(self.muster, self.door, change, self.book, self.kept))
         return CANCELLED if self._floor.is_cancelled else response
 
     async def _apply(self) -> PromptResponse:
         require_writing(self.muster.settings, "your files would be changed")
-        self._refresh()
+        self.refresh()
         change = require(await change_of(self.muster, self.kept))
-        self._has(await apply_change(change, self.book, self.kept))
+        self._has(await apply_change(self.muster, change, self.book, self.kept))
         await self.door.say(f"Applied to {self.kept.root}.")
         return PromptResponse(stop_reason="end_turn")
 
     async def _show_change(self) -> PromptResponse:
-        self._refresh()
+        self.refresh()
         await self.door.say(as_text(require(await change_of(self.muster, self.kept))))
         return PromptResponse(stop_reason="end_turn")
 
@@ -308,6 +320,10 @@ class EditorSession:
         following = self._floor.take(lambda: self._worked(self._followed(turn)), self._floor.cancels)
         self._background = asyncio.create_task(following)
         self._background.add_done_callback(_looked_at)
+
+
+async def _nothing() -> PromptResponse:
+    return CANCELLED
 
 
 def _looked_at(task: asyncio.Task[PromptResponse | None]) -> None:

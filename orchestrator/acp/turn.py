@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
@@ -45,13 +46,13 @@ class Turn:
         """Is there an agent that a word could be for? A goal has none before its driver has begun."""
         return any(is_main(self.view, task) for task in self.view.tasks.values())
 
-    async def follow(self) -> TaskResult | OpenAsk:
+    async def follow(self) -> TaskResult | Unanswered:
         """To the task's end, or to a question that the person answers with their next prompt."""
         told = asyncio.create_task(self._tell())
         asked = asyncio.create_task(self._in_words.get())
         try:
             await asyncio.wait((told, asked), return_when=asyncio.FIRST_COMPLETED)
-            return told.result() if told.done() else asked.result()
+            return told.result() if told.done() else Unanswered(self, asked.result())
         finally:
             others = (told, asked, *self._put.values())
             for task in others:
@@ -109,3 +110,11 @@ class Turn:
         except Exception as e:
             log.error("an ask could not be put", exc_info=e)
             await self._door.say(f"\n\nA question could not be put here ({request_error(e)}): {HOW.format(ask_id)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A turn that waits: the person's next prompt is the answer to what it asks."""
+
+    turn: Turn
+    asked: OpenAsk

@@ -128,6 +128,8 @@ class Teller:
         yield update_user_message_text(shown(event.text))
 
     def call(self, view: Session, task: TaskView, event: ToolCallChanged) -> Iterator[Any]:
+        """Told when it is first heard of, updated from then on. Its output is told, too, but of an edit that went well,
+        whose texts before and after say enough."""
         if task.agent == VERIFY or event.tool in TOLD_OTHERWISE:
             return
         call_id = f"{short(task.task_id)}:{event.call_id}"

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from envelope.asks import AskTerms
 
 from ..batch.plan import Planned
+from ..client import Muster
 from ..errors import BadInput
 from ..mcp.tool import Call, Ground, Waits, Wanted, WantedBatch, address_of
 from .access import admitted, fleet_for
@@ -66,11 +68,32 @@ class _Endpoint:
             refused.headers["Allow"] = "POST"
             await refused(scope, receive, send)
             return
-        if (origin := request.headers.get("origin")) and urlsplit(origin).netloc != request.headers.get("host"):
+        if not _is_own_page(request):
             raise Problem(HTTPStatus.FORBIDDEN, "a page of another origin may not call this", hint="use no browser")
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         scope[_TOKEN] = admitted(request, secret.strip() if scheme.lower() == "bearer" else "")
         await self._application(scope, receive, send)
+
+
+def _is_own_page(request: Request) -> bool:
+    """Who is no browser names no origin. A browser's page is ours at `public_url`, or where the address itself is in
+    `Host`: a name there proves nothing, since whoever owns one may have it lead here (DNS rebinding)."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return True
+    muster: Muster = request.app.state.muster
+    host = origin.partition("://")[2]
+    if host and host == urlsplit(muster.settings.public_url).netloc:
+        return True
+    return host == request.headers.get("host") and _is_address(host)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 class _Front:

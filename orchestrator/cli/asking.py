@@ -9,7 +9,7 @@ from rich.text import Text
 from envelope.asks import Question, Reply
 from envelope.events import AskOpened
 
-from ..asks import PLAN_EXIT, OpenAsk, find_ask, reply_to
+from ..asks import PLAN_EXIT, OpenAsk, reply_to
 from ..client import Muster
 from ..errors import Answered, BadInput
 from .console import people, plain, warn
@@ -61,13 +61,8 @@ def show_ask(one: OpenAsk) -> None:
         people().print(Text(line, style=style), soft_wrap=True)
 
 
-async def ask_at_keyboard(muster: Muster, ask_id: str) -> None:
-    """Show an ask and take its answer from the terminal; `EOFError` when that has gone. One that was answered elsewhere
-    meanwhile is passed over."""
-    try:
-        one = await find_ask(muster.transport, ask_id)
-    except BadInput:
-        return
+async def ask_at_keyboard(muster: Muster, one: OpenAsk) -> None:
+    """Show an ask and take its answer from the terminal; `EOFError` when that has gone."""
     show_ask(one)
     reply = await _reply(one)
     try:

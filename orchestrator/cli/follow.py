@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +13,9 @@ from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from transport.base import Entry
 
+from ..asks import OpenAsk, find_ask
 from ..client import Muster
+from ..errors import BadInput
 from ..session.fold import Session
 from ..watch import Show, watch
 from .asking import ask_at_keyboard, show_ask
@@ -82,7 +84,7 @@ class _Showing:
         self._skew_ms = skew_ms
         self._show: Show | None = None
         self._asked = asyncio.Event()
-        self._put: set[str] = set()  # asks that were put to the person here
+        self._put: set[str] = set()  # asks that were put to the person here, or told
 
     async def until_over(self, heard: Interrupts, *, can_answer: bool, leaves: bool) -> _Stop:
         """`leaves`: at the first ask that nobody here can answer; else it is shown like all that happens."""
@@ -96,11 +98,10 @@ class _Showing:
                     return _Stop.ENDED
                 if interrupted.done():
                     return _Stop.INTERRUPTED
-                asks = self._take_new()
+                self._asked.clear()
                 if can_answer:
-                    can_answer = await self._until(self._put_all(asks), watching, interrupted) is not False
-                elif leaves:
-                    await self._say_how(asks)
+                    can_answer = await self._until(self._put_new(), watching, interrupted) is not False
+                elif leaves and await self._say_how():
                     return _Stop.ASKED
         finally:
             watching.cancel()
@@ -137,25 +138,32 @@ class _Showing:
         open_now = (ask_id for ask_id, state in asked if state is State.WAITING)
         return [ask_id for ask_id in open_now if ask_id not in self._put]
 
-    def _take_new(self) -> list[str]:
-        self._asked.clear()
-        asks = self._new()
-        self._put.update(asks)
-        return asks
+    async def _open(self, ask_id: str) -> OpenAsk | None:
+        """None when it is not open now: it was answered elsewhere, or its task is awake for a word that it was told,
+        and asks again, which the view will have."""
+        try:
+            one = await find_ask(self._muster.transport, ask_id)
+        except BadInput:
+            return None
+        self._put.add(ask_id)
+        return one
 
-    async def _put_all(self, asks: Sequence[str]) -> bool:
+    async def _put_new(self) -> bool:
         """False when the terminal has gone."""
         try:
-            for ask_id in asks:
-                await ask_at_keyboard(self._muster, ask_id)
+            for ask_id in self._new():
+                if one := await self._open(ask_id):
+                    await ask_at_keyboard(self._muster, one)
         except EOFError:
             return False
         return True
 
-    async def _say_how(self, asks: Sequence[str]) -> None:
-        for one in await self._muster.asks():
-            if one.ask.ask_id in asks:
-                show_ask(one)
+    async def _say_how(self) -> bool:
+        """How new asks are answered elsewhere; False when none is open."""
+        asks = [one for ask_id in self._new() if (one := await self._open(ask_id))]
+        for one in asks:
+            show_ask(one)
+        return bool(asks)
 
 
 async def _last_word(muster: Muster, task_id: str) -> TaskResult | None:

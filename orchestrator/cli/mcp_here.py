@@ -62,8 +62,7 @@ class Here:
         return Call(Caller(self._token, await self._open(), door="mcp"), self, self._waits)
 
     async def ground(self, caller: Caller, wanted: Wanted) -> Ground:
-        """What is here of the repository that was named: a folder's last commit, packed, with what its own settings
-        may say; of an address, or of none, nothing is read here."""
+        """An address as it stands; a folder as its last commit, with what its `muster.toml` says."""
         settings = self._settings
         if not wanted.repository:
             return Ground(asks=ask_terms(settings, (), no_input=False))

@@ -1,4 +1,4 @@
-"""An engine that is too busy to freeze a container is asked once more. The engine is a server of the test's own."""
+"""An engine that is too busy to freeze a container is asked again. The engine is a server of the test's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web
 
+from sandbox import docker
 from sandbox.docker import Engine
 from sandbox.errors import SandboxError, SandboxLost
 
@@ -60,7 +61,8 @@ async def test_a_container_that_could_not_be_frozen_at_once_is_frozen_at_the_sec
     assert calls == ["pause", "pause"]
 
 
-async def test_who_refuses_twice_has_refused(engine_answers: Start):
+async def test_who_refuses_to_the_last_has_refused(engine_answers: Start, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(docker, "FREEZE_TRIES", 2)
     calls = await engine_answers(BUSY, BUSY)
 
     with pytest.raises(SandboxError, match="unable to freeze"):

@@ -11,19 +11,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from envelope.events import ToolCallChanged
+
 from ..agent.hearing import REFUSED_HINT
 from ..agent.means import Loop
-from ..agent.verdicts import Granted, Late, Refused, Told, Waits, answered_events, judge
+from ..agent.verdicts import Granted, Late, Refused, Waits, answered_events, judge
+from ..agent.verdicts import Told as SaidInstead
+from ..clock import now_ms
 from ..delivery.holding import LONGEST_MS, LOOK_S, Holding
 from ..llm.base import ToolCall
 from ..permissions.guard import Guard
 from ..tools.base import Delegated, Tool, ToolResult
-from ..tools.dispatch import OnChange, run_calls
+from ..tools.dispatch import OnChange, ended_event, run_calls
 from ..tools.errors import ToolError
 from ..tools.people import Asked
+from .keeper import Keeper
+from .told import MAX_CALLS, OVER, Told
 
-# In a task. The busiest program makes a hundredth of them; each is seen by people, and told to the queue.
-MAX_CALLS = 10_000
+NO_MORE = "this task gets no more calls"
 
 
 class RefusedByPerson(Exception):
@@ -33,21 +38,51 @@ class RefusedByPerson(Exception):
 
 
 class Calls:
-    """`left`: how many the task's budget allows, beside questions; None: as many as any task may make."""
+    """What a program has us do within a call that it has told of is that call, and counts once (see `Told.part_of`)."""
 
-    def __init__(self, loop: Loop, guard: Guard, holding: Holding, left: int | None) -> None:
+    def __init__(self, loop: Loop, guard: Guard, holding: Holding, keeper: Keeper, told: Told) -> None:
         self._loop, self._guard, self._holding = loop, guard, holding
-        self._left = MAX_CALLS if left is None else left
+        self._keeper, self._told = keeper, told
         self._count = 0
+        self._under_way: set[str] = set()
 
-    async def run(self, tool: Tool, arguments: Mapping[str, Any], *, shows: bool = True) -> ToolResult:
-        """`shows`: people see it as a call of its own. `RefusedByPerson` when one of them says no to it."""
-        if self._count >= MAX_CALLS or (shows and self._left <= 0):
-            raise ToolError("this task gets no more calls")
+    async def ask(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        """May the program do this by itself? Nobody sees it as a call. Raises as `run` does."""
+        return await self._answer(self._call(tool, arguments), tool, lambda change: None)
+
+    async def run(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        """A call, or a part of one. `ToolError` when there may be no more of them, `RefusedByPerson` when one of them
+        says no to it."""
+        part_of = self._told.part_of(tool.name)
+        self._require_budget(beside=0 if part_of is not None else 1)
+        call = self._call(tool, arguments)
+        if part_of is not None:
+            return await self._answer(call, tool, lambda change: self._told.did(part_of, change))
+        self._under_way.add(call.id)
+        try:
+            return await self._answer(call, tool, self._show)
+        finally:
+            self._under_way.discard(call.id)
+
+    def _require_budget(self, *, beside: int) -> None:
+        """For what is under way, and so many more."""
+        left = self._keeper.calls_left
+        if left is not None and len(self._under_way) + self._told.under_way + beside > left:
+            raise ToolError(NO_MORE)
+
+    def _call(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolCall:
+        if self._count >= MAX_CALLS:
+            raise ToolError(NO_MORE)
         self._count += 1
-        self._left -= shows
-        call = ToolCall(id=f"engine-{self._count}", name=tool.name, arguments="", input=dict(arguments))
-        on_change: OnChange = self._loop.emit if shows else lambda change: None
+        return ToolCall(id=f"engine-{self._count}", name=tool.name, arguments="", input=dict(arguments))
+
+    def _show(self, change: ToolCallChanged) -> None:
+        self._loop.emit(change)
+        if change.state in OVER:
+            self._under_way.discard(change.call_id)
+            self._keeper.count(change)
+
+    async def _answer(self, call: ToolCall, tool: Tool, on_change: OnChange) -> ToolResult:
         result = await self._run(call, tool, on_change)
         while isinstance(result, Asked):
             result = await self._answered(call, tool, result, on_change)
@@ -71,6 +106,8 @@ class Calls:
         async with self._holding.waiting_for(ask.ask_id for ask in asks):
             shown = await self._word(asked)
         if isinstance(shown, ToolResult):
+            at_ms = now_ms()
+            on_change(ended_event(call, shown, at_ms, at_ms))
             return shown
         people.granted[call.id] = shown
         try:
@@ -101,7 +138,7 @@ class Calls:
             match verdict:
                 case Granted(shown):
                     return shown
-                case Told(result) | Late(result):
+                case SaidInstead(result) | Late(result):
                     return result
                 case Refused(ask):
                     raise RefusedByPerson(f"a person refused: {ask.permission} {', '.join(ask.patterns)}".strip())

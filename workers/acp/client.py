@@ -50,6 +50,8 @@ class EngineClient:
         options: list[schema.PermissionOption],
         **kwargs: Any,
     ) -> schema.RequestPermissionResponse:
+        """Of what the program offers, the answer that holds for the shortest: the next time it asks again, and the
+        rules decide then."""
         wanted = permission(
             tool_call.kind or "other",
             tool_call.title or "",
@@ -57,7 +59,7 @@ class EngineClient:
             [*(place.path for place in tool_call.locations or ()), *(diff.path for diff in _diffs(tool_call))],
             "\n".join(f"{diff.path}:\n{diff.new_text}" for diff in _diffs(tool_call)),
         )
-        result = await self._run(wanted, wanted.given, shows=False)
+        result = await self._answer(self._calls.ask(wanted, wanted.given))
         kinds = REJECTS if result.is_error else ALLOWS
         chosen = next((option for kind in kinds for option in options if option.kind == kind), None)
         if chosen is None:
@@ -87,6 +89,7 @@ class EngineClient:
         output_byte_limit: int | None = None,
         **kwargs: Any,
     ) -> schema.CreateTerminalResponse:
+        """`command` alone is a line for a shell, with `args` one program."""
         limit = MAX_OUTPUT_BYTES if output_byte_limit is None else max(0, output_byte_limit)
         tool = RunCommand(partial(self._terminals.start, max_bytes=limit))
         given = {
@@ -99,7 +102,8 @@ class EngineClient:
     async def terminal_output(self, session_id: str, terminal_id: str, **kwargs: Any) -> schema.TerminalOutputResponse:
         terminal = self._terminal(terminal_id)
         ended = schema.TerminalExitStatus(**_exit(terminal)) if terminal.ended.is_set() else None
-        return schema.TerminalOutputResponse(output=terminal.text(), truncated=terminal.is_cut, exit_status=ended)
+        output, is_cut = terminal.look()
+        return schema.TerminalOutputResponse(output=output, truncated=is_cut, exit_status=ended)
 
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **kwargs: Any
@@ -139,8 +143,8 @@ class EngineClient:
         except ToolError as e:
             raise RequestError(NOT_DONE, str(e)) from e
 
-    async def _run(self, tool: Tool, given: dict[str, Any], *, shows: bool = True) -> ToolResult:
-        return await self._answer(self._calls.run(tool, given, shows=shows))
+    async def _run(self, tool: Tool, given: dict[str, Any]) -> ToolResult:
+        return await self._answer(self._calls.run(tool, given))
 
     async def _answer(self, work: Awaitable[T]) -> T:
         try:

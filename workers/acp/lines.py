@@ -56,28 +56,28 @@ class Lines:
         self._fewer = asyncio.Condition()
         self._sending = asyncio.Lock()
         self.fault = ""
-        self.ended = asyncio.Event()
         self.heard = asyncio.Event()  # set by each message; whoever waits for one clears it
 
     async def send(self, message: Json) -> None:
+        """`ConnectionError` to a program that is gone."""
         async with self._sending:
             try:
                 await self._service.send(json.dumps(message, default=str).encode("utf-8", "replace") + b"\n")
             except SandboxError as error:
-                self._end(f"it takes no more messages: {error}")
+                self.fault = self.fault or f"it takes no more messages: {error}"
                 raise ConnectionError(self.fault) from error
         if "method" not in message:
             await self._answered()
 
     async def receive(self) -> Json | None:
+        """The next message; None at the end. A request is not handed out before there is room for one."""
         while not self._ready:
             try:
                 data = b"" if self.fault else await self._service.receive()
             except SandboxError as error:
-                self._end(f"its sandbox is gone: {error}")
+                self.fault = self.fault or f"its sandbox is gone: {error}"
                 return None
             if not data:
-                self._end("")
                 return None
             self._take(data)
         message = self._ready.popleft()
@@ -88,13 +88,13 @@ class Lines:
         return message
 
     async def close(self) -> None:
-        self._end("")
+        """Whoever started the service ends it."""
 
     def _take(self, data: bytes) -> None:
         self._said_bytes += len(data)
         lines = self._splitter.take(data)
         if max(map(len, (self._splitter.rest, *lines))) > MAX_LINE_BYTES or self._said_bytes > MAX_SAID_BYTES:
-            self._end("it floods: a line, or all that it has said, is longer than any message may be")
+            self.fault = "it floods: a line, or all that it has said, is longer than any message may be"
             return
         for line in lines:
             if not line.strip():
@@ -105,7 +105,7 @@ class Lines:
             else:
                 self._odd_lines += 1
         if self._odd_lines > MAX_ODD_LINES:
-            self._end("what it says is not the Agent Client Protocol")
+            self.fault = "what it says is not the Agent Client Protocol"
 
     async def _asked(self) -> None:
         async with self._fewer:
@@ -116,10 +116,6 @@ class Lines:
         async with self._fewer:
             self._open_requests -= 1
             self._fewer.notify()
-
-    def _end(self, fault: str) -> None:
-        self.fault = self.fault or fault
-        self.ended.set()
 
 
 def _parsed(line: bytes) -> Json | None:

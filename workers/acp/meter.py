@@ -8,17 +8,16 @@ from functools import partial
 from typing import Self
 
 from envelope.events import Event
-from envelope.messages import ToolCallSummary
 from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 from ..agent.bound import request_tokens
 from ..agent.budget import Stop, why_stop
 from ..agent.means import Loop
 from ..agent.paying import paid_call
-from ..agent.session import Session
 from ..delivery.holding import Holding
 from ..errors import WorkerError
 from ..llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
+from .keeper import Keeper
 
 Answer = Completed | Failed | Stop
 OVER = Failed(Failure.UNAVAILABLE, "nobody waits for this reply any more")
@@ -28,88 +27,78 @@ class Meter:
     """One call after another: each is judged by what all before it have spent. What was begun is paid, and so it is not
     broken off when nobody waits for its reply any more; `async with` waits for it.
 
-    `session` counts for the task, also over attempts; what the program's messages are is its own affair. `stop` is the
-    grant that is used up, `failed` what the latest call failed with. `on_failure` hears what ends the attempt.
+    The session counts for the task, also over attempts; what the program's messages are is its own affair. `failed` is
+    what the latest call failed with; `on_stop` hears of a grant that is used up, `on_failure` what ends the attempt.
     """
 
     def __init__(
         self,
-        session: Session,
+        keeper: Keeper,
         loop: Loop,
         holding: Holding,
         on_stop: Callable[[Stop], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.session = session
-        self.stop: Stop | None = None
         self.failed: Failed | None = None
-        self._loop, self._holding = loop, holding
+        self._keeper, self._loop, self._holding = keeper, loop, holding
         self._on_stop, self._on_failure = on_stop, on_failure
-        self._calls: set[asyncio.Task[Answer]] = set()
-        self._is_over = False
-        self._one_at_a_time = asyncio.Lock()
+        self._turn = asyncio.Lock()  # of whose call it is; given back when the call is over
+        self._under_way: asyncio.Task[Answer] | None = None
+        self._stop: Stop | None = None
         self._replies: dict[str, Completed] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._is_over = True
-        if kind is not None and not issubclass(kind, WorkerError):
-            for call in self._calls:
-                call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        """Whoever asked has left by now."""
+        if self._under_way is not None:
+            if kind is not None and not issubclass(kind, WorkerError):
+                self._under_way.cancel()
+            await asyncio.gather(self._under_way, return_exceptions=True)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._calls)
+        return self._turn.locked()
 
-    def call(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
-    ) -> asyncio.Task[Answer]:
-        """What nobody wants any more when its turn comes is not asked."""
-        call = asyncio.create_task(self._in_turn(messages, tools, lambda: is_wanted() and not self._is_over))
-        self._calls.add(call)
+    @property
+    def model(self) -> str:
+        return self._keeper.session.model
+
+    async def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
+        """Who is cancelled before its turn has asked nothing; later it has, but waits for no money any more."""
+        await self._turn.acquire()
+        is_wanted = True
+        call = self._under_way = asyncio.create_task(
+            self._call([self._as_it_was(each) for each in messages], tools, lambda: is_wanted)
+        )
         call.add_done_callback(self._done)
-        return call
-
-    def count(self, call: ToolCallSummary) -> None:
-        self.session = self.session.model_copy(update={"tool_calls": (*self.session.tool_calls, call)})
-
-    async def save(self, session: Session) -> None:
-        """Store it; calls that were counted meanwhile stay counted."""
-        saved = await self._loop.save(session)
-        self.session = saved.model_copy(update={"tool_calls": self.session.tool_calls})
+        try:
+            return await asyncio.shield(call)
+        finally:
+            is_wanted = False
 
     def _done(self, call: asyncio.Task[Answer]) -> None:
-        self._calls.discard(call)
+        self._under_way = None
+        self._turn.release()
         if not call.cancelled() and (error := call.exception()):
             self._on_failure(error)
-
-    async def _in_turn(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
-    ) -> Answer:
-        async with self._one_at_a_time:
-            if not is_wanted():
-                return OVER
-            return await self._call([self._as_it_was(each) for each in messages], tools, is_wanted)
 
     async def _call(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], is_wanted: Callable[[], bool]
     ) -> Answer:
-        if self.stop is not None:
-            return self.stop
-        if stop := why_stop(self.session, trace_exhausted=self._loop.exhausted()):
+        if self._stop is not None:
+            return self._stop
+        if stop := why_stop(self._keeper.session, trace_exhausted=self._loop.exhausted()):
             self._loop.emit(stop.event)
             return self._stopped(stop)
         tokens = request_tokens(messages, tools)
         pay = partial(paid_call, messages=messages, tools=tools, loop=self._loop, input_tokens=tokens)
-        while isinstance(paid := await pay(self.session, tell=_nobody_listens), Stop):
+        while isinstance(paid := await pay(self._keeper.without_costs, tell=_nobody_listens), Stop):
             self._loop.emit(paid.event)
             if not await self._is_raised(paid, is_wanted):
                 return self._stopped(paid) if is_wanted() else OVER
-        self._loop.context.may_have_written = False  # what a lost attempt has done is not gone on with
-        await self.save(paid.session.model_copy(update={"tool_calls": self.session.tool_calls}))
+        await self._keeper.pay(paid.session)
         self.failed = paid.reply if isinstance(paid.reply, Failed) else None
         if isinstance(paid.reply, Completed) and paid.reply.thoughts:
             self._replies |= {call.id: paid.reply for call in paid.reply.tool_calls}
@@ -123,7 +112,7 @@ class Meter:
         return await self._holding.is_raised(ask(stop.waits_at_microusd), is_wanted)
 
     def _stopped(self, stop: Stop) -> Stop:
-        self.stop = stop
+        self._stop = stop
         self._on_stop(stop)
         return stop
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from sandbox.base import MIB, Sandbox, Service
 from sandbox.errors import SandboxError
@@ -48,10 +49,14 @@ class Relay:
     on_failure: Callable[[BaseException], None]  # of our own, which ends the attempt
 
     async def serve(self, lines: AsyncGenerator[Json, None]) -> None:
+        """Each request beside the others, until the bridge ends or says what no bridge would. A request whose client
+        has left is dropped, and its model call with it if that has not begun."""
         serving: dict[int, asyncio.Task[None]] = {}
         try:
             async for message in lines:
-                number = int(message["id"])
+                number = message.get("id")
+                if type(number) is not int:
+                    return
                 if message.get("gone"):
                     if number in serving:
                         serving[number].cancel()
@@ -74,16 +79,18 @@ class Relay:
         path = message["path"].partition("?")[0]
         dialect = DIALECTS.get(path)
         if dialect is None or path not in READERS or message["method"] != "POST":
-            await self._whole(number, *_elsewhere(path, self.meter.session.model))
+            await self._whole(number, *_elsewhere(path, self.meter.model))
             return
         try:
             question = read_question(path, message["body"])
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
-        me = asyncio.current_task()
-        asking = self.meter.call(question.messages, question.tools, lambda: me is not None and not me.done())
-        await self._told(number, dialect, question, asking)
+        asking = asyncio.create_task(self.meter.call(question.messages, question.tools))
+        try:
+            await self._told(number, dialect, question, asking)
+        finally:
+            asking.cancel()
 
     async def _told(self, number: int, dialect: Dialect, question: Question, asking: asyncio.Task[Answer]) -> None:
         """The answer; one that is long in coming is begun before it is there."""
@@ -100,7 +107,7 @@ class Relay:
             else:
                 await self._whole(number, status, error)
             return
-        now, said = _conversation(question, self.meter.session.model), _reply(reply)
+        now, said = _conversation(question, self.meter.model), _reply(reply)
         if not question.streams:
             await self._whole(number, 200, dialect.whole(said, now))
             return
@@ -134,7 +141,7 @@ async def open_relay(
     if type(port := first.get("port")) is not int:
         await service.stop()
         raise BadInput("the relay to the model does not start in the sandbox", hint="its image needs python3")
-    serving = asyncio.create_task(_until_gone(Relay(service, meter, on_failure).serve(lines)))
+    serving = asyncio.create_task(_until_gone(service, Relay(service, meter, on_failure).serve(lines)))
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -142,12 +149,13 @@ async def open_relay(
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _until_gone(serving: Awaitable[None]) -> None:
-    """A bridge that ends, or speaks nonsense, is the program's doing or the sandbox's end: the program hears it."""
-    try:
-        await serving
-    except (SandboxError, ValueError, KeyError, TypeError):
-        return
+async def _until_gone(service: Service, serving: Awaitable[None]) -> None:
+    """A bridge that ends, or speaks nonsense, is the program's doing or the sandbox's end: there is none any more, and
+    the program hears it."""
+    with suppress(SandboxError):
+        with suppress(ValueError):
+            await serving
+        await service.stop()
 
 
 def _is_request(message: Json) -> bool:
@@ -162,7 +170,17 @@ async def _lines(service: Service) -> AsyncGenerator[Json, None]:
         if len(splitter.rest) > MAX_LINE_BYTES:
             return
         for line in lines:
-            yield json.loads(line)
+            yield _parsed(line)
+
+
+def _parsed(line: bytes) -> Json:
+    try:
+        found: object = json.loads(line)
+    except RecursionError as e:
+        raise ValueError("nested too deep") from e
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return cast(Json, found)
 
 
 def _elsewhere(path: str, model: str) -> tuple[int, Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,10 +11,9 @@ from envelope.messages import ErrorInfo, Output, TaskRequest
 
 from ..after_write.care import FileCare
 from ..after_write.settings import AfterWrite
-from ..agent.budget import calls_left
 from ..agent.history import open_session, reopen_session, with_prompts
 from ..agent.means import Loop
-from ..agent.session import Outcome, Session
+from ..agent.session import Session
 from ..agent_task.first_prompt import first_prompt
 from ..agent_task.params import agent_params, undoing
 from ..agent_task.rigging import Rigging
@@ -40,6 +38,7 @@ from ..sessions.titles import Titling
 from ..tools.base import Tool
 from .calls import Calls
 from .ending import Ending
+from .keeper import Keeper
 from .meter import Meter
 from .program import environment, running
 from .relay import open_relay
@@ -81,8 +80,10 @@ class EngineTasks:
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, self.kit.equipment.habits, attempt)
         async with titling.beside(session), FileCare(AfterWrite(), report) as care:
             rigging = Rigging(self.kit, attempt, NoTape(), turns, price, titling, _nothing_foreign, care)
+            loop = await rigging.loop(session)
+            session = await _gone_on_with(session, loop)
             if session.outcome is None:
-                session = await self._led(attempt, session, await rigging.loop(session))
+                session = await self._led(attempt, session, loop)
         return _outcome(session, resume_token(attempt.claim, request, attempt.reporter))
 
     async def _session(self, attempt: Attempt, turns: Turns) -> Session:
@@ -110,30 +111,39 @@ class EngineTasks:
         async with AsyncExitStack() as stack:
             stack.callback(ending.close)
             holding = Holding(self.kit.transport, attempt.claim.lease, attempt.reporter)
-            meter = await stack.enter_async_context(Meter(session, loop, holding, ending.stop, ending.fail))
+            keeper = Keeper(session, loop)
+            meter = await stack.enter_async_context(Meter(keeper, loop, holding, ending.stop, ending.fail))
             relay = await stack.enter_async_context(open_relay(sandbox, meter, ending.fail))
             terminals = Terminals(sandbox)
             stack.push_async_callback(terminals.close)
             env = environment(attempt.agent.env, relay=relay, model=session.model)
             program = await stack.enter_async_context(running(sandbox, attempt.agent.command, folder, env))
-            calls = Calls(loop, attempt.guard, holding, calls_left(session))
-            told = Told(loop.emit, meter.count, ending.flood)
+            told = Told(loop.emit, keeper.count, ending.flood)
+            calls = Calls(loop, attempt.guard, holding, keeper, told)
             client_of, conversation_of = _protocol()
             client: EngineClient = client_of(calls, terminals, told, folder, ending.refuse, ending.fail)
             conversation = conversation_of(
                 *(sandbox, program, client, told, meter, ending),
-                lambda: meter.is_busy or told.is_at_work or holding.waits or terminals.is_at_work,
+                lambda: meter.is_busy or told.under_way > 0 or holding.waits or terminals.is_at_work,
             )
             outcome = await conversation.run(
                 await _prompts(attempt, session),
-                lambda: _heard(meter, told, loop),
+                lambda: keeper.hear(told.text),
                 folder=folder,
                 mode=attempt.agent.session_mode,
                 guard=attempt.guard,
             )
-        loop.context.may_have_written = True  # by itself, as far as we know
-        await meter.save(_ended(meter.session, outcome))
-        return meter.session
+        return await keeper.end(outcome)
+
+
+async def _gone_on_with(session: Session, loop: Loop) -> Session:
+    """The session; one that had ended well goes on with what people said before its task had."""
+    if session.outcome is None or session.outcome.error is not None:
+        return session
+    prompts = await loop.hear()
+    for prompt in prompts:
+        loop.emit(MessageAdded(role="user", text=prompt))
+    return with_prompts(session, prompts)
 
 
 def _protocol():  # noqa: ANN202 - the library's types are known where it is
@@ -175,26 +185,6 @@ def _earlier(session: Session, system: ChatMessage) -> str:
     said = [message for message in session.messages[:-1] if message is not system and message.role != "system"]
     text = "\n\n".join(f"{message.role}: {message.content}" for message in said if message.content)
     return f"{EARLIER}\n\n{text[-MAX_EARLIER_CHARS:]}" if text else ""
-
-
-async def _heard(meter: Meter, told: Told, loop: Loop) -> Sequence[str]:
-    """What people have said meanwhile; it is in the session before it leaves their mail."""
-    await meter.save(meter.session)
-    prompts = await loop.hear()
-    for prompt in prompts:
-        loop.emit(MessageAdded(role="user", text=prompt))
-    if prompts:
-        meter.session = with_prompts(_with_words(meter.session, told.text), prompts)
-    return prompts
-
-
-def _ended(session: Session, outcome: Outcome) -> Session:
-    return _with_words(session, outcome.text).model_copy(update={"outcome": outcome})
-
-
-def _with_words(session: Session, text: str) -> Session:
-    said = (ChatMessage(role="assistant", content=text, agent=session.agent),) if text else ()
-    return session.model_copy(update={"messages": (*session.messages, *said)})
 
 
 def _outcome(session: Session, token: str) -> TaskOutcome:

@@ -14,7 +14,6 @@ from envelope.events import (
     TodoUpdated,
     ToolCallChanged,
 )
-from envelope.messages import ToolCallSummary
 from envelope.redaction import redact_head
 
 from ..clock import now_ms
@@ -23,7 +22,7 @@ from ..tools.dispatch import SHOWN_CHARS, shown
 
 # All text of a task. The longest answers that models give are a hundredth of it.
 MAX_TEXT_CHARS = 4 * 1024 * 1024
-MAX_CALLS = 10_000
+MAX_CALLS = 10_000  # a hundred times those of a busy program; each is seen by people, and told to the queue
 MAX_UPDATES = 100_000  # beside text, which is sent in large pieces however it comes
 MAX_TODOS = 100
 MAX_TODO_CHARS = 500
@@ -38,16 +37,24 @@ STATES = {
 OVER = (CallState.COMPLETED, CallState.ERROR)
 # The kinds of the protocol, by the names of our tools where we have one that does the same.
 TOOLS = {"execute": "bash", "search": "grep", "fetch": "webfetch"}
+# What it may have us do for a call of a kind. One that does not say its kind may be any.
+PARTS = {
+    "read": ("read", "other"),
+    "write": ("edit", "delete", "move", "other"),
+    "bash": ("bash", "other"),
+}
 
 
 class Told:
-    """`on_flood` hears of a program that never ends."""
+    """`count` takes a call that has ended, `on_flood` hears of a program that never ends."""
 
     def __init__(
-        self, emit: Callable[[Event], None], count: Callable[[ToolCallSummary], None], on_flood: Callable[[], None]
+        self, emit: Callable[[Event], None], count: Callable[[ToolCallChanged], None], on_flood: Callable[[], None]
     ) -> None:
         self._emit, self._count, self._on_flood = emit, count, on_flood
         self._calls: dict[str, ToolCallChanged] = {}
+        self._open: dict[str, None] = {}  # calls under way
+        self._free: dict[str, None] = {}  # those of them that no request is a part of, oldest first
         self._chars = self._updates = 0
         self._said: list[str] = []
 
@@ -57,8 +64,25 @@ class Told:
         return "".join(self._said)
 
     @property
-    def is_at_work(self) -> bool:
-        return any(call.state not in OVER for call in self._calls.values())
+    def under_way(self) -> int:
+        """Calls that have not ended."""
+        return len(self._open)
+
+    def part_of(self, tool: str) -> str | None:
+        """The call that a request for `tool` is the doing of: one under way, of that kind, for which nothing was asked
+        yet. Each stands for one request, so that no more is done than is counted."""
+        fits = PARTS.get(tool, ())
+        call_id = next((each for each in self._free if self._calls[each].tool in fits), None)
+        if call_id is not None:
+            del self._free[call_id]
+        return call_id
+
+    def did(self, call_id: str, change: ToolCallChanged) -> None:
+        """What was done for a call, as we and not the program know it. How it ends is the program's to say."""
+        before = self._calls[call_id]
+        if before.state not in OVER and change.state is not CallState.COMPLETED:
+            ours = {"title": change.title, "input": change.input, "output": change.output}
+            self._becomes(before, before.model_copy(update={**ours, "state": CallState.RUNNING}))
 
     def take(self, update: Any) -> None:
         """A session update, as the library's schema has it; kinds that are none of ours say nothing."""
@@ -106,14 +130,18 @@ class Told:
             return
         if before is None:
             self._said.clear()
-        call = _changed(before or _new(call_id), update)
-        self._calls[call_id] = call.model_copy(update={"input": None, "output": ""})
-        if before is None or (call.state, call.title) != (before.state, before.title) or call.input:
+            self._open[call_id] = self._free[call_id] = None
+        if before is None or before.state not in OVER:  # one that has ended stays so, and counts once
+            self._becomes(before, _changed(before or _new(call_id), update))
+
+    def _becomes(self, before: ToolCallChanged | None, call: ToolCallChanged) -> None:
+        self._calls[call.call_id] = call.model_copy(update={"input": None, "output": ""})
+        if before is None or (call.state, call.title) != (before.state, before.title) or call.input or call.output:
             self._emit(call)
-        if call.state in OVER and (before is None or before.state not in OVER):
-            took_ms = call.ended_at_ms - call.started_at_ms
-            is_error = call.state is CallState.ERROR
-            self._count(ToolCallSummary(tool=call.tool, title=call.title, is_error=is_error, duration_ms=took_ms))
+        if call.state in OVER:
+            self._open.pop(call.call_id)
+            self._free.pop(call.call_id, None)
+            self._count(call)
 
 
 def _new(call_id: str) -> ToolCallChanged:
@@ -121,9 +149,6 @@ def _new(call_id: str) -> ToolCallChanged:
 
 
 def _changed(call: ToolCallChanged, update: Any) -> ToolCallChanged:
-    """One that has ended stays so, and counts once."""
-    if call.state in OVER:
-        return call
     state = STATES.get(update.status or "", call.state)
     is_over = state in OVER
     return call.model_copy(

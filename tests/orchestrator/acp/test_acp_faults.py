@@ -108,12 +108,58 @@ async def test_a_session_goes_on_at_once_after_a_cancel(editor, repository: Path
 async def test_prompts_are_worked_on_in_the_order_in_which_they_came(editor, repository: Path):
     session = await begun(editor, repository)
     await asyncio.gather(*(editor.say(session, f"in order, number {number}") for number in (271, 272, 273)))
-    forked = await editor.agent.load_session(cwd=str(repository), session_id=session)
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
 
-    assert forked is not None
     heard = editor.said(session, "user_message_chunk")
     assert [heard.count(f"number {number}") for number in (271, 272, 273)] == [1, 1, 1]
     assert heard.index("number 271") < heard.index("number 272") < heard.index("number 273")
+
+
+async def test_a_session_that_is_loaded_again_is_told_and_asked_by_the_later_one_alone(editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "run it, number 29"))
+    before = await editor.next_asked()
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
+    left = await prompt
+    again = await editor.next_asked()
+    before.choose("Reject, and stop")  # nobody hears it any more
+    again.choose("Allow")
+    await editor.until(session, lambda _: "not verified" in editor.said(session))
+    await editor.say(session, "hello")
+
+    assert left.stop_reason == "cancelled"
+    assert again.ask_id == before.ask_id
+    assert editor.said(session).count("It said: ran") == 1
+
+
+async def test_what_waits_in_a_session_that_is_loaded_again_never_begins_and_an_offer_can_be_taken_up(
+    editor, repository: Path
+):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "make it two, number 31"))
+    (await editor.next_asked()).choose("Allow")
+    offered = await editor.next_asked()
+    waits = asyncio.create_task(editor.say(session, "hello, number 31"))
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
+    responses = await asyncio.gather(prompt, waits)
+    offered.choose("Apply it to my files")  # nobody hears it any more
+    await editor.say(session, "/apply")
+
+    assert [one.stop_reason for one in responses] == ["end_turn", "cancelled"]
+    assert editor.said(session, "user_message_chunk") == "make it two, number 31"
+    assert (repository / "a.txt").read_text() == "two\n"
+
+
+async def test_a_session_that_is_loaded_while_a_prompt_is_handed_over_goes_on_with_it(editor, repository: Path):
+    session = await begun(editor, repository)
+    await editor.say(session, "hello, number 30")
+    prompt = asyncio.create_task(editor.say(session, "linger after that"))
+    await editor.agent.load_session(cwd=str(repository), session_id=session)
+    response = await prompt
+    await editor.agent.cancel(session_id=session)
+    await editor.until(session, lambda _: "cancelled in the editor" in editor.said(session))
+
+    assert response.stop_reason == "cancelled"
 
 
 async def test_two_editors_on_one_session_have_one_conversation(desk, editor, repository: Path):

@@ -147,6 +147,8 @@ async def test_who_only_looks_changes_nothing_and_asks_nobody(desk, repository: 
         again = await editor.say(session, "and what did I ask?")
         with pytest.raises(RequestError, match="read-only, and your files would be changed"):
             await editor.say(session, "/apply")
+        forked = (await editor.agent.fork_session(cwd=str(repository), session_id=writing)).session_id
+        await editor.say(forked, "write it anyway, in a copy")
         await editor.agent.load_session(cwd=str(repository), session_id=writing)
         with pytest.raises(RequestError, match="an earlier session, which may write, would hear this") as earlier:
             await editor.say(writing, "go on")
@@ -154,6 +156,21 @@ async def test_who_only_looks_changes_nothing_and_asks_nobody(desk, repository: 
         assert (repository / "a.txt").read_text() == "one\n"
         assert editor.asked.empty()
         assert "read-only: agents look and answer" in editor.said(session, "agent_thought_chunk")
-        assert "file changed" not in editor.said(session)
+        assert "file changed" not in editor.said(session) + editor.said(forked)
+        assert "It said:" in editor.said(forked)
         assert again.stop_reason == "end_turn"
         assert "begin a new one" in str(earlier.value)
+
+
+async def test_who_only_looks_leaves_a_session_that_writes_and_does_not_stop_it(desk, editor, repository: Path):
+    session = await begun(editor, repository)
+    prompt = asyncio.create_task(editor.say(session, "run it, number 19"))
+    asked = await editor.next_asked()
+    async with desk.editing("--read-only") as reader:
+        await reader.agent.load_session(cwd=str(repository), session_id=session)
+        await reader.agent.close_session(session_id=session)
+    asked.choose("Allow")
+
+    assert (await prompt).stop_reason == "end_turn"
+    assert reader.asked.empty()
+    assert "It said: ran" in editor.said(session)

@@ -362,6 +362,24 @@ async def test_http_is_as_the_apis(serve):
     assert (often[0], int(often[1]["Retry-After"]) > 0) == (429, True)
 
 
+async def test_a_browsers_page_may_call_from_this_server_alone(server):
+    """A name in `Host` may be of whoever made it lead here."""
+    port = server.url.rpartition(":")[2]
+    origins = {"http://127.0.0.1": 200, "http://localhost": 200, "http://evil.example": 403, "http://[": 403}
+    answers = {
+        origin: await raw(server, json=RAW, headers={"Origin": f"{origin}:{port}", "Host": f"{origin[7:]}:{port}"})
+        for origin in origins
+    }
+    elsewhere = await raw(server, json=RAW, headers={"Origin": f"http://localhost:{int(port) + 1}"})
+    null = await raw(server, json=RAW, headers={"Origin": "null"})
+    settings = server.stage.muster.settings
+    server.stage.muster.settings = settings.model_copy(update={"public_url": "https://muster.example/fleet"})
+    behind_a_proxy = await raw(server, json=RAW, headers={"Origin": "https://muster.example"})
+
+    assert {origin: answer[0] for origin, answer in answers.items()} == origins
+    assert (elsewhere[0], null[0], behind_a_proxy[0]) == (403, 403, 200)
+
+
 async def test_a_token_that_is_revoked_ends_a_clients_conversation(server):
     async with server.caller("viewer") as caller:
         await caller.call("list_tasks")

@@ -1,7 +1,7 @@
 """An agent that speaks the Agent Client Protocol, of the standard library alone: it runs inside the sandbox.
 
-What it does stands in its prompt: a line `>> NAME ARGUMENT …` is a step, in their order. What the steps said is its
-last message.
+What it does stands in its prompt: a line `>> NAME ARGUMENT …` is a step, in their order; those that it is told of as
+done before are not. What the steps said is its last message.
 """
 
 import json
@@ -12,9 +12,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 SESSION = "s1"
 numbers = iter(range(1, 10**9))
+earlier = []
 
 
 def say(message):
@@ -50,6 +52,8 @@ def http(path, body=None):
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code} {error.read().decode()}"
+    except OSError:
+        return "HTTP: nobody is there"
 
 
 def openai(text, stream=False):
@@ -149,6 +153,19 @@ def ends():
     tell("tool_call_update", toolCallId="begun", status="completed")
 
 
+def within(kind, title, name, *arguments):
+    """A step as the doing of a call that is told of, too."""
+    call_id = f"within{next(numbers)}"
+    tell("tool_call", toolCallId=call_id, title=title, kind=kind, status="in_progress")
+    said = STEPS[name](*arguments)
+    tell("tool_call_update", toolCallId=call_id, status="completed")
+    return said
+
+
+def recalls(words):
+    return words in earlier[0]
+
+
 def env(name):
     return os.environ.get(name, "")
 
@@ -186,8 +203,13 @@ def gives_up(text):
         return type(error).__name__
 
 
-def pays_and_dies(text):
+def aside(text):
+    """Some ask their model for a title beside their work."""
     threading.Thread(target=openai, args=(text,), daemon=True).start()
+
+
+def pays_and_dies(text):
+    aside(text)
     until_told()
     die(3)
 
@@ -232,6 +254,15 @@ def flood():
         tell("agent_message_chunk", content=words("x" * 100_000))
 
 
+def speaks_for_the_relay(line):
+    """It has the same user."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(FileNotFoundError), open(f"/proc/{process}/cmdline", "rb") as command:
+            if b"ThreadingHTTPServer" in command.read():
+                with open(f"/proc/{process}/fd/1", "w") as output:
+                    output.write(line + "\n")
+
+
 def noise():
     """Other things, too, which a program's libraries print."""
     sys.stdout.write("a banner\n")
@@ -241,16 +272,19 @@ def noise():
 
 
 FILES = (edits, permission, read, write)
-COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, terminals)
-TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise)
-STEPS = {each.__name__: each for each in (openai, anthropic, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
+COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, within, recalls, terminals)
+TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise, speaks_for_the_relay)
+STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 
 
 def prompted(blocks):
     said = []
-    for line in "\n".join(block["text"] for block in blocks).splitlines():
+    texts = [block["text"] for block in blocks]
+    earlier[:] = [text for text in texts if text.startswith("Earlier in this session")]
+    asked = [text for text in texts if text not in earlier]
+    for line in "\n".join(asked).splitlines():
         if line.startswith(">> "):
             name, *arguments = json.loads(line[3:])
             said.append(str(STEPS[name](*arguments)))

@@ -167,3 +167,12 @@ async def test_a_command_that_floods_its_terminal_is_ended_and_its_end_is_kept(
 
     assert result.errors == ()
     assert result.output.text == "SIGKILL True"
+
+
+async def test_one_that_talks_nonsense_in_the_relays_place_has_no_relay_any_more(start_agents, led, agent_file, steps):
+    hands, server = await start_agents("rules: []", agents={"foreign": agent_file()})
+
+    result = await hands.result(led(hands, steps(("speaks_for_the_relay", "[1]"), ("openai", "is anybody there?"))))
+
+    assert (result.errors, result.output.text) == ((), "None\nHTTP: nobody is there")
+    assert server.log.requests == 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from envelope.asks import AskTerms, Reply
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.events import AskOpened, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.asks import open_asks
+from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -116,6 +118,8 @@ async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led
     assert "+X = 4" in await hands.diff(result)
     [answered] = await hands.events(request.trace_id, "ask_answered")
     assert (answered.answer, answered.by) == ("always", "me")
+    record = await hands.transport.record(request.task_id)
+    assert (await Checkpoints(hands.transport.blobs).load(record.checkpoint)).approved == ask.always
 
 
 async def test_a_plain_no_ends_the_task_and_a_word_with_it_does_not(start_agents, led, agent_file, steps):
@@ -161,3 +165,27 @@ async def test_people_see_its_calls_thoughts_and_plan(start_agents, led, agent_f
     kinds = [event.kind for event in events]
     assert [todo.content for todo in events[kinds.index("todo")].todos] == ["first", "second"]
     assert events[kinds.index("reasoning")].text == "thinking"
+
+
+async def test_what_is_told_and_asked_for_is_one_call_and_counts_once(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    asked = (
+        ("within", "edit", "I write", "write", "/workspace/src/a.py", "A = 1\n"),
+        ("within", "execute", "I run", "run", "true"),
+        ("write", "/workspace/src/b.py", "A = 1\n"),
+        ("within", "think", "I think", "write", "/workspace/src/c.py", "A = 1\n"),  # that is no doing of it
+        ("read", "/workspace/src/a.py"),
+    )
+    request = led(hands, steps(*asked), budget=Budget(max_tool_calls=5))
+
+    result = await hands.result(request)
+
+    assert result.errors == ()
+    assert result.output.text == "written\n0 \nwritten\nwritten\nERROR this task gets no more calls"
+    assert [call.tool for call in result.tool_calls] == ["edit", "bash", "write", "write", "think"]
+    assert result.metrics.tool_calls == 5
+    changes = await hands.events(request.trace_id, "tool_call")
+    assert len({change.call_id for change in changes}) == 5
+    written = [(change.state, change.title) for change in changes if change.call_id == changes[0].call_id]
+    assert [state.value for state, _ in written] == ["running", "running", "completed"]
+    assert [title for _, title in written][:2] == ["I write", "src/a.py"]  # as it says, and as we know it
