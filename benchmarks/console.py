@@ -4,21 +4,23 @@
 
 A Redis and a server in a process of its own; the workers are played. Aims: first paint within 500 ms at p95; from the
 event in Redis to the document within 300 ms at p95; a page of at most 150 KB; 200 streams on less than one core, with
-memory that stays where it is. It takes about two minutes.
+memory that stays where it is. It takes about two minutes. `--each` and `--events` measure other things instead: see
+`--help`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +28,14 @@ import aiohttp
 from playwright.async_api import async_playwright
 
 from envelope.agents import AgentCard, WorkerCard
-from envelope.events import CallState, ChildSpawned, TextDelta, TitleSet, ToolCallChanged
+from envelope.events import AskOpened, CallState, ChildSpawned, TextDelta, TitleSet, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.api.tokens import Role, TokenFile
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
 from orchestrator.submit import task_request
-from transport.base import Lease, Transport
+from transport.base import Lease, Transport, Wait
 from transport.embedded import embedded_redis
 from transport.settings import connect
 
@@ -59,14 +61,15 @@ def told(values_ms: Sequence[float]) -> str:
 
 
 class Trace:
-    """A root with its children, all of which run."""
+    """A root with its children, of which as many run as may at once."""
 
     def __init__(self, transport: Transport, lease: Lease) -> None:
         self.transport, self.lease, self.seq = transport, lease, 0
+        self.children: list[Trace] = []
 
     @classmethod
     async def begun(cls, muster: Muster, tasks: int) -> Trace:
-        """Submits the root and its children, and claims all of them; each child says one thing."""
+        """Submits the root and its children, and claims them as far as that goes; each that runs says one thing."""
         common = {"agent": "build", "pool": "build", "auth_scope": ("read:**",), "deadline_ms": 3_600_000}
         root = task_request(prompt="fan out", **common)
         await muster.submit(root)
@@ -79,8 +82,10 @@ class Trace:
             await trace.tell(
                 *(ChildSpawned(child_task_id=one.task_id, agent="build", title=one.intent) for one in some)
             )
-            for one in await muster.transport.claim("build", "w", slots=100, wait_s=5):
-                await cls(muster.transport, one.lease).tell(TitleSet(title=f"looks at {one.lease.task_id[-4:]}"))
+            for one in await muster.transport.claim("build", "w", slots=100, wait_s=0.01):
+                child = cls(muster.transport, one.lease)
+                await child.tell(TitleSet(title=f"looks at {one.lease.task_id[-4:]}"))
+                trace.children.append(child)
         return trace
 
     async def tell(self, *events: object) -> None:
@@ -190,9 +195,14 @@ async def watch(session: aiohttp.ClientSession, address: str, heard: Heard) -> N
 
 
 async def watched(
-    sessions: Sequence[aiohttp.ClientSession], server: Server, trace: Trace, streams: int, pages: Sequence[str]
+    sessions: Sequence[aiohttp.ClientSession],
+    server: Server,
+    traces: Sequence[Trace],
+    streams: int,
+    pages: Sequence[str],
 ) -> str:
-    """What so many streams of these pages, in turn, cost while ten events come in a second."""
+    """What so many streams of these pages, in turn, cost while ten events come in a second, or one to each of many
+    traces."""
     heard = [Heard() for _ in range(streams)]
     addresses = [f"{server.url}/console{page}" for page in pages]
     watching = [
@@ -206,8 +216,12 @@ async def watched(
         await asyncio.sleep(0.1)
     cpu_s, memory_mib, began = server.cpu_s(), server.memory_mib(), time.perf_counter()
     before, before_bytes = sum(one.messages for one in heard), sum(one.bytes for one in heard)
-    while time.perf_counter() - began < WATCHED_S:
-        await trace.tell(TitleSet(title=f"title {time.time()}"))
+    turns = min(len(traces), round(1 / EVERY_S))
+    for turn in itertools.count():
+        if time.perf_counter() - began >= WATCHED_S:
+            break
+        some = traces[turn % turns :: turns]
+        await asyncio.gather(*(one.tell(TitleSet(title=f"title {time.time()}")) for one in some))
         await asyncio.sleep(EVERY_S)
     took_s = time.perf_counter() - began
     cores = (server.cpu_s() - cpu_s) / took_s
@@ -264,42 +278,89 @@ async def _got(session: aiohttp.ClientSession, address: str) -> None:
         await answer.read()
 
 
-async def measured(tasks: int, streams: int, entries: int) -> None:
-    """All of it, printed as it comes; everything that was started has ended when this returns."""
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`sessions`: of `PER_TOKEN` streams each, and one more."""
+
+    muster: Muster
+    server: Server
+    sessions: Sequence[aiohttp.ClientSession]
+
+
+@asynccontextmanager
+async def fleet(streams: int, max_entries: int) -> AsyncGenerator[Fleet]:
+    """Everything that was started has ended when this is left."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
         redis = await stack.enter_async_context(embedded_redis(folder / "redis"))
-        settings = Settings(redis_url=redis.url, fleet="bench", state_dir=folder / "state", lease_s=3600)
+        own = {"redis_url": redis.url, "fleet": "bench", "state_dir": folder / "state", "max_entries": max_entries}
+        settings = Settings(**own, lease_s=3600)
         transport = await connect(settings)
         stack.push_async_callback(transport.close)
         await transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(CARD,)), ttl_s=3600)
-        muster = Muster(transport, settings)
-        trace = await Trace.begun(muster, tasks)
         tokens = TokenFile(folder / "state" / "api-tokens.json")
         secrets = [
             tokens.create(f"t{number}", Role.VIEWER, "default") for number in range(-(-streams // PER_TOKEN) + 1)
         ]
-        named = {"MUSTER_REDIS_URL": redis.url, "MUSTER_FLEET": "bench", "MUSTER_STATE_DIR": str(folder / "state")}
+        named = {f"MUSTER_{name.upper()}": str(value) for name, value in own.items()}
         server = await Server.started({**os.environ, **named})
         try:
             sessions = [await signed_in(stack, server.url, secret) for secret in secrets]
-            print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; a trace of {tasks + 1} tasks")
-            await painted(sessions[-1], server, trace)
-            seen_ms = await to_the_document(sessions[-1], server.url, trace)
-            print(f"to the DOM    {told(seen_ms)}")
-            ids = trace.lease
-            of_trace, others = f"/traces/{ids.trace_id}/live", ("/live", "/traces-live", "/asks/live")
-            for told_as, pages in {
-                "of one trace": [of_trace],
-                "of all pages": [of_trace, f"/tasks/{ids.task_id}/live", *others],
-            }.items():
-                print(f"{streams} {told_as}  {await watched(sessions, server, trace, streams, pages)}")
-            if entries:
-                long = await with_a_past(muster, entries)
-                print(f"{entries} steps  {await replayed(sessions[-1], server, long, entries)}")
+            print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+            yield Fleet(Muster(transport, settings), server, sessions)
         finally:
             server.process.terminate()
             await server.process.wait()
+
+
+async def of_one_trace(at: Fleet, tasks: int, streams: int, entries: int) -> None:
+    trace = await Trace.begun(at.muster, tasks)
+    print(f"a trace of {tasks + 1} tasks")
+    await painted(at.sessions[-1], at.server, trace)
+    seen_ms = await to_the_document(at.sessions[-1], at.server.url, trace)
+    print(f"to the DOM    {told(seen_ms)}")
+    ids = trace.lease
+    of_trace, others = f"/traces/{ids.trace_id}/live", ("/live", "/traces-live", "/asks/live")
+    for told_as, pages in {
+        "of one trace": [of_trace],
+        "of all pages": [of_trace, f"/tasks/{ids.task_id}/live", *others],
+    }.items():
+        print(f"{streams} {told_as}  {await watched(at.sessions, at.server, [trace], streams, pages)}")
+    if entries:
+        long = await with_a_past(at.muster, entries)
+        print(f"{entries} steps  {await replayed(at.sessions[-1], at.server, long, entries)}")
+
+
+async def of_many_traces(at: Fleet, tasks: int, streams: int) -> None:
+    """Each stream on a trace of its own."""
+    traces = [await Trace.begun(at.muster, tasks) for _ in range(streams)]
+    pages = [f"/traces/{trace.lease.trace_id}/live" for trace in traces]
+    print(f"{streams} of traces of {tasks + 1}  {await watched(at.sessions, at.server, traces, streams, pages)}")
+
+
+async def of_many_events(at: Fleet, tasks: int, events: int) -> None:
+    """Pages of a trace in which very much has happened, and whose root asks something."""
+    trace = await Trace.begun(at.muster, tasks)
+    began = time.perf_counter()
+    for start in range(0, events, AT_ONCE):
+        numbers = range(start, min(start + AT_ONCE, events))
+        speakers = trace.children or [trace]
+        await asyncio.gather(*(speakers[number % len(speakers)].tell(_said(number)) for number in numbers))
+    print(f"{events} events of {tasks + 1} tasks, told in {time.perf_counter() - began:.0f} s")
+    ask = AskOpened(ask_id="ask_1", permission="question", question="Which colour?")
+    await trace.tell(ask)
+    assert await at.muster.transport.park(trace.lease, Wait(asks=frozenset({ask.ask_id})))
+    ids = trace.lease
+    of_trace = f"/traces/{ids.trace_id}"
+    child = trace.children[0].lease.task_id if trace.children else ids.task_id
+    for page in (of_trace, "/", "/asks", f"/asks/{ask.ask_id}", f"/tasks/{ids.task_id}", f"/tasks/{child}"):
+        for said in ("first", "again"):
+            cpu_s = at.server.cpu_s()
+            took_ms = await timed(lambda page=page: _got(at.sessions[-1], f"{at.server.url}/console{page}"))
+            cost = f"{at.server.cpu_s() - cpu_s:.2f} s of CPU, {at.server.memory_mib():.0f} MiB"
+            print(f"{said} {page[:8]:10} {took_ms:8.0f} ms, {cost}")
+    print(f"1 of it  {await watched(at.sessions, at.server, trace.children[:1] or [trace], 1, [f'{of_trace}/live'])}")
+    print(f"1 of asks  {await watched(at.sessions, at.server, trace.children[:1] or [trace], 1, ['/asks/live'])}")
 
 
 async def painted(session: aiohttp.ClientSession, server: Server, trace: Trace) -> None:
@@ -312,10 +373,23 @@ async def painted(session: aiohttp.ClientSession, server: Server, trace: Trace) 
     print(f"page weight   {sum(weights) / 1000:.0f} KB ({json.dumps(weights)})")
 
 
+async def measured(chosen: argparse.Namespace) -> None:
+    """All of it, printed as it comes."""
+    async with fleet(chosen.streams, chosen.kept or max(100_000, 2 * chosen.events)) as at:
+        if chosen.events:
+            await of_many_events(at, chosen.tasks, chosen.events)
+        elif chosen.each:
+            await of_many_traces(at, chosen.tasks, chosen.streams)
+        else:
+            await of_one_trace(at, chosen.tasks, chosen.streams, chosen.entries)
+
+
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--tasks", type=int, default=1000)
     options.add_argument("--streams", type=int, default=200)
     options.add_argument("--entries", type=int, default=100_000)
-    chosen = options.parse_args()
-    asyncio.run(measured(chosen.tasks, chosen.streams, chosen.entries))
+    options.add_argument("--each", action="store_true", help="each stream on a trace of its own, and nothing else")
+    options.add_argument("--events", type=int, default=0, help="so many events of one trace, and nothing else")
+    options.add_argument("--kept", type=int, default=0, help="so many of them alone are kept; 0: all")
+    asyncio.run(measured(options.parse_args()))

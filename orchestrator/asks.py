@@ -11,12 +11,12 @@ from itertools import zip_longest
 from envelope.asks import WORDS, Question, Reply, read_reply
 from envelope.events import AskOpened
 from envelope.lifecycle import TERMINAL
-from envelope.messages import TaskProgress
 from envelope.pattern import match
 from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
+from .ask_texts import AskText, AskTexts, Key, text_of
 from .errors import Answered, BadInput, near_miss
 
 MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
@@ -38,11 +38,16 @@ class OpenAsk:
     since_ms: int = field(default=0, compare=False)
 
 
-async def open_asks(transport: Transport, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
-    """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked."""
+async def open_asks(
+    transport: Transport, *, trace_id: str | None = None, tenant: str | None = None, texts: AskTexts | None = None
+) -> list[OpenAsk]:
+    """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked.
+
+    `texts`: of who asks again and again.
+    """
     traces = [trace_id] if trace_id else await live_traces(transport, tenant)
     tasks = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
-    return await asks_of([task for each in tasks for task in each], transport)
+    return await asks_of([task for each in tasks for task in each], texts or AskTexts(transport))
 
 
 async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
@@ -50,51 +55,25 @@ async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
     return [root.trace_id for root in roots.records if root.state not in TERMINAL]
 
 
-async def asks_of(tasks: Iterable[TaskRecord], transport: Transport) -> list[OpenAsk]:
+async def asks_of(tasks: Iterable[TaskRecord], texts: AskTexts) -> list[OpenAsk]:
     """The records say what is waited for; only then the stream is read for what it is."""
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
     traces = list(dict.fromkeys(task.trace_id for task in waiting))
-    texts = dict(zip(traces, await asyncio.gather(*(_texts(transport, each) for each in traces)), strict=True))
-    return [one for task in waiting for one in _of_task(task, texts[task.trace_id])]
+    known = dict(zip(traces, await asyncio.gather(*map(texts.of, traces)), strict=True))
+    return [one for task in waiting for one in _of_task(task, known[task.trace_id])]
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """What was asked, as it was said last, and when it was said first."""
-
-    ask: AskOpened
-    since_ms: int = 0
-
-
-_Texts = Mapping[tuple[str, str], _Text]
-
-
-async def _texts(transport: Transport, trace_id: str) -> _Texts:
-    """By task and id, as far as the stream still has it."""
-    texts: dict[tuple[str, str], _Text] = {}
-    with suppress(NotFound):  # a failover has forgotten the trace
-        async for entry in transport.follow(trace_id, wait=False):
-            if not isinstance(told := entry.message, TaskProgress):
-                continue
-            for event in told.events:
-                if isinstance(event, AskOpened):
-                    key = (told.task_id, event.ask_id)
-                    first = texts.get(key)
-                    texts[key] = _Text(event, first.since_ms if first else told.at_ms)
-    return texts
-
-
-def _open(task: TaskRecord, ask_id: str, texts: _Texts) -> OpenAsk:
-    forgotten = _Text(AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept"))
-    text = texts.get((task.task_id, ask_id), forgotten)
+def _open(task: TaskRecord, ask_id: str, text: AskText | None) -> OpenAsk:
+    if text is None:
+        text = AskText(AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept"))
     return OpenAsk(task, text.ask, text.since_ms)
 
 
-def _of_task(task: TaskRecord, texts: _Texts) -> Iterator[OpenAsk]:
+def _of_task(task: TaskRecord, texts: Mapping[Key, AskText]) -> Iterator[OpenAsk]:
     known = [ask_id for task_id, ask_id in texts if task_id == task.task_id]
     order = {ask_id: place for place, ask_id in enumerate(known)}
     for ask_id in sorted(filter(is_ask, task.waits_for), key=lambda each: order.get(each, -1)):
-        yield _open(task, ask_id, texts)
+        yield _open(task, ask_id, texts.get((task.task_id, ask_id)))
 
 
 def is_ask(name: str) -> bool:
@@ -133,8 +112,7 @@ async def answered_ask(transport: Transport, words: str, *, tenant: str | None =
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
             if ask_id := next((each for each in answers if is_ask(each) and each.endswith(words)), None):
-                texts = await _texts(transport, trace_id)
-                return _open(task, ask_id, texts), answers[ask_id]
+                return _open(task, ask_id, await text_of(transport, task, ask_id)), answers[ask_id]
     return None
 
 

@@ -26,6 +26,7 @@ from transport.watching import UNWATCHED, StoreWatch
 
 from .allotting import checked_allotment
 from .approvals import approve_in
+from .ask_texts import AskTexts
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
@@ -66,6 +67,7 @@ class Muster(Facets, SessionMethods):
         self.settings = settings
         self._outbox = Outbox(transport)
         self._folds = Folds(transport)
+        self.ask_texts = AskTexts(transport)
 
     @classmethod
     @asynccontextmanager
@@ -282,7 +284,7 @@ class Muster(Facets, SessionMethods):
 
     async def asks(self, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
         """What people are asked now, by the tasks of one trace, of one tenant or of all."""
-        return await open_asks(self.transport, trace_id=trace_id, tenant=tenant)
+        return await open_asks(self.transport, trace_id=trace_id, tenant=tenant, texts=self.ask_texts)
 
     async def reply(self, ask: OpenAsk, reply: Reply, *, by: str = "api") -> Answer:
         """Answer an ask (see `asks.reply_to`). `Answered`, with who said what, when somebody was first.

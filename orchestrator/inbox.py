@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from envelope.plan import Plan
 from transport.base import TaskRecord, Transport
@@ -18,6 +19,8 @@ from .budgets import waits_for_money
 from .client import Muster
 from .families import root_of
 from .plans import plans_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +56,45 @@ async def inbox_of(muster: Muster, tenant: str | None) -> Inbox:
     traces = await live_traces(transport, tenant)
     found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
     tasks = [task for each in found for task in each if tenant in (None, task.tenant)]
-    asks = await asks_of(tasks, transport)
+    asks = await asks_of(tasks, muster.ask_texts)
     plans = await _plans(muster, asks)
     # A plan stands still for as long as it is asked about: of an ask that is open yet, it is the one that was read.
     asks = [one for one in asks if one.task.task_id not in plans or await _is_open(transport, one)]
-    return Inbox(asks, await _money(muster, filter(waits_for_money, tasks)), plans)
+    return Inbox(asks, await _money(muster, list(filter(waits_for_money, tasks))), plans)
 
 
 async def _is_open(transport: Transport, one: OpenAsk) -> bool:
-    with suppress(NotFound):
-        return one.ask.ask_id in (await transport.record(one.task.task_id)).waits_for
-    return False
+    record = await _known(transport.record(one.task.task_id))
+    return record is not None and one.ask.ask_id in record.waits_for
 
 
-async def _money(muster: Muster, waiting: Iterable[TaskRecord]) -> list[MoneyAsk]:
+async def _money(muster: Muster, waiting: Sequence[TaskRecord]) -> list[MoneyAsk]:
+    traces = list(dict.fromkeys(task.trace_id for task in waiting if not _needs_tenants(task)))
+    found = await asyncio.gather(*(_known(_payer(muster.transport, each)) for each in traces))
+    payers = {trace: root for trace, root in zip(traces, found, strict=True) if root is not None}
     by_name: dict[str, list[TaskRecord]] = {}
     roots: dict[str, TaskRecord] = {}
     for task in waiting:
-        if any(name.startswith(TENANTS) for name in task.waits_for):
-            name = f"tenant-{task.tenant}"
-        else:
-            root = await _payer(muster.transport, task.trace_id)
+        if _needs_tenants(task):
+            by_name.setdefault(f"tenant-{task.tenant}", []).append(task)
+        elif root := payers.get(task.trace_id):
             name = f"trace-{root.trace_id}"
             roots[name] = root
-        by_name.setdefault(name, []).append(task)
-    return [await _money_ask(muster, name, tuple(tasks), roots.get(name)) for name, tasks in by_name.items()]
+            by_name.setdefault(name, []).append(task)
+    made = [_money_ask(muster, name, tuple(tasks), roots.get(name)) for name, tasks in by_name.items()]
+    return [one for one in await asyncio.gather(*map(_known, made)) if one is not None]
+
+
+def _needs_tenants(task: TaskRecord) -> bool:
+    """Is it the tenant's cap that is to be raised?"""
+    return any(name.startswith(TENANTS) for name in task.waits_for)
 
 
 async def _payer(transport: Transport, trace_id: str) -> TaskRecord:
     """Whose cap it is: of a shard its batch's, which shares it out."""
     root = await root_of(transport, trace_id)
-    with suppress(NotFound):  # the batch is no longer kept
-        return await transport.record(root.batch_id) if root.batch_id else root
-    return root
+    batch = await _known(transport.record(root.batch_id)) if root.batch_id else None
+    return batch or root
 
 
 async def _money_ask(muster: Muster, name: str, tasks: tuple[TaskRecord, ...], root: TaskRecord | None) -> MoneyAsk:
@@ -97,8 +106,14 @@ async def _money_ask(muster: Muster, name: str, tasks: tuple[TaskRecord, ...], r
 async def _plans(muster: Muster, asks: Iterable[OpenAsk]) -> dict[str, Plan]:
     plans: dict[str, Plan] = {}
     for one in asks:
-        if one.ask.permission == PLAN_EXIT:
-            known = plans_of(await muster.tree(one.task.trace_id), one.task)
-            if (plan := next(iter(known.values()), None)) is not None:
-                plans[one.task.task_id] = plan
+        tree = await _known(muster.tree(one.task.trace_id)) if one.ask.permission == PLAN_EXIT else None
+        if tree and (plan := next(iter(plans_of(tree, one.task).values()), None)) is not None:
+            plans[one.task.task_id] = plan
     return plans
+
+
+async def _known(found: Awaitable[T]) -> T | None:
+    """None for what is no longer kept: of many who wait, one that is gone hides none of the others."""
+    with suppress(NotFound):
+        return await found
+    return None

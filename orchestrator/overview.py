@@ -96,6 +96,15 @@ class Overview:
     def cost_microusd(self) -> int:
         return sum(one.view.cost_microusd for one in self.going)
 
+    @property
+    def asks(self) -> int:
+        return sum(len(one.asks) for one in self.going)
+
+    @property
+    def without_money(self) -> int:
+        """Tasks that go on once a cap is raised."""
+        return sum(one.view.without_money for one in self.going)
+
     def cards_of(self, pool: str) -> list[WorkerCard]:
         return [card for card in self.workers if card.pool == pool]
 

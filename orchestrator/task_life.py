@@ -141,8 +141,8 @@ def _closed(phases: tuple[Phase, ...], at_ms: int | None) -> tuple[Phase, ...]:
 def _attempts(phases: tuple[Phase, ...]) -> Iterator[Attempt]:
     """One lasts as long as a worker has the task, which may wait with its slot meanwhile."""
     first: Phase | None = None
-    following = (*phases[1:], None)
-    for phase, after in zip(phases, following, strict=bool(phases)):  # of a stream that was cut there may be none
+    following = (*phases[1:], None)[: len(phases)]  # of a stream that was cut there may be no phase at all
+    for phase, after in zip(phases, following, strict=True):
         if not phase.is_with_worker:
             continue
         first = first or phase

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -36,14 +37,15 @@ class EventStream(StreamingResponse):
 
     def __init__(
         self,
-        events: AsyncIterator[str] | AsyncIterator[bytes],
+        events: AsyncGenerator[str] | AsyncGenerator[bytes],
         streams: Streams,
         token: str,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         own = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers={**own, **headers})
-        self.body_iterator = _up_to_a_fault(self.body_iterator)
+        self._events = _up_to_a_fault(events)
+        self.body_iterator = self._events
         self._streams = streams
         self._token = token
 
@@ -57,15 +59,17 @@ class EventStream(StreamingResponse):
             return
         self._streams.open[self._token] += 1
         try:
-            await super().__call__(scope, receive, send)
+            async with aclosing(self._events):  # where its reader has gone, what it stands on ends with it, and at once
+                await super().__call__(scope, receive, send)
         finally:
             self._streams.open[self._token] -= 1
 
 
-async def _up_to_a_fault(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
+async def _up_to_a_fault(events: AsyncGenerator[Any]) -> AsyncGenerator[Any]:
     """Its readers know by the missing end that there is more, and come again from where they were."""
-    try:
-        async for event in events:
-            yield event
-    except MusterError as e:
-        _log.warning("stream_broken", error=str(e))
+    async with aclosing(events):
+        try:
+            async for event in events:
+                yield event
+        except MusterError as e:
+            _log.warning("stream_broken", error=str(e))

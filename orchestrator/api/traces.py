@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
@@ -44,7 +44,7 @@ async def follow_events(
     return EventStream(events, request.app.state.streams, caller.token.name)
 
 
-async def _stream(caller: Caller, tokens: TokenFile, trace_id: str, after: str) -> AsyncIterator[str]:
+async def _stream(caller: Caller, tokens: TokenFile, trace_id: str, after: str) -> AsyncGenerator[str]:
     """A comment now and then where nothing happens; a reader that is slow holds up nobody else.
 
     Without its token, which may be revoked meanwhile, it goes on for `SILENCE_S` at most.

@@ -16,6 +16,7 @@ from transport.metrics.shown import Rows, Shown
 from transport.metrics.table import OTHER
 from transport.money import Ledger
 
+from ..ask_texts import AskTexts
 from .survey import Survey, survey
 from .table import WAITS_FOR
 
@@ -49,6 +50,10 @@ class FleetView:
     tenants: set[str] = field(default_factory=set[str])
     pools: frozenset[str] = frozenset()
     kinds: set[str] = field(default_factory=set[str])  # of questions that were ever seen open
+    _texts: AskTexts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._texts = AskTexts(self.transport)
 
     async def look(self, pools: Iterable[str]) -> None:
         """The quick look: a few round trips."""
@@ -67,7 +72,7 @@ class FleetView:
     async def look_around(self) -> None:
         """The long one: what is under way, and the tenants' money."""
         async with self._or_nothing():
-            found = await survey(self.transport)
+            found = await survey(self.transport, self._texts)
             now_ms = await self.transport.now_ms()
             self._show_survey(found, now_ms)
             known = {*found.tenants, *await self.transport.allotments()}

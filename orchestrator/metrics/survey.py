@@ -14,6 +14,7 @@ from envelope.lifecycle import TERMINAL, State
 from transport.base import TaskRecord, Transport
 from transport.metrics.table import OTHER
 
+from ..ask_texts import AskTexts
 from ..asks import OpenAsk, asks_of, is_ask
 from ..budgets import waits_for_money
 
@@ -40,8 +41,12 @@ class Survey:
     tenants: frozenset[str] = field(default_factory=frozenset[str])
 
 
-async def survey(transport: Transport) -> Survey:
-    """Inside traces that are under way alone: what waits in line has nothing yet that could wait for somebody."""
+async def survey(transport: Transport, texts: AskTexts | None = None) -> Survey:
+    """Inside traces that are under way alone: what waits in line has nothing yet that could wait for somebody.
+
+    `texts`: of who looks again and again.
+    """
+    texts = texts or AskTexts(transport)
     roots = (await transport.roots(limit=MAX_ROOTS)).records
     begun = [root.trace_id for root in roots if root.state not in TERMINAL and root.state is not State.PENDING]
     turn = asyncio.Semaphore(AT_ONCE)
@@ -50,7 +55,7 @@ async def survey(transport: Transport) -> Survey:
         async with turn:
             tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
             waiting = [task for task in tasks if task.state is State.WAITING]
-            return waiting, await asks_of(waiting, transport)
+            return waiting, await asks_of(waiting, texts)
 
     looks = await asyncio.gather(*(look(trace_id) for trace_id in begun[:MAX_TRACES]))
     waiting = [task for tasks, _ in looks for task in tasks]

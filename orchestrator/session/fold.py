@@ -19,7 +19,7 @@ from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry
 
 from .changes import CHANGES
-from .line import at_of, longer
+from .line import At, at_of, longer
 from .task import TaskView, frozen
 
 _OF_CHILDREN = (ChildSpawned, ChildEnded)
@@ -66,6 +66,11 @@ class Session:
     @property
     def usage(self) -> Usage:
         return sum((task.usage for task in self.tasks.values()), Usage())
+
+    @property
+    def without_money(self) -> int:
+        """Tasks that go on once a cap is raised."""
+        return sum(task.state is State.WAITING and task.stopped_by is not None for task in self.tasks.values())
 
     @property
     def merges(self) -> tuple[MergeStep, ...]:
@@ -155,9 +160,17 @@ def _take(session: Session, task: TaskView, progress: TaskProgress, *, is_snapsh
     if progress.partial_output is not None:
         task.partial_output = progress.partial_output
     task.live_state = progress.status
-    at = at_of(progress.status, turn=task.turn, uses_tools=bool(task.running_tools))
+    at = _at(session, task, progress.status)
     if at is not None and (not task.own_line or task.own_line[-1][0] is not at):
         task.own_line = longer(task.own_line, at, progress.at_ms)
+
+
+def _at(session: Session, task: TaskView, state: State) -> At | None:
+    """A driver, which calls no model, waits for its tasks as far as it tells of them: their own traces may be ahead."""
+    if state is State.RUNNING and task.children and not task.turn:
+        waits = any(session.tasks[child].parent_saw is None for child in reversed(task.children))
+        return At.WAITING if waits else At.TOGETHER
+    return at_of(state, turn=task.turn, uses_tools=bool(task.running_tools))
 
 
 def _end(task: TaskView, result: TaskResult) -> None:

@@ -13,6 +13,7 @@ class At(StrEnum):
     STARTING = "starting"  # its workspace is made ready
     MODEL = "model"
     TOOL = "tool"
+    TOGETHER = "together"  # a driver puts together what its tasks have left
 
 
 # What a task was at, and since when in the queue's ms; each span ends where the next one begins.

@@ -9,6 +9,7 @@ from envelope.plan import Plan, StepStatus
 from ..units import dollars, duration, tokens
 from ..words import plain, reason_text
 from .fold import Session
+from .line import At
 from .task import TaskView
 
 GLYPH: dict[State, str] = {
@@ -39,9 +40,10 @@ def budget_reached(event: BudgetReached) -> str:
 
 
 def doing_with(view: Session, task: TaskView) -> str:
-    """What a task is at; of an agent with subagents at work also how many of them have ended. Each has its own row."""
+    """What a task is at; of one with others at work below it also how many of them have ended. Each has its own row,
+    and that of a driver's only one says all."""
     ended = [view.tasks[child].ended for child in task.children]
-    if task.ended or not task.turn or all(ended):
+    if task.ended or all(ended) or (len(ended) == 1 and not task.turn):
         return doing(task)
     return " · ".join(part for part in (f"{sum(ended)}/{len(ended)} ended", doing(task)) if part)
 
@@ -58,8 +60,12 @@ def doing(task: TaskView) -> str:
         return reason_text(task.reason)
     plan = [how_far(task.plan)] if task.plan else []
     tool = task.current_tool
-    now = f"{tool.tool} {tool.title}".strip() if tool else "thinking" if task.turn else ""
+    now = f"{tool.tool} {tool.title}".strip() if tool else "thinking" if task.turn else _drives(task)
     return plain(" · ".join([*([now] if now else []), *plan]))
+
+
+def _drives(task: TaskView) -> str:
+    return "putting together" if task.own_line and task.own_line[-1][0] is At.TOGETHER else ""
 
 
 def figures(task: TaskView, now_ms: int) -> tuple[str, str, str, str]:

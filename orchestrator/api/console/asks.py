@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -26,14 +25,12 @@ from ..tokens import ALL_TENANTS, Right
 from .forms import form_of, in_words_of_pages, money_of, text_of, texts_of, unusable
 from .live import live
 from .rendering import fragment, page
-from .rooms import Looks
+from .rooms import Looks, Pace
 from .visitor import Approver, Operator, Viewer
 
 router = APIRouter(prefix="/asks")
 
-LOOK_EVERY_S = 1.0
-# Of the time; the rest of it others have: a look goes through all that is under way.
-LOOKING_SHARE = 5
+PACE = Pace(every_s=1.0)
 NAME_AMOUNT = "say in dollars what all of it may cost"
 
 
@@ -47,7 +44,7 @@ async def show_asks(request: Request, caller: Viewer) -> Response:
 async def follow_asks(request: Request, caller: Viewer) -> Response:
     may = _may(caller)
     name = f"asks:{caller.token.tenant}:{'+'.join(sorted(may))}"
-    return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may), fresh=True)
+    return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may), pace=PACE)
 
 
 @router.get("/{ask_id}")
@@ -125,13 +122,8 @@ def _may(caller: Caller) -> frozenset[str]:
 
 def _looks(muster: Muster, tenant: str | None, may: frozenset[str]) -> Looks:
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
-        loop = asyncio.get_running_loop()
         while True:
-            began_s = loop.time()
-            parts = parts_of(await inbox_of(muster, tenant), may=may)
-            took_s = loop.time() - began_s
-            yield parts
-            await asyncio.sleep(max(LOOK_EVERY_S, LOOKING_SHARE * took_s))
+            yield parts_of(await inbox_of(muster, tenant), may=may)
 
     return looks
 

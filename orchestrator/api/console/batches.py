@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,7 +22,7 @@ from ...batch.formats.gate_part import gate_lines, output_of
 from ...batch.merge_advice import by_hand
 from ...batch.report import BatchReport, CollisionReport
 from ...client import Muster
-from ...errors import BadInput, UnderWay
+from ...errors import BadInput
 from ...pages import Wanted, page_of
 from ...publication.book import WAITS_FOR_PEOPLE
 from ...submit import BATCH
@@ -35,7 +34,7 @@ from ..tokens import Right
 from .forms import form_of, in_words_of_pages, text_of, texts_of, unusable
 from .live import live
 from .rendering import fragment, page
-from .rooms import Looks
+from .rooms import Looks, Pace
 from .visitor import Publisher, Submitter, Viewer
 
 router = APIRouter(prefix="/batches")
@@ -45,8 +44,7 @@ MAX_CARDS = 60  # in a column: who wants to see more of one asks for that column
 MAX_MERGES = 200
 MAX_AT_ONCE = 100  # batches that one form is about
 MAX_SIDE_CHARS = 60_000  # of a patch beside another
-LOOK_EVERY_S = 1.0
-LOOKING_SHARE = 5
+PACE = Pace(every_s=1.0)
 
 
 @router.get("")
@@ -59,9 +57,8 @@ async def list_batches(request: Request, caller: Viewer, cursor: str = "") -> Re
 
 @router.get("/live")
 async def follow_batches(request: Request, caller: Viewer) -> Response:
-    return live(
-        request, caller, f"batches:{caller.token.tenant}", _listed(caller.muster, caller.seen_tenant), fresh=True
-    )
+    looks = _listed(caller.muster, caller.seen_tenant)
+    return live(request, caller, f"batches:{caller.token.tenant}", looks, pace=PACE)
 
 
 @router.post("/bulk")
@@ -94,7 +91,7 @@ async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response
 @router.get("/{task_id}/live")
 async def follow_batch(request: Request, task_id: str, caller: Viewer) -> Response:
     await _own(caller, task_id)
-    return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id), fresh=True)
+    return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id), pace=PACE)
 
 
 @router.get("/{task_id}/column/{name}")
@@ -166,7 +163,7 @@ async def _retry(caller: Caller, record: TaskRecord, _text: str) -> Became:
 
 async def _cancel(caller: Caller, record: TaskRecord, _text: str) -> Became:
     if record.state in TERMINAL:
-        raise UnderWay(f"the batch has ended already: {record.state}")
+        raise BadInput(f"the batch has ended already: {record.state}")
     stopped = await caller.muster.cancel(record.task_id, "asked for", by=caller.name)
     return Became(record.task_id, record.intent, f"{counted(stopped, 'task')} stopped")
 
@@ -279,7 +276,6 @@ def _board_looks(muster: Muster, task_id: str) -> Looks:
                 yield {**parts, "batch-ended": fragment("batches/ended.html", record=record)}
                 return
             yield parts
-            await asyncio.sleep(LOOK_EVERY_S)
 
     return looks
 
@@ -288,12 +284,8 @@ def _listed(muster: Muster, tenant: str | None) -> Looks:
     """How those of the first page stand; new ones are there when the page is loaded again."""
 
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
-        loop = asyncio.get_running_loop()
         while True:
-            began_s = loop.time()
             found = await _page(muster, tenant)
-            took_s = loop.time() - began_s
             yield {f"state-{one.task_id}": fragment("batches/state.html", record=one) for one in found.records}
-            await asyncio.sleep(max(LOOK_EVERY_S, LOOKING_SHARE * took_s))
 
     return looks

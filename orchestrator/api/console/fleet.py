@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +12,12 @@ from ...overview import Overview, Overviews
 from ..caller import Caller
 from .live import live
 from .rendering import fragment, page
-from .rooms import Looks
+from .rooms import Looks, Pace
 from .visitor import Viewer
 
 router = APIRouter()
 
-LOOK_EVERY_S = 1.0
+PACE = Pace(every_s=1.0)
 MAX_TENANTS = 32
 PARTS = ("headline", "asks", "going", "pools", "models", "workers")
 
@@ -47,14 +46,13 @@ async def show_fleet(request: Request, caller: Viewer) -> Response:
 @router.get("/live")
 async def follow_fleet(request: Request, caller: Viewer) -> Response:
     kept: Kept = request.app.state.fleets
-    return live(request, caller, f"fleet:{caller.token.tenant}", _looks(kept.of(caller)), fresh=True)
+    return live(request, caller, f"fleet:{caller.token.tenant}", _looks(kept.of(caller)), pace=PACE)
 
 
 def _looks(overviews: Overviews) -> Looks:
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
         while True:
             yield parts_of(await overviews.look())
-            await asyncio.sleep(LOOK_EVERY_S)
 
     return looks
 

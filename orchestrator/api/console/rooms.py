@@ -1,8 +1,8 @@
 """What many people watch is looked at once.
 
-A room is a picture that changes: parts of a page by their ids. Somebody looks for it while anybody is inside. Each
-visitor gets the parts that have changed since what they saw last: a slow one skips what came between, one who comes
-back is told only what they missed.
+A room is a picture that changes: parts of a page by their ids. It is looked at while anybody is inside, as often as it
+changes or, where nobody tells of changes, at the room's pace. Each visitor gets the parts that have changed since what
+they saw last: a slow one skips what came between, one who comes back is told only what they missed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,22 @@ from functools import cached_property
 
 from .packing import Message
 
-# A whole picture, again and again.
+# A whole picture, again and again, until there is no more to come.
 Looks = Callable[[], AsyncGenerator[Mapping[str, str]]]
+# Of the time, a room spends one part with its looks and leaves so many to others, whoever comes and however often.
+SHARE_OF_OTHERS = 5
 # Somebody who reloads the page finds what was read for them still there.
 LINGER_S = 10.0
 # Of parts that have gone so many are told to who comes back; with more of them everybody begins anew.
 MAX_GONE = 1000
 VERSION = re.compile(r"[0-9]{1,18}")  # as no room will ever count further
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often to look at what tells nothing of itself. For somebody who has just come the next look is sooner."""
+
+    every_s: float
 
 
 @dataclass(frozen=True)
@@ -45,35 +54,39 @@ class News:
 
 @dataclass(eq=False, slots=True)
 class Room:
+    """Without a `pace` each look brings what is new when it comes."""
+
     looks: Looks
+    pace: Pace | None = None
     parts: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     changed: dict[str, int] = field(default_factory=dict[str, int])  # part → the version that changed it
     version: int = 0
     visitors: int = 0
     born: str = field(default_factory=lambda: os.urandom(4).hex())
     _looked_s: float = 0.0  # what is here was seen by a look that began no earlier
-    _looked_again: asyncio.Event = field(default_factory=asyncio.Event)
-    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+    _looked: asyncio.Event = field(default_factory=asyncio.Event)  # of this look; the next one has another
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)  # somebody waits for a look that begins from now on
     _looking: asyncio.Task[None] | None = None
     _news: dict[int, News] = field(default_factory=dict[int, News])  # of this version, by what was seen before it
 
-    async def visit(
-        self, after: str = "", *, fresh: bool = False, silence_s: float | None = None
-    ) -> AsyncGenerator[News | None]:
+    async def visit(self, after: str = "", *, silence_s: float | None = None) -> AsyncGenerator[News | None]:
         """What has changed since `after`, and then what changes, until the looks end; None after `silence_s` of nothing
-        new. `fresh`: who comes with a page of this moment is not shown what was seen before it."""
-        seen = self._version_of(after)
-        looking = self._look()
-        if fresh and not seen:
-            await self._look_after(time.monotonic(), looking)
+        new. Where there is a pace, who comes first has a page of this moment: no look that began earlier is shown."""
+        last, looking, told_s = after, self._look(), time.monotonic()
+        came_s = told_s if self.pace and not self._version_of(after) else 0.0
+        if came_s:
+            self._wanted.set()
         while True:
-            if self.version > seen:
-                news, seen = self._since(seen), self.version
+            seen = self._version_of(last)
+            if self.version > seen and (self._looked_s >= came_s or _has_seen_all(looking)):
+                news, told_s = self._since(seen), time.monotonic()
+                last = news.id
                 yield news
             elif looking.done():
                 looking.result()  # what went wrong is the visitor's to hear: their page comes again
                 return
-            elif not await _within(silence_s, self._moved):
+            elif not await _within(_left_s(silence_s, told_s), self._looked):
+                told_s = time.monotonic()
                 yield None
 
     def stop(self) -> None:
@@ -95,38 +108,37 @@ class Room:
     def _look(self) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._keep_looking())
-            self._looking.add_done_callback(self._looked)
+            self._looking.add_done_callback(self._ended)
         return self._looking
 
-    def _looked(self, ended: asyncio.Task[None]) -> None:
+    def _ended(self, looking: asyncio.Task[None]) -> None:
         """What went wrong is the visitors' to hear; where there are none, nobody's."""
-        if not ended.cancelled():
-            ended.exception()
-        self._look_is_over()
+        if not looking.cancelled():
+            looking.exception()
         self._wake()
 
-    def _look_is_over(self) -> None:
-        self._looked_again.set()
-        self._looked_again = asyncio.Event()
-
-    async def _look_after(self, came_s: float, looking: asyncio.Task[None]) -> None:
-        while self._looked_s < came_s and not looking.done():
-            await self._looked_again.wait()
-        if looking.done():
-            looking.result()  # what went wrong, before anything older is shown
-
     def _wake(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._looked.set()
+        self._looked = asyncio.Event()
 
     async def _keep_looking(self) -> None:
-        began_s = time.monotonic()
         async with aclosing(self.looks()) as looks:
-            async for parts in looks:
+            while True:
+                self._wanted.clear()
+                began_s = time.monotonic()
+                parts = await anext(looks, None)
+                if parts is None:
+                    return
                 self._looked_s = began_s
                 self._put(parts)
-                self._look_is_over()
-                began_s = time.monotonic()
+                self._wake()
+                if self.pace:
+                    await self._rest(self.pace, time.monotonic() - began_s)
+
+    async def _rest(self, pace: Pace, took_s: float) -> None:
+        others_s = SHARE_OF_OTHERS * took_s
+        await asyncio.sleep(others_s)
+        await _within(max(0.0, pace.every_s - others_s), self._wanted)
 
     def _put(self, parts: Mapping[str, str]) -> None:
         before = self.parts
@@ -143,7 +155,6 @@ class Room:
         self.changed.update(dict.fromkeys(moved, self.version))
         self.parts = now
         self._news.clear()
-        self._wake()
 
 
 @dataclass(slots=True)
@@ -154,13 +165,13 @@ class Rooms:
     open: dict[str, Room] = field(default_factory=dict[str, Room])
 
     async def visit(
-        self, name: str, looks: Looks, after: str = "", *, fresh: bool = False, silence_s: float | None = None
+        self, name: str, looks: Looks, after: str = "", *, pace: Pace | None = None, silence_s: float | None = None
     ) -> AsyncGenerator[News | None]:
         """As `Room.visit`; the first who comes has it opened, and it is closed after the last."""
-        room = self.open.setdefault(name, Room(looks))
+        room = self.open.setdefault(name, Room(looks, pace))
         room.visitors += 1
         try:
-            async with aclosing(room.visit(after, fresh=fresh, silence_s=silence_s)) as coming:
+            async with aclosing(room.visit(after, silence_s=silence_s)) as coming:
                 async for news in coming:
                     yield news
         finally:
@@ -173,9 +184,18 @@ class Rooms:
             room.stop()
 
 
-async def _within(wait_s: float | None, moved: asyncio.Event) -> bool:
+def _has_seen_all(looking: asyncio.Task[None]) -> bool:
+    """What was seen last stays true: there is no more to come."""
+    return looking.done() and not looking.cancelled() and looking.exception() is None
+
+
+def _left_s(wait_s: float | None, since_s: float) -> float | None:
+    return None if wait_s is None else max(0.0, since_s + wait_s - time.monotonic())
+
+
+async def _within(wait_s: float | None, happens: asyncio.Event) -> bool:
     try:
         async with asyncio.timeout(wait_s):
-            return await moved.wait()
+            return await happens.wait()
     except TimeoutError:
         return False

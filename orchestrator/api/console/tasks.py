@@ -11,13 +11,13 @@ from fastapi import APIRouter, Query, Request, Response
 
 from envelope.events import ToolCallChanged
 from envelope.messages import TaskResult
-from transport.base import Entry, TaskRecord
+from transport.base import Entry, TaskRecord, Transport
 from transport.errors import NotFound
 
 from ...client import Muster
 from ...life_lines import life_lines, told_of
 from ...session.kept import COALESCED_S
-from ...session.past import Pasts
+from ...session.past import Moment, Pasts
 from ...session.transcript import Block, Transcript
 from ...side_by_side import side_by_side
 from .live import live
@@ -132,37 +132,19 @@ def _pasts(request: Request) -> Pasts:
 
 def _going_on(pasts: Pasts, muster: Muster, record: TaskRecord) -> Looks:
     """Each look has all that is kept of the task: the room sends what has changed."""
-    trace_id, task_id = record.trace_id, record.task_id
 
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
         seen = (await pasts.of(record)).now.copy()
-        transcript = seen.transcript
         parts: dict[str, str] = {}
-        changed = set(transcript.blocks)
-        moved = asyncio.Event()
+        changed, moved = set(seen.transcript.blocks), asyncio.Event()
         moved.set()
-
-        async def read() -> None:
-            if seen.task.result is not None:
-                return
-            cursor = seen.session.cursor(trace_id)
-            async for entry in muster.transport.follow(trace_id, after=cursor, about=task_id):
-                changed.update(seen.take(entry))
-                moved.set()
-                if seen.task.result is not None:
-                    return
-
-        reading = asyncio.create_task(read())
+        reading = asyncio.create_task(_read_on(muster.transport, seen, record, changed, moved))
         reading.add_done_callback(lambda _: moved.set())
         try:
             while not reading.done() or changed or moved.is_set():
                 await moved.wait()
                 moved.clear()
-                for number in sorted(changed & transcript.blocks.keys()):
-                    parts[f"block-{number}"] = _block(task_id, transcript.blocks[number])
-                changed.clear()
-                for gone in [name for name in parts if name.startswith("block-") and not _is_kept(name, transcript)]:
-                    del parts[gone]
+                _redraw(parts, record.task_id, seen.transcript, changed)
                 parts["task-head"] = task_head(seen.session, seen.task, await muster.transport.now_ms())
                 yield parts
                 if not reading.done():
@@ -173,6 +155,29 @@ def _going_on(pasts: Pasts, muster: Muster, record: TaskRecord) -> Looks:
             await asyncio.gather(reading, return_exceptions=True)
 
     return looks
+
+
+async def _read_on(
+    transport: Transport, seen: Moment, record: TaskRecord, changed: set[int], moved: asyncio.Event
+) -> None:
+    """Takes what comes into `seen`, up to the task's end, and the numbers of its blocks into `changed`."""
+    if seen.task.result is not None:
+        return
+    cursor = seen.session.cursor(record.trace_id)
+    async for entry in transport.follow(record.trace_id, after=cursor, about=record.task_id):
+        changed.update(seen.take(entry))
+        moved.set()
+        if seen.task.result is not None:
+            return
+
+
+def _redraw(parts: dict[str, str], task_id: str, transcript: Transcript, changed: set[int]) -> None:
+    """The blocks that have changed; those that the transcript has dropped go."""
+    for number in sorted(changed & transcript.blocks.keys()):
+        parts[f"block-{number}"] = _block(task_id, transcript.blocks[number])
+    changed.clear()
+    for gone in [name for name in parts if name.startswith("block-") and not _is_kept(name, transcript)]:
+        del parts[gone]
 
 
 def _is_kept(name: str, transcript: Transcript) -> bool:

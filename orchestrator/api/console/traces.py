@@ -19,7 +19,7 @@ from ..access import Caller
 from ..tokens import Right
 from .live import live
 from .rendering import fragment, page
-from .rooms import Looks
+from .rooms import Looks, Pace
 from .tree import Tree, began_ms, in_order, matches
 from .visitor import Viewer
 
@@ -28,7 +28,7 @@ router = APIRouter()
 PER_PAGE = 50
 # A first screenful and one more to scroll to: the live stream brings the others.
 FIRST_ROWS = 60
-LOOK_EVERY_S = 2.0
+PACE = Pace(every_s=2.0)
 
 Words = Annotated[str, Query(max_length=200)]
 PageNumber = Annotated[int, Query(ge=1, alias="page")]
@@ -59,7 +59,7 @@ async def list_traces(request: Request, caller: Viewer, q: Words = "", state: St
 async def follow_traces(request: Request, caller: Viewer, state: States = ()) -> Response:
     wanted = sorted(set(state))
     name = f"traces:{caller.token.tenant}:{','.join(wanted)}"
-    return live(request, caller, name, _listing(caller, wanted), fresh=True)
+    return live(request, caller, name, _listing(caller, wanted), pace=PACE)
 
 
 @router.get("/traces/{trace_id}")
@@ -68,7 +68,7 @@ async def show_trace(
     trace_id: str,
     caller: Viewer,
     q: Words = "",
-    number: Annotated[int, Query(ge=1, alias="page")] = 1,
+    number: PageNumber = 1,
 ) -> Response:
     """A page of the tree's rows: all that who has no script sees, and what others see until the stream brings more."""
     await caller.require_trace(trace_id)
@@ -122,7 +122,6 @@ def _listing(caller: Caller, states: Sequence[State]) -> Looks:
     async def looks() -> AsyncGenerator[Mapping[str, str]]:
         while True:
             yield await _list_parts(caller.muster, await _roots(caller, "", states, ""))
-            await asyncio.sleep(LOOK_EVERY_S)
 
     return looks
 

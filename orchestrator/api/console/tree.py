@@ -86,12 +86,14 @@ def row(session: Session, task: TaskView, depth: int, *, begin_ms: int, now_ms: 
 
 def drawn(line: Line, ended_ms: int | None, begin_ms: int) -> Markup:
     """The spans as rectangles of a picture that is as wide as the trace has milliseconds."""
+    if not line:
+        return Markup("")
     ends = [since_ms for _, since_ms in line[1:]] + [ended_ms if ended_ms is not None else begin_ms + FOREVER_MS]
     return Markup("").join(
         Markup('<rect class="{}" x="{}" width="{}" height="4"/>').format(
             at.value, max(0, since_ms - begin_ms), max(0, until_ms - max(since_ms, begin_ms))
         )
-        for (at, since_ms), until_ms in zip(line, ends, strict=bool(line))
+        for (at, since_ms), until_ms in zip(line, ends, strict=True)
     )
 
 
@@ -114,7 +116,7 @@ def head(session: Session, now_ms: int) -> str:
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],
         asks=sum(len(task.asks) for task in tasks),
-        without_money=sum(task.state is State.WAITING and task.stopped_by is not None for task in tasks),
+        without_money=session.without_money,
         took=figures(root, now_ms)[3],
         since_ms=None if root.ended else root.started_at_ms,
         proved=proved(root),

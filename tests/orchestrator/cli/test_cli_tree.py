@@ -17,6 +17,7 @@ from envelope.messages import ErrorInfo, TaskProgress, TaskResult
 from envelope.plan import Plan, PlanStep
 from orchestrator.cli.tree import rows, tree
 from orchestrator.session.fold import Session, apply
+from orchestrator.session.line import At
 from orchestrator.session.said import INTEREST
 from transport.base import Entry
 
@@ -173,3 +174,17 @@ def test_an_agent_with_subagents_at_work_tells_how_many_have_ended():
     assert "explore callers" in searches and "grep greet" in searches
     story.end(callers, State.COMPLETED)
     assert "2/2" not in drawn(story.view, now_ms=10_000)
+
+
+def test_a_driver_tells_how_many_of_its_tasks_have_ended_and_then_that_it_puts_them_together():
+    story = Story("batch", "tidy up")
+    story.progress(ROOT)
+    shards = [story.child("build", name) for name in ("one", "two")]
+    assert "0/2 ended" in drawn(story.view, now_ms=10_000).splitlines()[0]
+    for shard, said in zip(shards, ("1/2 ended", "putting together"), strict=True):
+        story.progress(ROOT, ChildEnded(child_task_id=shard, state=State.COMPLETED))
+        assert said in drawn(story.view, now_ms=10_000).splitlines()[0]
+
+    story.end(ROOT, State.COMPLETED)
+    assert "putting together" not in drawn(story.view, now_ms=10_000)
+    assert [at for at, _ in story.view.root_task.own_line] == [At.STARTING, At.WAITING, At.TOGETHER]

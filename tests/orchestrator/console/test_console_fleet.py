@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envelope.errors import ErrorCode
+from envelope.events import AskOpened, BudgetReached
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo
 
@@ -21,6 +22,21 @@ async def test_the_fleet_tells_who_works_and_who_waits(console):
     page = (await console.get("/console/")).text
     for words in ("tidy up", "Workers", "build", "an hour", "1 worker"):
         assert words in page, words
+
+
+async def test_the_fleet_tells_how_many_wait_for_people_and_for_money(console):
+    before = (await console.get("/console/")).text
+    for ask_id in ("ask_1", "ask_2"):
+        await (await console.work("ask")).ask(AskOpened(ask_id=ask_id, permission="question", question="Which?"))
+    for cap in (1_000_000, 2_000_000):
+        work = await console.work("spend")
+        stop = BudgetReached(limit="cost", whose="task", spent=cap, allowed=cap)
+        await work.tell(stop)
+        await work.tell(status=State.WAITING)
+        seen = (await console.get("/console/")).text
+
+    assert "for somebody" not in before and "for money" not in before
+    assert "2 asks wait for somebody" in seen and "2 tasks wait for money" in seen
 
 
 async def test_dead_letters_are_counted_and_listed_for_their_tenant_alone(console):

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 
-from orchestrator.api.console.rooms import Rooms
+from orchestrator.api.console import rooms as rooms_module
+from orchestrator.api.console.rooms import News, Pace, Rooms
 
 
 class Picture:
@@ -16,6 +17,7 @@ class Picture:
     def __init__(self) -> None:
         self.looks = 0
         self._next: asyncio.Queue[Mapping[str, str] | None] = asyncio.Queue()
+        self._waits = asyncio.Event()
 
     def show(self, **parts: str) -> None:
         self._next.put_nowait(parts)
@@ -23,10 +25,18 @@ class Picture:
     def end(self) -> None:
         self._next.put_nowait(None)
 
+    async def waited_for(self) -> None:
+        """A look has begun that will see what is shown next."""
+        async with asyncio.timeout(10):
+            await self._waits.wait()
+
     async def __call__(self) -> AsyncGenerator[Mapping[str, str]]:
         self.looks += 1
+        self._waits.set()
         while (parts := await self._next.get()) is not None:
+            self._waits.clear()
             yield parts
+            self._waits.set()
 
 
 async def test_a_visitor_sees_what_changes_and_what_goes():
@@ -144,12 +154,17 @@ async def test_looks_that_end_or_fail_end_the_visit():
         await anext(visit)
 
 
+SELDOM = Pace(every_s=3600)
+AT_ONCE = Pace(every_s=0)
+
+
 async def test_who_comes_with_a_page_of_this_moment_is_not_set_back_by_an_older_look():
     rooms, picture = Rooms(), Picture()
     picture.show(a="1")
-    staying = rooms.visit("r", picture)
+    staying = rooms.visit("r", picture, pace=AT_ONCE)
     assert (await anext(staying)).parts == {"a": "1"}
-    visit = rooms.visit("r", picture, fresh=True)
+    await picture.waited_for()
+    visit = rooms.visit("r", picture, pace=AT_ONCE)
     coming = asyncio.ensure_future(anext(visit))
     await asyncio.sleep(0)  # it has come
 
@@ -160,6 +175,62 @@ async def test_who_comes_with_a_page_of_this_moment_is_not_set_back_by_an_older_
     await staying.aclose()
 
 
+async def test_who_comes_at_the_end_is_told_of_it_by_a_look_that_began_before():
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    staying = rooms.visit("r", picture, pace=AT_ONCE)
+    assert (await anext(staying)).parts == {"a": "1"}
+    await picture.waited_for()
+    coming = asyncio.ensure_future(anext(visit := rooms.visit("r", picture, pace=AT_ONCE)))
+    await asyncio.sleep(0)  # it has come
+
+    picture.show(a="2")
+    picture.end()
+    assert (await coming).parts == {"a": "2"}
+    assert [news async for news in visit] == []
+    await staying.aclose()
+
+
+async def test_who_comes_waits_for_a_look_and_not_for_its_turn():
+    rooms, picture = Rooms(), Picture()
+    visits: list[AsyncGenerator[News | None]] = []
+    async with asyncio.timeout(10):
+        for number in range(5):
+            picture.show(a=str(number))
+            visits.append(rooms.visit("r", picture, pace=SELDOM))
+            told = await asyncio.gather(*map(anext, visits))
+            assert [news.parts for news in told] == [{"a": str(number)}] * len(visits)
+    for visit in visits:
+        await visit.aclose()
+
+
+async def test_who_waits_for_a_look_is_told_that_the_server_is_still_here():
+    rooms, picture = Rooms(), Picture()
+    visit = rooms.visit("r", picture, pace=AT_ONCE, silence_s=0.01)
+    assert [await anext(visit) for _ in range(3)] == [None] * 3
+    picture.show(a="1")
+    while (news := await anext(visit)) is None:
+        pass
+    assert news.parts == {"a": "1"}
+    await visit.aclose()
+
+
+async def test_where_too_much_has_gone_all_begin_anew_who_are_there(monkeypatch):
+    monkeypatch.setattr(rooms_module, "MAX_GONE", 2)
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1", b="1", c="1", d="1")
+    visit = rooms.visit("r", picture)
+    first = await anext(visit)
+    picture.show(d="1")
+    second = await anext(visit)
+
+    assert second.parts == {"d": "1"}, "all that there is"
+    assert first.id.partition("-")[0] != second.id.partition("-")[0], "by which a page knows it"
+    picture.show(d="2")
+    assert (await anext(visit)).parts == {"d": "2"}
+    await visit.aclose()
+
+
 async def test_who_comes_with_a_page_of_this_moment_hears_of_a_look_that_failed_and_sees_nothing_older():
     rooms, is_over = Rooms(), asyncio.Event()
 
@@ -168,9 +239,9 @@ async def test_who_comes_with_a_page_of_this_moment_hears_of_a_look_that_failed_
         await is_over.wait()
         raise RuntimeError("no more")
 
-    staying = rooms.visit("r", looks)
+    staying = rooms.visit("r", looks, pace=AT_ONCE)
     assert (await anext(staying)).parts == {"a": "old"}
-    coming = asyncio.ensure_future(anext(rooms.visit("r", looks, fresh=True)))
+    coming = asyncio.ensure_future(anext(rooms.visit("r", looks, pace=AT_ONCE)))
     await asyncio.sleep(0)  # it has come
     is_over.set()
     with pytest.raises(RuntimeError, match="no more"):

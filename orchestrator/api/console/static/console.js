@@ -17,12 +17,13 @@ function put(id, html) {
 }
 
 // A page that shows its parts in another way (a list too long for the document) registers for them: `puts` take parts
-// one by one, `then` is told when all of a message are there. Who comes back to another room (its server began anew, or
-// nobody was there for a while) is told all that there is, in numbers of its own: `anew` hears of it first.
-const muster = { puts: [], then: [], anew: [], opened: false, room: "", put(parts, message = "") {
+// one by one, `then` is told when all of a message are there. Who is in another room than before (its server began
+// anew, nobody was there for a while, or too much has gone from it) is told all that there is, in numbers of its own:
+// `anew` hears of it first.
+const muster = { puts: [], then: [], anew: [], room: "", put(parts, message) {
   const [room] = message.split("-");
-  if (muster.opened && muster.room && room !== muster.room) for (const each of muster.anew) each(parts);
-  Object.assign(muster, { room, opened: false });
+  if (muster.room && room !== muster.room) for (const each of muster.anew) each(parts);
+  muster.room = room;
   for (const [id, html] of Object.entries(parts)) {
     if (!muster.puts.some((take) => take(id, html))) put(id, html);
   }
@@ -36,7 +37,7 @@ function follow(address) {
   function open() {
     const after = last ? `${address.includes("?") ? "&" : "?"}after=${encodeURIComponent(last)}` : "";
     source = new EventSource(address + after);
-    source.onopen = () => { wait_ms = 0; notice.hidden = true; muster.opened = true; };
+    source.onopen = () => { wait_ms = 0; notice.hidden = true; };
     source.onerror = () => {
       notice.hidden = false;
       if (source.readyState === EventSource.CLOSED) again();
