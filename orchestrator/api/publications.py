@@ -30,7 +30,8 @@ Short = Annotated[str, Field(max_length=200)]
 
 
 class NewPublication(Body):
-    """What is left out is as the batch's document says. `unverified` is for the caller alone to say.
+    """What is left out is as the batch's document says. `unverified` and `default_branch`, which lets a push go to the
+    remote's default branch, are for the caller alone to say.
 
     `remote`: the address of what was sent as a bundle; what was fetched goes back to where it came from.
     """
@@ -43,6 +44,7 @@ class NewPublication(Body):
     title: Short = ""
     draft: bool | None = None
     unverified: bool = False
+    default_branch: bool = False
 
 
 class Comment(Body):
@@ -149,7 +151,8 @@ def _reached(caller: Caller, task_id: str = "") -> list[Publication]:
 
 
 def _terms(change: Change, wanted: NewPublication) -> Terms:
-    """That something may go unproved is no matter of the document's, which who submits has written."""
+    """That something may go unproved, or unreviewed to the default branch, is no matter of the document's, which who
+    submits has written."""
     given: dict[str, Any] = wanted.model_dump(exclude={"branch"}, exclude_none=True)
     said = {name: value for name, value in given.items() if value != ""}
     to = wanted.to or (change.asked.to if change.asked else None)
