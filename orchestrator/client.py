@@ -38,14 +38,14 @@ from .fanout.items import items_of_values
 from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import doers_of, goal_for
-from .looking import STEERS, is_read_only, refuse_write, require_writing
+from .looking import STEERS, require_writing
 from .packing import attached, packed
 from .pages import Wanted, page_of
 from .planner.modes import PlanMode
 from .planner.wish import plan_again
 from .plans import plans_of
 from .prompting import going_on, listener, session_of, undoing
-from .read_only import looking_only, narrowed, require_own_sessions
+from .read_only import looking_only, narrowed, require_own_sessions, require_stoppable
 from .requeue import requeued
 from .resolving import requests_from
 from .session.fold import Session
@@ -261,8 +261,8 @@ class Muster(Facets, SessionMethods):
 
     async def cancel(self, task_id: str, reason: str = "asked for", *, by: str = "api") -> int:
         """Stop a task and everything below it; how many tasks were still alive."""
-        if self.settings.read_only and not is_read_only((await self.request(task_id)).auth_scope):
-            refuse_write(STEERS)
+        if self.settings.read_only:
+            await require_stoppable(self.transport, task_id)
         return await self.transport.cancel(task_id, by=by, reason=reason)
 
     async def prompt(self, task_id: str, text: str, *, by: str = "api") -> Handle:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from envelope.agents import WorkerCard
 from envelope.errors import MusterError
 from repo.errors import RepoError
 from repo.version import OLDEST_GIT, git_version
-from transport.embedded import find_server, socket_path
+from transport.embedded import LEAST_FREE_BYTES, find_server, socket_path
 from transport.settings import connect, user_file
 
 from .settings import Settings, load_settings
@@ -82,6 +83,8 @@ async def _state(settings: Settings) -> Check:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         return Check("state folder", Health.FAILS, f"{existing} is not writable", "set MUSTER_STATE_DIR")
+    if shutil.disk_usage(existing).free < LEAST_FREE_BYTES:
+        return Check("state folder", Health.FAILS, f"there is no room in {existing}", "free some; see `df`")
     return works("state folder", str(folder))
 
 

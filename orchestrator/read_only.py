@@ -17,7 +17,8 @@ from transport.base import Transport
 from transport.errors import NotFound
 
 from .fanout.spec import FanoutParams
-from .looking import READ_SCOPE, refuse_write
+from .looking import READ_SCOPE, STEERS, is_read_only, refuse_write
+from .prompting import going_on, listener
 from .settings import Settings
 from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, params_of
 
@@ -63,6 +64,24 @@ async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequ
     for request in requests:
         if (session := _session_in(request)) and not await _is_of_looking(transport, session, request.tenant):
             refuse_write("an earlier session, which may write, would hear this", "begin a new one")
+
+
+async def require_stoppable(transport: Transport, task_id: str) -> None:
+    """`WouldWrite` for a task that may write: it is not for a stranger to say that its work is not done."""
+    if not is_read_only((await transport.request(task_id)).auth_scope):
+        refuse_write(STEERS)
+
+
+async def require_resumable(transport: Transport, task_id: str) -> None:
+    """As a call of `resume` would be refused: `WouldWrite`, or `BadInput` for what has no session."""
+    request = going_on(await listener(transport, task_id), "")
+    await require_own_sessions(transport, [request])
+    as_read_only(request)
+
+
+async def require_repeatable(transport: Transport, task_id: str) -> None:
+    """`WouldWrite` for a batch whose file does more than to look."""
+    as_read_only(await transport.request(task_id))
 
 
 def _session_in(request: TaskRequest) -> str:

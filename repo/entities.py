@@ -79,6 +79,8 @@ def _versions(told: bytes) -> Iterator[bytes]:
 
 
 def main() -> int:
+    """The process that reads files which nobody trusts: three versions on stdin, one on stdout, and what it may take is
+    bounded; `NO_ANSWER` where they cannot be united."""
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -7,7 +7,7 @@ import socket
 from urllib.parse import urlsplit
 
 from .addresses import is_host, is_public
-from .errors import RemoteDown, RepositoryMissing, SourceRefused
+from .errors import RemoteDown, SourceRefused
 from .remotes import pinned_environment
 
 HTTPS_PORT = 443
@@ -19,7 +19,8 @@ async def pinned_to_public(url: str) -> dict[str, str]:
     """git's environment for an https address all of whose host's addresses are public: git goes to one that was looked
     at, and nowhere else by any redirect.
 
-    `SourceRefused` for any other, `RepositoryMissing` for no host at all, `RemoteDown` when nobody could tell.
+    `SourceRefused` for any other, `RemoteDown` when nobody could tell. A host of an inner network and one that is none
+    are the same sentence: else a stranger would learn by names that it guesses what is in there.
     """
     host, port = _place(url)
     return pinned_environment(host, port, await _public_address(host))
@@ -43,9 +44,13 @@ async def _public_address(host: str) -> str:
             found = await loop.getaddrinfo(host, HTTPS_PORT, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         if isinstance(e, UnicodeError) or (isinstance(e, socket.gaierror) and e.errno in NO_SUCH_HOST):
-            raise RepositoryMissing(f"there is no host {host}", hint="check the address") from e
+            raise _no_public_host(host) from e
         raise RemoteDown(f"the address of {host} could not be looked up", hint="try again") from e
     addresses = [str(each[4][0]) for each in found]
     if not addresses or not all(map(is_public, addresses)):
-        raise SourceRefused(f"{host} is not a public address")
+        raise _no_public_host(host)
     return addresses[0]
+
+
+def _no_public_host(host: str) -> SourceRefused:
+    return SourceRefused(f"there is no public host {host}", hint="check the address")

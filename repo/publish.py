@@ -11,16 +11,27 @@ from .mirror import Mirror
 from .scratch import Scratch, scratch
 
 NO_COMMIT = "0" * 40  # what git calls the old value of a branch that does not exist
+OWN_BRANCH = (
+    "name a branch of its own, which people review; if this one is meant, say so:"
+    " muster publish --default-branch, or `default_branch = true` of [publish]"
+)
 
 
 async def publish_branch(
-    repository: Path, mirror: Mirror, branch: str, commit: str, *, expected_old: str | None = None
+    repository: Path,
+    mirror: Mirror,
+    branch: str,
+    commit: str,
+    *,
+    expected_old: str | None = None,
+    onto_default: bool = False,
 ) -> None:
     """Bring `commit` of `mirror` into `repository` and point `refs/heads/<branch>` at it.
 
     A branch moves forward only, unless it still stands at `expected_old`. A branch that some work tree has checked
-    out is never touched. Objects come first and the branch last, by compare-and-set: an interrupt leaves at most
-    objects that nothing names. No hook runs. `BranchRefused` says why a branch stayed where it was.
+    out is never touched, and a bare repository's default branch only with `onto_default`. Objects come first and the
+    branch last, by compare-and-set: an interrupt leaves at most objects that nothing names. No hook runs.
+    `BranchRefused` says why a branch stayed where it was.
     """
     await require_branch_name(branch)
     place = await locate(repository)
@@ -30,7 +41,7 @@ async def publish_branch(
     old = await _position(place, ref)
     if old == commit:
         return
-    await _refuse_checked_out(place, ref)
+    await _refuse_in_use(place, branch, onto_default=onto_default)
     with scratch(mirror.objects, write_to=place.objects) as own:
         await _refuse_backwards(own, branch, old, commit, expected_old)
         await _bring_objects(own, place, commit)
@@ -42,6 +53,24 @@ async def publish_branch(
             return  # somebody else published the same, a moment ago
         hint = "look at the branch, then publish again or choose another name"
         raise BranchRefused(f"The branch {branch} could not be set: {e}", hint=hint) from e
+
+
+async def require_settable(repository: Path, branch: str, *, onto_default: bool = False) -> None:
+    """`BranchRefused` for what `publish_branch` would refuse, whatever the commit: said before there is one."""
+    await require_branch_name(branch)
+    place = await locate(repository)
+    await _refuse_in_use(place, branch, onto_default=onto_default)
+    await _refuse_folders(place, branch)
+
+
+async def require_forward(repository: Path, branch: str, start: str, *, ours: str) -> None:
+    """`BranchRefused` for a branch that holds what no successor of `start` has, unless it stands at `ours`."""
+    place = await locate(repository)
+    old = await _position(place, f"refs/heads/{branch}")
+    if old in (NO_COMMIT, ours):
+        return
+    with scratch(place.objects) as own:
+        await _refuse_backwards(own, branch, old, start, None)
 
 
 async def require_branch_name(branch: str) -> None:
@@ -56,11 +85,28 @@ async def _position(place: Place, ref: str) -> str:
     return (await git("rev-parse", "--verify", "--quiet", ref, git_dir=place.git_dir, ok=(0, 1))).line or NO_COMMIT
 
 
-async def _refuse_checked_out(place: Place, ref: str) -> None:
+async def _refuse_in_use(place: Place, branch: str, *, onto_default: bool) -> None:
     trees = await git("worktree", "list", "--porcelain", "-z", git_dir=place.git_dir)
-    if f"branch {ref}".encode() in trees.fields:
-        name = ref.removeprefix("refs/heads/")
-        raise BranchRefused(f"The branch {name} is checked out", hint="publish to another branch, then merge it")
+    if f"branch refs/heads/{branch}".encode() in trees.fields:
+        raise BranchRefused(f"The branch {branch} is checked out", hint="publish to another branch, then merge it")
+    if not place.bare or onto_default:
+        return
+    head = await git("symbolic-ref", "--quiet", "HEAD", git_dir=place.git_dir, ok=(0, 1))
+    if head.line == f"refs/heads/{branch}":
+        message = f"The branch {branch} is the default branch of the bare repository {place.root}"
+        raise BranchRefused(message, hint=OWN_BRANCH)
+
+
+async def _refuse_folders(place: Place, branch: str) -> None:
+    """To git `a` and `a/b` are a file and a folder of one name."""
+    ref = f"refs/heads/{branch}"
+    parts = branch.split("/")
+    above = [f"refs/heads/{'/'.join(parts[:count])}" for count in range(1, len(parts))]
+    listed = await git("for-each-ref", "--format=%(refname)", ref, *above, git_dir=place.git_dir)
+    for each in listed.line.splitlines():
+        if each in above or each.startswith(f"{ref}/"):
+            message = f"There is a branch {each.removeprefix('refs/heads/')}, beside which git can have no {branch}"
+            raise BranchRefused(message, hint="choose another branch name")
 
 
 async def _refuse_backwards(own: Scratch, branch: str, old: str, commit: str, expected_old: str | None) -> None:

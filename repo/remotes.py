@@ -11,7 +11,7 @@ from .errors import BranchRefused, GitFailed, RemoteDown, RepositoryMissing
 from .git import git
 from .local import locate
 from .mirror import Mirror
-from .publish import require_branch_name
+from .publish import OWN_BRANCH, require_branch_name
 
 LOOK_TIMEOUT_S = 120.0
 PUSH_TIMEOUT_S = 1800.0
@@ -93,30 +93,41 @@ async def address_of(repository: Path, remote: str) -> str:
     return found.line
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """`tip`: the commit that the asked branch stands at. `is_default`: clones of the remote begin with it."""
+
+    tip: str | None
+    is_default: bool
+
+
 async def remote_tip(remote: Remote, branch: str) -> str | None:
     """The commit that the remote's branch stands at; None when it has no such branch."""
-    ref = f"refs/heads/{branch}"
-    asked = ("ls-remote", "--quiet", "--end-of-options", remote.url, ref)
-    try:
-        found = await git(
-            *asked, git_dir=None, cwd=Path("/"), protocols=remote.protocols, env=remote.env, timeout_s=LOOK_TIMEOUT_S
-        )
-    except GitFailed as e:
-        raise _unreachable(remote, e) from e
-    listed = (line.partition("\t") for line in found.line.splitlines())
-    return next((commit for commit, _, name in listed if name == ref), None)
+    return (await _listed(remote, branch)).tip
 
 
-async def push_branch(remote: Remote, mirror: Mirror, branch: str, commit: str, *, known: Collection[str]) -> None:
+async def require_own_branch(remote: Remote, branch: str) -> None:
+    """`BranchRefused` for the remote's default branch: what is set there, nobody has reviewed."""
+    if (await _listed(remote, branch)).is_default:
+        raise _not_own(branch)
+
+
+async def push_branch(
+    remote: Remote, mirror: Mirror, branch: str, commit: str, *, known: Collection[str], onto_default: bool = False
+) -> None:
     """Set the remote's branch to `commit` of `mirror`.
 
     It moves forward, or from one of the `known` commits, which are ours, anywhere. The remote compares once more in
-    the same step: what somebody pushes meanwhile is not overwritten. `BranchRefused` says why it stayed.
+    the same step: what somebody pushes meanwhile is not overwritten. `BranchRefused` says why it stayed: the remote's
+    default branch does, unless `onto_default` says that it is meant.
     """
     await require_branch_name(branch)
-    tip = await remote_tip(remote, branch)
+    there = await _listed(remote, branch)
+    tip = there.tip
     if tip == commit:
         return
+    if there.is_default and not onto_default:
+        raise _not_own(branch)
     if tip is not None and tip not in known and not await _contains(mirror, commit, tip):
         raise BranchRefused(f"The branch {branch} was changed by somebody else", hint=_REFUSALS[0][2])
     ref = f"refs/heads/{branch}"
@@ -133,6 +144,24 @@ async def push_branch(remote: Remote, mirror: Mirror, branch: str, commit: str, 
     except GitFailed as e:
         if await remote_tip(remote, branch) != commit:  # else somebody else has published the same, a moment ago
             raise _refused(remote, branch, e) from e
+
+
+async def _listed(remote: Remote, branch: str) -> _Listed:
+    ref = f"refs/heads/{branch}"
+    asked = ("ls-remote", "--quiet", "--symref", "--end-of-options", remote.url, "HEAD", ref)
+    try:
+        found = await git(
+            *asked, git_dir=None, cwd=Path("/"), protocols=remote.protocols, env=remote.env, timeout_s=LOOK_TIMEOUT_S
+        )
+    except GitFailed as e:
+        raise _unreachable(remote, e) from e
+    lines = found.line.splitlines()
+    tips = (line.partition("\t") for line in lines)
+    return _Listed(next((tip for tip, _, name in tips if name == ref), None), f"ref: {ref}\tHEAD" in lines)
+
+
+def _not_own(branch: str) -> BranchRefused:
+    return BranchRefused(f"The branch {branch} is the remote's default branch", hint=OWN_BRANCH)
 
 
 async def _contains(mirror: Mirror, commit: str, older: str) -> bool:

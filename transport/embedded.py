@@ -33,6 +33,7 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.005
+LEAST_FREE_BYTES = 1024 * 1024  # a log, a manifest and the first tasks; with less there is no use in starting
 WRITTEN_BY = "server-version"  # a file beside the data
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -195,10 +196,17 @@ async def _until_ready(socket: Path, process: asyncio.subprocess.Process, data: 
             # the server has no event for "ready"; its end is one, and is waited for meanwhile
             done, _ = await asyncio.wait({ended}, timeout=pause_s)
             if done or asyncio.get_running_loop().time() > deadline_s:
-                raise Unreachable("the embedded Redis server did not start", hint=f"look into {data / 'redis.log'}")
+                raise _not_started(data)
             pause_s = min(pause_s * 2, 0.25)
     finally:
         ended.cancel()
+
+
+def _not_started(data: Path) -> Unreachable:
+    """On a full disk there is nothing in the log."""
+    if shutil.disk_usage(data).free < LEAST_FREE_BYTES:
+        return Unreachable(f"the embedded Redis server has no room in {data}", hint="free some; see `df`")
+    return Unreachable("the embedded Redis server did not start", hint=f"look into {data / 'redis.log'}")
 
 
 async def _answers(socket: Path) -> bool:

@@ -58,6 +58,12 @@ class FleetSettings(BaseSettings):
     liveness_s: float = Field(default=120.0, gt=0)
     metrics_port: int = Field(default=0, ge=0, le=65535)  # 0: a free one, announced with the process's card
 
+    @field_validator("state_dir", mode="before")
+    @classmethod
+    def _named(cls, path: object) -> object:
+        """A variable that is set to nothing names no folder, and least of all the one that a command is typed in."""
+        return path or default_state_dir()
+
     @field_validator("state_dir", "keyring")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse
 
 from ..client import Muster
@@ -29,6 +29,7 @@ from .console.app import create_console
 from .documents import places
 from .headers import Defaults
 from .mcp import add_mcp
+from .prefix import Prefixed, prefix_of
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
@@ -64,12 +65,13 @@ def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) ->
         app.add_api_route(short, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)
     app.add_middleware(Continued)
-    app.add_middleware(Defaults)  # the outermost, of what the others answer, too
+    app.add_middleware(Defaults)  # of what the others answer, too
+    app.add_middleware(Prefixed, prefix=prefix_of(muster.settings))
     add_problems(app)
     add_mcp(app)
     return app
 
 
-async def _to_console() -> RedirectResponse:
+async def _to_console(request: Request) -> RedirectResponse:
     """For people who typed the address alone."""
-    return RedirectResponse("/console/", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(f"{request.scope['root_path']}/console/", HTTPStatus.SEE_OTHER)

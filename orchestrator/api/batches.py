@@ -17,6 +17,7 @@ from ..batch.status import BatchStatus
 from ..errors import BadInput, near_miss
 from .access import Caller, Submitter, Viewer
 from .documents import planned_for
+from .reach import Reach
 from .tasks import Accepted, IdempotencyKey, accepted
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
@@ -65,13 +66,14 @@ async def submit_batch(request: Request, caller: Submitter, response: Response, 
     handle = await caller.muster.batches.submit(
         plan, sender=caller.name, tenant=caller.tenant, asks=AskTerms(), idempotency_key=key
     )
-    return accepted(handle, response)
+    return accepted(handle, caller, response)
 
 
 @router.post("/preview", openapi_extra=_DOCUMENT)
 async def preview_batch(request: Request, caller: Submitter) -> BatchPreview:
     """What it would do, where that would go, and what it will about cost and take. Nothing is submitted."""
-    return await caller.muster.batches.preview(await _plan(request, caller), tenant=caller.tenant)
+    plan, forges = await _plan(request, caller), Reach(caller.muster.settings.forges, caller.seen_tenant).allowed
+    return await caller.muster.batches.preview(plan, tenant=caller.tenant, forges=forges)
 
 
 @router.post("/{task_id}/diff", openapi_extra=_DOCUMENT)
@@ -95,7 +97,7 @@ async def retry_batch(task_id: str, caller: Submitter, response: Response) -> Ac
     409 while it is under way.
     """
     await caller.record(task_id)
-    return accepted(await caller.muster.batches.retry(task_id, sender=caller.name), response)
+    return accepted(await caller.muster.batches.retry(task_id, sender=caller.name), caller, response)
 
 
 @router.get("/{task_id}/report", response_class=Response, responses=_REPORT)

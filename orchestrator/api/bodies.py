@@ -8,6 +8,7 @@ from http import HTTPStatus
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .prefix import route_of
 from .problems import problem
 
 MAX_JSON_BYTES = 1024 * 1024  # of an envelope, too
@@ -39,7 +40,7 @@ class BodyCap:
             answer.headers["Connection"] = "close"
             await answer(scope, receive, send)
             return
-        limit = LIMITS.get(scope["path"], MAX_JSON_BYTES)
+        limit = LIMITS.get(route_of(scope), MAX_JSON_BYTES)
         time_s = BLOB_S if limit == MAX_BLOB_BYTES else JSON_S
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         is_too_long = told.isdigit() and int(told) > limit

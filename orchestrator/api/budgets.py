@@ -54,14 +54,14 @@ class Money(BaseModel):
         )
 
 
-@router.get("/{tenant}/budget")
+@router.get("/{tenant:path}/budget")
 async def show_tenant_budget(tenant: str, caller: Viewer) -> Money:
     """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
     require_own(tenant, caller)
     return Money.of(await caller.muster.tenant_budget(tenant))
 
 
-@router.put("/{tenant}/budget")
+@router.put("/{tenant:path}/budget")
 async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
     """Let a tenant spend up to this much in all its traces together, from now on. Who waits for more goes on.
 
@@ -75,7 +75,7 @@ async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
     return Money.of(await caller.muster.cap_tenant(tenant, cap.cap_microusd, by=caller.name))
 
 
-@router.get("/{tenant}/allotment")
+@router.get("/{tenant:path}/allotment")
 async def show_allotment(tenant: str, caller: Viewer) -> Share:
     """What a tenant gets beside others; who was given nothing has the weight 1, and no cap."""
     require_own(tenant, caller)
@@ -83,7 +83,7 @@ async def show_allotment(tenant: str, caller: Viewer) -> Share:
     return Share(weight=given.weight, max_running=given.max_running)
 
 
-@router.put("/{tenant}/allotment")
+@router.put("/{tenant:path}/allotment")
 async def allot(tenant: str, share: Share, caller: Operator) -> Share:
     """Say what a tenant gets beside others, from now on. For tokens of all tenants: nobody widens its own."""
     require_own(tenant, caller)

@@ -10,7 +10,7 @@ from transport.errors import NotFound, no_task
 from ..asks import OpenAsk, answered_ask, is_ask
 from ..client import Muster
 from ..families import MAX_LISTED
-from .tokens import ALL_TENANTS, Token
+from .tokens import ALL_TENANTS, Right, Token
 
 # By door: where they see the open asks, and the traces.
 ASKS = {"api": "GET /v1/asks", "mcp": "list_asks", "console": "Asks"}
@@ -38,6 +38,11 @@ class Caller:
     def seen_tenant(self) -> str | None:
         """Whose tasks they see; None for everybody's."""
         return None if self.token.tenant == ALL_TENANTS else self.token.tenant
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """What they may do: pages offer nothing else, and nothing else is done for them."""
+        return self.token.rights
 
     async def record(self, task_id: str) -> TaskRecord:
         """`NotFound` for another tenant's, in the very words for one that is not there."""

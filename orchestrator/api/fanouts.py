@@ -54,4 +54,4 @@ async def submit_fanout(fanout: NewFanout, caller: Submitter, response: Response
         sender=caller.name,
         tenant=caller.tenant,
     )
-    return accepted(await caller.muster.submit_repeatable(request), response)
+    return accepted(await caller.muster.submit_repeatable(request), caller, response)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .prefix import route_of
+
 DEFAULTS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -26,7 +28,7 @@ class Defaults:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        is_static = scope["path"].startswith(STATIC)
+        is_static = route_of(scope).startswith(STATIC)
 
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -27,7 +27,7 @@ async def list_dead_letters(
 async def requeue_letter(task_id: str, caller: Operator, response: Response) -> Accepted:
     """Do a dead task's work again, as a new task. Twice is once."""
     await caller.record(task_id)
-    return accepted(await caller.muster.requeue(task_id, by=caller.name), response)
+    return accepted(await caller.muster.requeue(task_id, by=caller.name), caller, response)
 
 
 @router.delete("/{task_id}")

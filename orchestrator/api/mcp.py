@@ -24,6 +24,7 @@ from .access import admitted, fleet_for
 from .caller import Caller
 from .documents import Places, planned_for
 from .problems import Problem, problem
+from .tasks import reachable
 from .tokens import Token
 
 if TYPE_CHECKING:
@@ -115,12 +116,12 @@ class _Reach:
         self._places = places
 
     async def ground(self, caller: Caller, wanted: Wanted) -> Ground:
-        """By https, with its commit: folders are the server's own."""
+        """By https, with its commit, as far as a call of the API reaches: folders are the server's own."""
         if not wanted.repository:
             return Ground()
         if urlsplit(wanted.repository).scheme != "https":
             raise BadInput("the repository is no https address", hint="a server elsewhere sees no folder of yours")
-        return Ground(address_of(wanted))
+        return Ground(reachable(address_of(wanted), caller))
 
     async def batch(self, caller: Caller, wanted: WantedBatch) -> tuple[Planned, AskTerms | None]:
         return await planned_for(caller, wanted.document.encode(), wanted.language, self._places), AskTerms()

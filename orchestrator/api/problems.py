@@ -21,6 +21,7 @@ from transport.errors import BlobsUnreachable, Busy, Misconfigured, NotFound, Qu
 from ..errors import Answered, BadInput, BadSettings, UnderWay, code_of
 from ..looking import WouldWrite
 from ..publication.errors import ForgeDown, ForgeLimits
+from .prefix import route_of
 
 _log = get_logger("api")
 
@@ -142,7 +143,7 @@ async def _of_route(request: Request, error: Exception) -> JSONResponse:
 def _methods_of(request: Request) -> list[str]:
     """Of all routes with this path: the framework names those of the first one only."""
     known: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
-    here = (methods for path, methods in known.items() if compile_path(path)[0].match(request.url.path))
+    here = (methods for path, methods in known.items() if compile_path(path)[0].match(route_of(request.scope)))
     return sorted({name.upper() for methods in here for name in methods} or {"GET"})
 
 

@@ -30,7 +30,8 @@ Short = Annotated[str, Field(max_length=200)]
 
 
 class NewPublication(Body):
-    """What is left out is as the batch's document says. `unverified` is for the caller alone to say.
+    """What is left out is as the batch's document says. `unverified` and `default_branch`, which lets a push go to the
+    remote's default branch, are for the caller alone to say.
 
     `remote`: the address of what was sent as a bundle; what was fetched goes back to where it came from.
     """
@@ -43,6 +44,7 @@ class NewPublication(Body):
     title: Short = ""
     draft: bool | None = None
     unverified: bool = False
+    default_branch: bool = False
 
 
 class Comment(Body):
@@ -117,6 +119,12 @@ async def close_requests(task_id: str, caller: Publisher) -> list[Told]:
     return [told_of(each) for each in await publications.published.close(waiting)]
 
 
+async def to_publish(task_id: str, caller: Caller) -> list[Change]:
+    """What of theirs there is to publish. `BadInput` when that is nothing, or not yet."""
+    record = await caller.record(task_id)
+    return await _publications(caller, record.tenant).changes(task_id)
+
+
 def _publications(caller: Caller, tenant: str | None = None) -> Publications:
     """With the forges that this tenant's work, else the caller, may use. `WouldWrite` for who only looks."""
     settings = caller.muster.settings
@@ -143,7 +151,8 @@ def _reached(caller: Caller, task_id: str = "") -> list[Publication]:
 
 
 def _terms(change: Change, wanted: NewPublication) -> Terms:
-    """That something may go unproved is no matter of the document's, which who submits has written."""
+    """That something may go unproved, or unreviewed to the default branch, is no matter of the document's, which who
+    submits has written."""
     given: dict[str, Any] = wanted.model_dump(exclude={"branch"}, exclude_none=True)
     said = {name: value for name, value in given.items() if value != ""}
     to = wanted.to or (change.asked.to if change.asked else None)

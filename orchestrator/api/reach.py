@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from repo.errors import RemoteDown, RepositoryMissing, SourceRefused
+from repo.errors import SourceRefused
 from repo.public import pinned_to_public
 from repo.remotes import Remote
 
@@ -16,6 +16,8 @@ from ..publication.place import Place, forge_at, remote_of
 from ..publication.settings import ForgeSettings
 
 HOW = "send it as a bundle: POST /v1/blobs, then `bundle`, `name` and `base`; or name its `url`"
+
+LENT = "one of yours is named by whoever runs the server, in its settings: [forges.NAME] with your tenant in `tenants`"
 
 
 def require_reachable_batch(spec: BatchSpec) -> None:
@@ -43,18 +45,16 @@ class Reach:
     async def __call__(self, repository: Repository) -> Remote:
         """By https: with the token of a forge that this tenant may use, else to a public address and no other.
 
-        By ssh it would come with the server's own keys.
+        By ssh it would come with the server's own keys. Other tenants' forges are as none: nothing is told of them.
         """
         address = read_address(repository.url or "")
         named, allowed = repository.forge, self.allowed
-        wanted = {name: each for name, each in allowed.items() if name == named or not named}
-        if forge := forge_at(address, wanted):
+        if named and named not in allowed:
+            raise BadInput(f"this tenant has no forge {named!r}", hint=LENT)
+        if forge := forge_at(address, {named: allowed[named]} if named else allowed):
             return remote_of(Place(address, forge), allowed)
-        known = forge_at(address, self.forges)
-        if named or known:
-            name = named if named in self.forges and named not in allowed else known or named
-            hint = "whoever runs the server names tenants in its settings: [forges.NAME] tenants"
-            raise BadInput(f"this tenant may not use the forge {name!r}", hint=hint)
+        if named:
+            raise BadInput(f"{address.host} is not where the forge {named!r} is", hint="name another, or none")
         if address.scheme != "https":
             raise BadInput(f"{address.url} is not an https address", hint=HOW)
         return Remote(address.url, ("https",), await _pinned(address.url))
@@ -64,9 +64,4 @@ async def _pinned(url: str) -> dict[str, str]:
     try:
         return await pinned_to_public(url)
     except SourceRefused as e:
-        hint = "whoever runs the server can name it in its settings, as [forges.NAME] with your tenant"
-        raise BadInput(str(e), hint=hint) from e
-    except RemoteDown:
-        raise
-    except RepositoryMissing as e:
-        raise BadInput(str(e), hint=e.hint) from e
+        raise BadInput(str(e), hint=f"check it; {LENT}") from e

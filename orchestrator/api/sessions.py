@@ -58,14 +58,14 @@ async def show_session(task_id: str, caller: Viewer) -> dict[str, Any]:
 async def fork_session(task_id: str, fork: Fork, caller: Submitter, response: Response) -> Accepted:
     """Open a session with a copy of a task's, up to a turn; the old one stays as it is. The task that does so."""
     await caller.record(task_id)
-    return accepted(await caller.muster.fork(task_id, turn=fork.turn), response)
+    return accepted(await caller.muster.fork(task_id, turn=fork.turn), caller, response)
 
 
 @router.post("/{task_id}/revert", status_code=201)
 async def revert_session(task_id: str, wish: Revert, caller: Submitter, response: Response) -> Accepted:
     """Take a session and its work back to where a turn ended. The task that does so; 409 while the session runs."""
     await caller.record(task_id)
-    return accepted(await caller.muster.revert(task_id, wish.turn), response)
+    return accepted(await caller.muster.revert(task_id, wish.turn), caller, response)
 
 
 @router.put("/{task_id}/archived")

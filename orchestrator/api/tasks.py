@@ -25,6 +25,7 @@ from ..submit import TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
 from .known import unknown_in
+from .prefix import prefix_of
 from .problems import Problem
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -135,9 +136,9 @@ def told(record: TaskRecord) -> dict[str, Any]:
     return asdict(record)
 
 
-def accepted(handle: Handle, response: Response) -> Accepted:
+def accepted(handle: Handle, caller: Caller, response: Response) -> Accepted:
     response.status_code = HTTPStatus.OK if handle.existing else HTTPStatus.CREATED
-    response.headers["Location"] = f"/v1/tasks/{handle.task_id}"
+    response.headers["Location"] = f"{prefix_of(caller.muster.settings)}/v1/tasks/{handle.task_id}"
     return Accepted(task_id=handle.task_id, trace_id=handle.trace_id, existing=handle.existing)
 
 
@@ -162,13 +163,13 @@ async def submit_task(task: NewTask, caller: Submitter, response: Response, key:
     }
     if task.auth_scope is not None:
         fields["auth_scope"] = task.auth_scope
-    return accepted(await caller.muster.submit(**fields), response)
+    return accepted(await caller.muster.submit(**fields), caller, response)
 
 
 @router.post("/goals", status_code=201)
 async def submit_goal(goal: NewGoal, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Give an agent a goal, and prove its change by the gate, if one is named."""
-    return accepted(await give_goal(caller, goal, key), response)
+    return accepted(await give_goal(caller, goal, key), caller, response)
 
 
 async def give_goal(caller: Caller, goal: NewGoal, key: str) -> Handle:
@@ -265,7 +266,7 @@ async def show_diff(task_id: str, caller: Viewer) -> Response:
     return Response(await caller.muster.diff(result.task_id), media_type="text/x-diff")
 
 
-@router.get("/tasks/{task_id}/attachments/{name}", response_class=Response)
+@router.get("/tasks/{task_id}/attachments/{name:path}", response_class=Response)
 async def show_attachment(task_id: str, name: str, caller: Viewer) -> Response:
     """An artefact of a result. Always as a download: what an agent made is shown by nobody's browser."""
     result = await _ended(task_id, caller)
@@ -293,7 +294,7 @@ async def cancel_task(task_id: str, stop: Stop, caller: Submitter) -> Stopped:
 async def prompt_task(task_id: str, words: Words, caller: Submitter, response: Response) -> Accepted:
     """Say something to the task's session; the task that answers."""
     await caller.record(task_id)
-    return accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), response)
+    return accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), caller, response)
 
 
 @router.post("/tasks/{task_id}/resume", status_code=201)
@@ -301,4 +302,4 @@ async def resume_task(task_id: str, more: GoOn, caller: Submitter, response: Res
     """Go on, in a new task, with the session of one that has ended. 409 while a task runs the session."""
     await caller.record(task_id)
     handle = await caller.muster.resume(task_id, more.prompt, budget=more.budget, deadline_ms=more.deadline_ms)
-    return accepted(handle, response)
+    return accepted(handle, caller, response)

@@ -47,6 +47,8 @@ PERMITS: Mapping[Role, frozenset[Right]] = {
     Role.APPROVER: frozenset({Right.SEE, Right.APPROVE, Right.PUBLISH}),
     Role.ADMIN: frozenset(Right),
 }
+# Who only looks has no others: each of these would have a say in work that may write.
+LOOKING = frozenset({Right.SEE, Right.SUBMIT})
 
 
 class Token(BaseModel):
@@ -60,6 +62,12 @@ class Token(BaseModel):
     role: Role
     tenant: str = Field(default="default", pattern=r"^(\*|[A-Za-z0-9_./-]{1,100})$")
     read_only: bool = False
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """What it may do. Its role alone says what it may look at (`may`)."""
+        permitted = PERMITS[self.role]
+        return permitted & LOOKING if self.read_only else permitted
 
     def may(self, right: Right) -> bool:
         return right in PERMITS[self.role]

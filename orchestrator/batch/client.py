@@ -21,6 +21,7 @@ from ..catalogue import agents_of
 from ..errors import BadInput, UnderWay
 from ..pages import Wanted, page_of
 from ..publication.place import Place, place_of
+from ..publication.settings import ForgeSettings
 from ..publication.terms import OUTSIDE
 from ..read_only import narrowed
 from ..records import Records
@@ -73,31 +74,28 @@ class Batches:
         earlier = spec.shards.failures_of
         return found if earlier is None else found.having(await self.undone(earlier))
 
-    async def preview(self, plan: Planned, *, tenant: str = "", earlier: str = "") -> BatchPreview:
+    async def preview(
+        self,
+        plan: Planned,
+        *,
+        tenant: str = "",
+        earlier: str = "",
+        forges: Mapping[str, ForgeSettings] | None = None,
+    ) -> BatchPreview:
         """What it would do, where that would go, and what it will about take. `BadInput` for what a run would be
         refused for. Nothing is asked of a remote, and nothing written there. `earlier`: the batch's last run, whose
-        done shards are not done again."""
+        done shards are not done again. `forges`: those that its publication may use; None: all of the settings."""
+        forges = self.muster.settings.forges if forges is None else forges
         found = await plan.preview(self.muster.settings)
         if earlier and found.known:
             before = await self.difference(plan, earlier)
             found = found.model_copy(update={"reused": len(before.same)})
-        places = {one.name: await self._place(plan, one.name) for one in found.repositories}
+        places = {one.name: await _place(plan, one.name, forges) for one in found.repositories}
         there = tuple(one.model_copy(update={"goes_to": _told(places[one.name])}) for one in found.repositories)
         expected = await self._outlook(plan, found, tenant or self.muster.settings.tenant)
-        forges = [place.forge for place in places.values() if isinstance(place, Place)]
-        warnings = (*await self.obstacles(plan.spec), *without_token(forges, self.muster.settings.forges))
+        asked = [place.forge for place in places.values() if isinstance(place, Place)]
+        warnings = (*await self.obstacles(plan.spec), *without_token(asked, forges))
         return found.model_copy(update={"repositories": there, "outlook": expected, "warnings": warnings})
-
-    async def _place(self, plan: Planned, name: str) -> Place | str:
-        """Or why nobody knows it; empty for what stays here."""
-        terms, start = plan.spec.publish, plan.starts[name]
-        if terms is None or terms.to not in OUTSIDE:
-            return ""
-        asked = terms.model_copy(update={"forge": terms.forge or start.forge})
-        try:
-            return await place_of(asked, self.muster.settings.forges, start.folder, fetched_from=start.url)
-        except (BadInput, RepoError) as e:
-            return f"not known: {e}"
 
     async def obstacles(self, spec: BatchSpec) -> tuple[str, ...]:
         """What would stop its steps, as far as the workers that are alive tell; a sentence each."""
@@ -259,6 +257,18 @@ def require_known_shards(spec: BatchSpec, file: Path) -> None:
     if spec.shards.command is not None:
         hint = "see what has changed since by running it: what is done is not done again"
         raise BadInput(f"{file} tells its shards by a command, which only a run may start", hint=hint)
+
+
+async def _place(plan: Planned, name: str, forges: Mapping[str, ForgeSettings]) -> Place | str:
+    """Where the repository's change goes, or why nobody knows it; empty for what stays here."""
+    terms, start = plan.spec.publish, plan.starts[name]
+    if terms is None or terms.to not in OUTSIDE:
+        return ""
+    asked = terms.model_copy(update={"forge": terms.forge or start.forge})
+    try:
+        return await place_of(asked, forges, start.folder, fetched_from=start.url)
+    except (BadInput, RepoError) as e:
+        return f"not known: {e}"
 
 
 def _told(place: Place | str) -> str:

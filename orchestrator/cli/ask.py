@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..asks import OpenAsk, ask_to_answer, find_ask, reply_to
-from ..client import Muster
 from ..settings import load_settings
 from ..units import duration
 from ..words import short
@@ -19,6 +18,7 @@ from .asking import show_ask, subject
 from .completing import ask_ids
 from .console import data, note, people, plain
 from .fleet import open_fleet, open_records
+from .known import looked_up
 from .options import JsonLines
 from .person import person
 
@@ -88,14 +88,11 @@ async def _show(words: str, as_json: bool) -> None:
 
 
 async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
-    async with open_fleet(load_settings()) as muster:
-        one = await ask_to_answer(muster.transport, words)
-        await _give(muster, one, choice, message, says)
-
-
-async def _give(muster: Muster, one: OpenAsk, choice: str, message: str, says: list[str]) -> None:
+    settings = load_settings()
+    one = await looked_up(settings, lambda muster: ask_to_answer(muster.transport, words))
     reply = reply_to(one.ask, choice, message=message, says=says)
-    await muster.reply(one, reply, by=person())
+    async with open_fleet(settings) as muster:
+        await muster.reply(one, reply, by=person())
     note(f"its task goes on; see it with: muster task watch {one.task.task_id}")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from envelope.messages import TaskResult
-from repo.errors import BranchRefused
+from repo.errors import BranchRefused, RepoError
 
 from ..batch.report import BatchReport, report_of
 from ..batch.spec import BatchSpec
@@ -19,7 +19,7 @@ from ..publication.terms import Form
 from ..session.fold import Session
 from ..words import counted
 from .console import note
-from .publish import publish_bundle
+from .publish import Packed, Target, not_set, publish_bundle
 from .report_forms import Wanted
 from .summary import summary_of_batch
 
@@ -55,8 +55,7 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
     if refused:
         name, error = next(iter(refused.items()))
         more = f" (and {counted(len(refused) - 1, 'other')})" if len(refused) > 1 else ""
-        hint = f"{error.hint}; under another name: muster publish {result.task_id} --branch NAME"
-        raise BranchRefused(f"{name}: {error}{more}", hint=hint)
+        raise BranchRefused(f"{name}: {error}{more}", hint=error.hint)
     if spec.publish is not None and not asked.publishes:
         note(f"nothing is published; what is verified can be: muster publish {result.task_id}")
     if elsewhere is not None:
@@ -81,16 +80,11 @@ async def _set_branches(
         and spec.publish.lets_go(verified=repository.verified, is_judged=spec.gate is not None)
     ]
     refused: dict[str, BranchRefused] = {}
+    onto_default = spec is not None and spec.publish is not None and spec.publish.default_branch
     for repository in ready:
+        target = Target(asked.folders[repository.name], report.branch, onto_default=onto_default)
         try:
-            await publish_bundle(
-                muster,
-                result,
-                name=repository.bundle,
-                repository=asked.folders[repository.name],
-                branch=report.branch,
-                commit=repository.commit,
-            )
-        except BranchRefused as e:
-            refused[repository.name] = e
+            await publish_bundle(muster, result, Packed(repository.bundle, repository.commit), target)
+        except (RepoError, OSError) as e:
+            refused[repository.name] = not_set(e, report.branch, f"muster publish {result.task_id}")
     return [repository.name for repository in ready if repository.name not in refused], refused

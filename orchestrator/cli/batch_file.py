@@ -22,6 +22,7 @@ from ..errors import BadInput
 from ..publication.terms import Form
 from ..settings import Settings, load_settings
 from ..units import dollars, duration
+from .batch_branches import refusals
 from .batch_here import require_here
 from .console import data, note, warn
 from .find import find_task
@@ -87,6 +88,8 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
     seen = await unlimited(found).preview(settings)
+    for refusal in await refusals(found, settings):
+        raise refusal
     return seen.model_copy(update={"warnings": _too_many(found, seen)})
 
 
@@ -97,7 +100,8 @@ async def _foreseen(file: Path) -> BatchPreview:
     async with open_records(settings) as muster:
         plan = await with_undone(muster, plan)
         seen = await muster.batches.preview(unlimited(plan), earlier=await known_run(muster, file) or "")
-    return seen.model_copy(update={"warnings": (*_too_many(plan, seen), *seen.warnings)})
+    refused = [f"it cannot be published: {each}" for each in await refusals(plan, settings)]
+    return seen.model_copy(update={"warnings": (*refused, *_too_many(plan, seen), *seen.warnings)})
 
 
 def unlimited(plan: Planned) -> Planned:

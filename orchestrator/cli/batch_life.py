@@ -17,7 +17,8 @@ from ..units import dollars
 from .batch_file import BatchFile, known_run, plan_here, with_undone
 from .console import data, note
 from .find import find_task
-from .fleet import open_fleet, open_records
+from .fleet import open_records
+from .known import following
 from .options import OneJson, TaskId
 from .person import person
 from .places import latest_of
@@ -88,8 +89,8 @@ async def batch_named(muster: Muster, words: str) -> TaskRecord:
 
 
 async def _cancel(words: str) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await batch_named(muster, words)
+    async with following(load_settings(), words) as (muster, record):
+        await muster.batches.record(record.task_id)  # or it is no batch
         if record.state in TERMINAL:
             hint = f"see what came of it: muster batch show {record.task_id}"
             raise BadInput(f"the batch {record.task_id} has ended already: {record.state}", hint=hint)

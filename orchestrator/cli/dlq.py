@@ -26,6 +26,7 @@ from ..words import counted, short
 from .console import data, interactive, note, people, plain, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
+from .known import looked_up
 from .options import JsonLines, TaskId
 from .person import person
 from .request import readable_request, request_lines
@@ -140,19 +141,14 @@ def _require_choice(words: Sequence[str], every: bool) -> None:
 
 async def _requeue(words: list[str], every: bool) -> int:
     _require_choice(words, every)
-    if every and not await _any_letters():
+    settings = load_settings()
+    task_ids = await looked_up(settings, lambda muster: _chosen(muster, words, every))
+    if not task_ids:
         note("there are no dead letters")
         return ExitCode.OK
-    async with open_fleet(load_settings()) as muster:
-        task_ids = await _chosen(muster, words, every)
+    async with open_fleet(settings) as muster:
         failures = [task_id for task_id in task_ids if not await _requeue_one(muster, task_id, may_fail=every)]
     return ExitCode.PARTIAL if failures else ExitCode.OK
-
-
-async def _any_letters() -> bool:
-    """Looked up without a fleet: to start one only to find that there is nothing to do takes seconds."""
-    async with open_records(load_settings()) as muster:
-        return bool(await muster.dead_letters(limit=1))
 
 
 async def _requeue_one(muster: Muster, task_id: str, *, may_fail: bool) -> bool:

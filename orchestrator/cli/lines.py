@@ -30,7 +30,7 @@ from transport.base import Entry
 
 from ..gating.told import gate_name, verdict_text
 from ..session.fold import Session
-from ..session.said import how_far
+from ..session.said import budget_reached, how_far
 from ..session.task import TaskView
 from ..units import dollars, duration, tokens
 from ..words import state_text
@@ -128,7 +128,7 @@ MILESTONES: dict[type[Any], Format] = {
     GateVerdict: _gate,
     MergeStep: _merge,
     WarningRaised: lambda _, event: f"warning: {event.message}",
-    BudgetReached: lambda _, event: f"budget reached: {event.spent} of {event.allowed} ({event.limit})",
+    BudgetReached: lambda _, event: budget_reached(event),
     RetryScheduled: lambda _, event: f"tries again in {duration(event.wait_ms)}: {event.reason}",
 }
 DETAILS: dict[type[Any], Format] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -24,11 +25,13 @@ VERBOSE = "--verbose"
 # About as many objects as a command's imports make, none of which is garbage: to look through them again and again as
 # they come takes a twentieth of the start.
 GARBAGE_FROM_OBJECTS = 50_000
+CLOSED_PIPE = 128 + signal.SIGPIPE  # what a shell says of a program that a closed pipe has ended
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     gc.set_threshold(GARBAGE_FROM_OBJECTS)
+    _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = VERBOSE in words
     sys.exit(run([word for word in words if word != VERBOSE], verbose=verbose))
@@ -39,19 +42,31 @@ def run(words: list[str], *, verbose: bool) -> int:
     try:
         told = {"args": words or ["--help"], "prog_name": "muster", "standalone_mode": False}
         return build_app(words)(**told, obj=session_of) or ExitCode.OK
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has had enough (`muster task diff … | head`): not an error. The interpreter's own
-        # flush at the end must not complain either.
-        sys.stdout = None
-        return ExitCode.OK
+    except SystemExit as end:
+        # So typer ends where whoever read our output has had enough (`muster task logs … | head`), after it has seen
+        # to it that no flush complains. Nothing is wrong, and of a goal nothing is known: it goes on.
+        if isinstance(end.__context__, BrokenPipeError):
+            return CLOSED_PIPE
+        raise
     except Exception as error:  # the last net: whatever it is, a person gets a sentence and a script an exit code
         failure = failure_of(error)
         sys.stderr.write(error_text(failure.message, failure.hint))
         if verbose:
             raise
         return failure.exit_code
+
+
+def _open_what_is_closed() -> None:
+    """A program that was started with a standard stream closed (`<&-`) has it empty, and puts nothing else there."""
+    for fd, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != fd:
+                os.dup2(null, fd)
+                os.close(null)
+            setattr(sys, name, os.fdopen(fd, mode))
 
 
 if __name__ == "__main__":

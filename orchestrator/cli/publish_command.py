@@ -71,6 +71,9 @@ def publish_task(
     ready: Annotated[bool, typer.Option("--ready", help="A request that is no draft.")] = False,
     folder: Annotated[str, typer.Option(metavar="PATH", help="Where patches and bundles are written.")] = "",
     unverified: Annotated[bool, typer.Option("--unverified", help="Also what no gate has proved.")] = False,
+    default_branch: Annotated[
+        bool, typer.Option("--default-branch", help="Also to the branch that everybody begins with.")
+    ] = False,
     as_json: JsonLines = False,
 ) -> None:
     """Publish a task's change; again, and it is brought up to date. Nothing of anybody else's is overwritten."""
@@ -78,6 +81,7 @@ def publish_task(
     given: dict[str, Any] = {name: value for name, value in said.items() if value}
     given |= {"draft": False} if ready else {}
     given |= {"unverified": True} if unverified else {}
+    given |= {"default_branch": True} if default_branch else {}
     asyncio.run(_publish(task, given, branch, repo or [], as_json))
 
 

@@ -20,7 +20,7 @@ from ..publication.publisher import Publisher
 from ..publication.terms import OUTSIDE, Form, Terms
 from ..publication.told import Told
 from .person import person
-from .publish import publish_bundle
+from .publish import Packed, Target, publish_bundle
 
 CHANGE = "change"  # files of a goal, which has no repository's name
 
@@ -60,9 +60,9 @@ async def _branch(job: Job) -> Told:
     if job.repository is None:
         raise BadInput("nobody knows where the repository is", hint=f"name it: --repo {change.repository}=PATH")
     await _require_origin(job.repository, change)
-    await publish_bundle(
-        job.muster, result, name=change.bundle, repository=job.repository, branch=job.branch, commit=change.commit
-    )
+    packed = Packed(change.bundle, change.commit)
+    target = Target(job.repository, job.branch, onto_default=job.terms.default_branch)
+    await publish_bundle(job.muster, result, packed, target)
     return _told(job, "set")
 
 

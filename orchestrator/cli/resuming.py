@@ -16,9 +16,8 @@ from ..sessions import SessionRow
 from ..settings import load_settings
 from .console import data, note
 from .estimate import Spending, agreed
-from .find import find_task
-from .fleet import open_fleet
 from .follow import follow
+from .known import fleet_of
 from .outcome import exit_code_after
 from .show import show_result
 
@@ -38,8 +37,7 @@ class Resuming:
 
 async def resumed(wish: Resuming) -> int:
     """Submit the task that goes on, and stay with it unless told otherwise; the exit code."""
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, wish.words)
+    async with fleet_of(load_settings(), wish.words) as (muster, record):
         if not await _agreed(muster, await muster.session(record.task_id), wish):
             note("nothing was submitted")
             return ExitCode.CANCELLED

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
-from envelope.gate import GateRules
-from envelope.plan import Plan
-from envelope.scope import Scope
 from repo.local import LocalRepository
-from repo.publish import require_branch_name
 
 from ..agent_files import project_cards
 from ..approvals import ask_terms
@@ -31,9 +26,9 @@ from ..planner.modes import PlanMode
 from ..planner.team import require_other
 from ..project.file import Defaults
 from ..project.gate_rules import gate_rules
+from ..settings import Settings
 from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
-from .completing import agent_names
 from .console import note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
@@ -57,92 +52,48 @@ from .options import (
     settings_for,
     task_words,
 )
-from .report_forms import Report, Wanted, wanted_reports
+from .report_forms import Report, wanted_reports
 from .repository import project_defaults, starting_point
+from .run_options import (
+    Agent,
+    Branch,
+    File,
+    GateRule,
+    Goal,
+    How,
+    Key,
+    OfTask,
+    Record,
+    Resume,
+    RunOptions,
+    require_alone,
+)
 from .slash import agent_for, command_of, is_help, model_for, of_session, print_commands
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The command line, as it was meant."""
-
-    goal: str
-    repository: Path
-    agent: str
-    gate: tuple[str, ...]
-    setup: tuple[str, ...]
-    allow: Scope
-    budget_microusd: int | None
-    deadline_s: int | None
-    model: str
-    branch: str
-    detach: bool
-    as_json: bool
-    no_input: bool
-    allow_dirty: bool
-    record: bool
-    plan: PlanMode
-    given_plan: Plan | None
-    yes: bool
-    files: tuple[Path, ...]
-    key: str = ""
-    reports: tuple[Wanted, ...] = ()
-    gate_rule: tuple[str, ...] = ()
-    rules: GateRules = field(default_factory=GateRules)
-    default_agent: str = ""  # the repository's
-    read_only: bool = False
-
-
 def run(
-    goal: Annotated[
-        str, typer.Argument(metavar="GOAL", help="What is to be done, in plain words, or a command: /review.")
-    ],
+    goal: Goal,
     repo: Repo = Path(),
-    agent: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            autocompletion=agent_names,
-            help="Who does it; plan asks first [default: the setting default_agent, or build].",
-        ),
-    ] = "",
+    agent: Agent = "",
     gate: Gate = None,
-    gate_rule: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="What the gate asks for beside: min_coverage=80.")
-    ] = None,
+    gate_rule: GateRule = None,
     setup: Setup = None,
     budget: Budget = None,
     deadline: Deadline = None,
     model: Model = "",
     allow: Allow = None,
-    file: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="A file that goes along: a log, a screenshot, an archive.")
-    ] = None,
-    branch: Annotated[str, typer.Option(metavar="NAME", help="Set this branch to the change, once it is done.")] = "",
+    file: File = None,
+    branch: Branch = "",
     detach: Detach = False,
     as_json: Json = False,
     no_input: NoInput = False,
     allow_dirty: AllowDirty = False,
-    record: Annotated[bool, typer.Option("--record", help="Keep what `muster replay` needs.")] = False,
-    plan: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW",
-            help="How it is planned: layered, light, on-demand, living; or by the steps in a .toml or .json file.",
-        ),
-    ] = PlanMode.NONE,
+    record: Record = False,
+    plan: How = PlanMode.NONE,
     yes: Yes = False,
-    task: Annotated[
-        str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")
-    ] = "",
-    key: Annotated[
-        str,
-        typer.Option(metavar="TEXT", help="The same key again, within a day, joins what it started the first time."),
-    ] = "",
-    resume: Annotated[
-        str,
-        typer.Option(metavar="TASK", help="Go on with the session of this one, which has ended; GOAL is said to it."),
-    ] = "",
+    task: OfTask = "",
+    key: Key = "",
+    resume: Resume = "",
     report: Report = None,
     read_only: ReadOnly = False,
 ) -> None:
@@ -154,6 +105,8 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
+        is_planned = plan != PlanMode.NONE
+        require_alone({"--branch": branch, "--gate": gate, "--agent": agent, "--file": file, "--plan": is_planned})
         from .resuming import Resuming, resumed
 
         may_ask = not (yes or no_input)
@@ -168,13 +121,7 @@ def run(
 
 
 async def _run(options: RunOptions) -> int:
-    if not options.goal.strip():
-        raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
-    if options.branch:
-        await require_branch_name(options.branch)  # before anything is paid for
-    require_other(options.plan, options.agent)
-    for missing in (path for path in options.files if not path.is_file()):
-        raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
+    _require_usable(options)
     command = await command_of(options.goal, options.repository)
     if is_help(command):
         await print_commands(options.repository)
@@ -184,7 +131,7 @@ async def _run(options: RunOptions) -> int:
         _require_looking(options, command)
     if options.detach:
         require_lasting(settings)
-    local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
+    local = await _begun(options, settings)
     store = TrustStore(settings.state_dir)
     trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
@@ -205,6 +152,8 @@ async def _run(options: RunOptions) -> int:
         if handle.existing:
             note(f"its key is known: this is {handle.task_id}")
         if options.detach:
+            if options.branch:
+                note(f"once it is done, set its branch with: muster publish {handle.task_id} --branch {options.branch}")
             return leave(settings, handle, "muster task watch")
         # imported now: the agent is at it meanwhile
         from .run_shown import Shown, follow_run
@@ -212,6 +161,24 @@ async def _run(options: RunOptions) -> int:
         may_ask = not options.no_input
         shown = Shown(options.goal, options.branch, local.root, options.as_json, may_ask, options.reports)
         return await follow_run(muster, request, handle, shown)
+
+
+def _require_usable(options: RunOptions) -> None:
+    if not options.goal.strip():
+        raise BadInput("the goal is empty", hint='say what is to be done: muster run "…"')
+    require_other(options.plan, options.agent)
+    for missing in (path for path in options.files if not path.is_file()):
+        raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
+
+
+async def _begun(options: RunOptions, settings: Settings) -> LocalRepository:
+    """The repository as it is, and a branch that could not be set in the end refused before anything is paid for."""
+    local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
+    if options.branch:
+        from .publish import Target, require_free  # few goals need what it imports
+
+        await require_free(settings, Target(local.root, options.branch), local.head)
+    return local
 
 
 def _completed(options: RunOptions, known: Defaults) -> RunOptions:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envelope.messages import TaskRequest, TaskResult
+from repo.errors import RepoError
 from transport.base import Handle
 
 from ..client import Muster
@@ -15,7 +17,7 @@ from ..submit import RUN
 from .console import answer
 from .follow import follow
 from .outcome import exit_code_after
-from .publish import publish_bundle
+from .publish import Packed, Target, not_set, publish_bundle
 from .report_forms import Wanted
 from .reports import write_reports
 from .summary import summary_of_run
@@ -46,13 +48,20 @@ async def follow_run(muster: Muster, request: TaskRequest, handle: Handle, shown
 
 
 async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: Session, result: TaskResult) -> None:
+    """What is known of the run is said in any case; then, that its branch could not be set."""
     structured: dict[str, Any] = result.output.structured or {}
-    commit = structured.get("commit") if not result.errors else None
+    commit = str(structured.get("commit") or "") if not result.errors else ""
+    target = Target(shown.repository, shown.branch)
+    branch, failure = "", None
     if shown.branch and commit:
-        await publish_bundle(
-            muster, result, name=BUNDLE, repository=shown.repository, branch=shown.branch, commit=str(commit)
-        )
+        try:
+            await publish_bundle(muster, result, Packed(BUNDLE, commit), target)
+            branch = f"{shown.branch} at {commit[:12]}"
+        except (RepoError, OSError) as e:
+            failure = e
     if result.output.text and not shown.as_json:
         answer(await muster.answer(result))
-    branch = f"{shown.branch} at {commit[:12]}" if shown.branch and commit else ""
     summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()
+    if failure is not None:
+        publish = f"muster publish {result.task_id} --repo {shlex.quote(str(shown.repository))}"
+        raise not_set(failure, shown.branch, publish) from failure

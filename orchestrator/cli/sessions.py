@@ -23,7 +23,8 @@ from ..units import duration
 from ..words import short
 from .console import answer, data, note, people, plain
 from .find import find_task
-from .fleet import open_fleet, open_records
+from .fleet import open_records
+from .known import fleet_of
 from .options import JsonLines, TaskId
 from .tree import GLYPHS
 
@@ -116,8 +117,7 @@ async def _show(words: str, in_json: bool) -> None:
 
 
 async def _fork(words: str, turn: int | None) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with fleet_of(load_settings(), words) as (muster, record):
         handle = await muster.fork(record.task_id, turn=turn)
         result = await _ended(muster, handle)
         if result.errors:

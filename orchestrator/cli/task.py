@@ -23,8 +23,9 @@ from ..settings import load_settings
 from ..submit import DRIVERS, RUN
 from .console import data, note
 from .find import find_task
-from .fleet import open_fleet, open_records
+from .fleet import open_records
 from .follow import follow
+from .known import fleet_of, following, records_of
 from .lines import details
 from .live import json_line
 from .options import Json, JsonLines, TaskId, writing_settings
@@ -125,8 +126,7 @@ async def _show(words: str, as_json: bool) -> None:
 
 
 async def _watch(words: str, as_json: bool, reports: tuple[Wanted, ...]) -> int:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with following(load_settings(), words) as (muster, record):
         title = (await muster.request(record.task_id)).input.prompt
         view = Session.of(record.task_id, record.trace_id, agent=record.agent, title=title)
         followed = await follow(muster, view, as_json=as_json, may_ask=False, owner=False)
@@ -137,8 +137,7 @@ async def _watch(words: str, as_json: bool, reports: tuple[Wanted, ...]) -> int:
 
 
 async def _cancel(words: str, reason: str) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with following(load_settings(), words) as (muster, record):
         if record.state in TERMINAL:
             raise BadInput(
                 f"the task {record.task_id} has ended already: {record.state}",
@@ -149,15 +148,13 @@ async def _cancel(words: str, reason: str) -> None:
 
 
 async def _replan(words: str, reason: str) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with fleet_of(load_settings(), words) as (muster, record):
         stopped = await muster.replan(record.task_id, reason, by=person())
         note(f"{len(stopped)} step(s) stopped; what is left is planned again")
 
 
 async def _prompt(words: str, text: str) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with fleet_of(load_settings(), words) as (muster, record):
         handle = await muster.prompt(record.task_id, text, by=person())
         note("heard before its next turn by:" if handle.existing else "its session goes on in a new task:")
         data(handle.task_id)
@@ -186,8 +183,7 @@ async def _apply(words: str, repository: Path, check: bool) -> None:
 
 async def _logs(words: str, to_the_end: bool, as_json: bool) -> None:
     """What is kept; only with `to_the_end` a fleet must run, for nothing new happens without one."""
-    async with (open_fleet if to_the_end else open_records)(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with (following if to_the_end else records_of)(load_settings(), words) as (muster, record):
         is_goal = record.pool == DRIVERS and record.agent == RUN
         view = Session.of(record.task_id, record.trace_id, agent=record.agent, title=record.intent if is_goal else "")
         async for entry in muster.follow(record.trace_id, wait=to_the_end):

@@ -14,8 +14,7 @@ from ..client import Muster
 from ..errors import TaskFailed
 from ..settings import load_settings
 from .console import answer, data, note
-from .find import find_task
-from .fleet import open_fleet
+from .known import fleet_of
 from .options import TaskId
 
 app = typer.Typer()
@@ -47,8 +46,7 @@ def unrevert(task: TaskId) -> None:
 
 
 async def _undone(words: str, undo: Callable[[Muster, str], Awaitable[Handle]]) -> None:
-    async with open_fleet(load_settings()) as muster:
-        record = await find_task(muster, words)
+    async with fleet_of(load_settings(), words) as (muster, record):
         handle = await undo(muster, record.task_id)
         [result] = await muster.gather([handle])
         if result.errors:

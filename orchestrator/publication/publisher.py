@@ -149,7 +149,8 @@ class Publisher:
         if doing.forge:
             self._settings(doing)
         remote = remote_of(Place(read_address(doing.remote), doing.forge), self.forges)
-        await push_branch(remote, mirror, doing.branch, doing.commit, known=ours)
+        onto_default = doing.terms.to is Form.PUSH and doing.terms.default_branch
+        await push_branch(remote, mirror, doing.branch, doing.commit, known=ours, onto_default=onto_default)
 
     async def _ensure(self, forge: Forge, doing: Publication) -> Found:
         """The one open request of the branch, made if there is none, that says what we have to say."""

@@ -35,7 +35,8 @@ class Terms(Limits):
     names a table `[forges.NAME]` of the user's settings; empty: the one that the remote's host belongs to. `into` is
     the branch that a request is for; empty: the repository's own default. Files go into `folder`.
 
-    What nobody has verified stays here, unless `unverified` says otherwise.
+    What nobody has verified stays here, unless `unverified` says otherwise; and what everybody begins with, the
+    remote's default branch, is not pushed to, unless `default_branch` does.
     """
 
     to: Form = Form.BRANCH
@@ -46,6 +47,7 @@ class Terms(Limits):
     draft: bool = True
     folder: Annotated[str, Field(min_length=1)] = "published"
     unverified: bool = False
+    default_branch: bool = False
 
     def lets_go(self, *, verified: bool, is_judged: bool) -> bool:
         """What leaves this machine is verified, unless told otherwise; here, nothing that a gate has refused.

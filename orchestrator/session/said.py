@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envelope.events import BudgetReached
 from envelope.lifecycle import State
 from envelope.plan import Plan, StepStatus
 
@@ -23,6 +24,19 @@ GLYPH: dict[State, str] = {
 # Where there is no room for all: what moves first, then what went wrong, then what waits, then what is done.
 INTEREST = [State.RUNNING, State.WAITING, State.ERROR, State.EXPIRED, State.CANCELLED, State.PENDING, State.COMPLETED]
 STEPS_OVER = (StepStatus.DONE, StepStatus.SKIPPED)
+
+
+def budget_reached(event: BudgetReached) -> str:
+    """Money in dollars, all else as it is counted.
+
+    >>> budget_reached(BudgetReached(limit="cost", spent=2_500_000, allowed=2_000_000, whose="tenant"))
+    "budget reached: $2.50 of the tenant's $2.00 (cost)"
+    >>> budget_reached(BudgetReached(limit="tool_calls", spent=5, allowed=5))
+    'budget reached: 5 of 5 (tool calls)'
+    """
+    spent, allowed = (dollars(each) if event.limit == "cost" else f"{each}" for each in (event.spent, event.allowed))
+    whose = "" if event.whose == "task" else f"the {event.whose}'s "
+    return f"budget reached: {spent} of {whose}{allowed} ({event.limit.replace('_', ' ')})"
 
 
 def doing_with(view: Session, task: TaskView) -> str:

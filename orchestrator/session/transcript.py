@@ -37,6 +37,7 @@ from envelope.messages import TaskProgress, TaskResult
 from ..gating.told import gate_name, verdict_text
 from ..units import dollars, duration, tokens
 from ..words import state_text
+from .said import budget_reached
 
 # About what fits on twenty screens; the session's export and the call's whole output have the rest.
 MAX_TEXT_CHARS = 32_000
@@ -235,7 +236,7 @@ _TELL: dict[type[Any], Callable[[Transcript, Any], Iterator[int]]] = {
     MergeStep: _note(lambda event: f"merge: {event.key} {event.outcome}"),
     RetryScheduled: _note(lambda event: f"tries again in {duration(event.wait_ms)}: {event.reason}"),
     Compacted: _note(lambda event: f"compacted: {tokens(event.tokens_before)} to {tokens(event.tokens_after)}"),
-    BudgetReached: _note(lambda event: f"budget reached: {event.spent} of {event.allowed} ({event.limit})", "warning"),
+    BudgetReached: _note(budget_reached, "warning"),
     WarningRaised: _note(lambda event: f"warning: {event.message}\n{event.hint}", "warning"),
     Resynced: _note(lambda event: "earlier events are no longer kept"),
 }

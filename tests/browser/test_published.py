@@ -62,9 +62,15 @@ async def test_requests_of_many_batches_are_said_on_and_closed_and_the_page_says
 ):
     published = await batch(console, desk, "modernise")
     await batch(console, desk, "tidy")
-    await console.stage.muster.publications.publish(published)
-    page = await visit("/batches", who="approver")
+    page = await visit(f"/batches/{published}", who="approver")
 
+    await page.get_by_role("link", name="Publish").click()
+    await expect(page.get_by_role("row", name=f"app muster/modernise {desk.hub.remote} verified")).to_be_visible()
+    assert await axe(page) == []
+    assert desk.hub.reviews == []
+    await page.get_by_role("button", name="Publish").click()
+    await expect(page.get_by_role("row").filter(has_text="app")).to_contain_text("/team/app/1")
+    await page.goto(f"{console.url}/console/batches")
     await chosen(page, "modernise", "tidy")
     await page.get_by_label("A comment for the open requests").fill("Please look <b>today</b>.")
     await page.get_by_role("button", name="Comment").click()

@@ -20,7 +20,7 @@ from transport.embedded import MAX_SOCKET_PATH_BYTES, embedded_redis, socket_pat
 from transport.errors import Misconfigured, Unreachable
 from transport.limits import Limits
 from transport.redis import connect_redis
-from transport.settings import FleetSettings, connect
+from transport.settings import FleetSettings, connect, default_state_dir
 
 pytestmark = pytest.mark.redis
 
@@ -210,3 +210,9 @@ def test_a_state_folder_given_relatively_is_meant_from_where_the_command_was_typ
     monkeypatch.setenv("MUSTER_STATE_DIR", ".demo/state")
 
     assert FleetSettings().state_dir == tmp_path / ".demo" / "state"
+
+
+def test_a_state_folder_that_is_set_to_nothing_is_the_usual_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_STATE_DIR", "")
+
+    assert FleetSettings().state_dir == default_state_dir()

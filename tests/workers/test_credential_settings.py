@@ -110,8 +110,10 @@ def test_a_repository_elsewhere_is_not_fetched_with_it(url: str):
         made(env="FORGE_TOKEN").for_fetch("forge", url)
 
 
-def test_git_gets_it_by_its_environment_and_follows_no_redirect_with_it():
-    env = made(env="FORGE_TOKEN").for_fetch("forge", "https://git.example.com/r.git")
+@pytest.mark.parametrize("host", ["git.example.com", "git.example.com:443"])
+@pytest.mark.parametrize("place", ["git.example.com", "git.example.com:443", "Git.Example.com"])
+def test_git_gets_it_by_its_environment_and_follows_no_redirect_with_it(host: str, place: str):
+    env = made(env="FORGE_TOKEN", host=host).for_fetch("forge", f"https://{place}/r.git")
     pairs = {env[f"GIT_CONFIG_KEY_{n}"]: env[f"GIT_CONFIG_VALUE_{n}"] for n in range(int(env["GIT_CONFIG_COUNT"]))}
 
     assert pairs == {"http.extraHeader": f"Authorization: Bearer {SECRET}", "http.followRedirects": "false"}

@@ -206,14 +206,18 @@ async def test_a_private_repository_is_fetched_by_name_and_no_other_task_finds_i
     elsewhere = private.model_copy(update={"url": "https://elsewhere.example/repo.git"})
     other = await hands.result(hands.recipe("true", workspace=elsewhere))
     strangers = await hands.result(hands.recipe("true", workspace=private, tenant="team-b"))
+    named = private.model_copy(update={"credentials": "nobodys"})
+    nobodys = await hands.result(hands.recipe("true", workspace=named, tenant="team-b"))
     inner = private.model_copy(update={"credentials": "", "public": True})
     public = await hands.result(hands.recipe("true", workspace=inner))
 
     assert result.errors == () and "X = 1" in result.output.text
     assert without.errors[0].code is ErrorCode.REPOSITORY
     assert "is for https://" in other.errors[0].message
-    assert strangers.errors[0].message == "the credential 'forge' is not for the tenant 'team-b'"
-    assert public.errors[0].message.endswith("is not a public address")
+    told = [(one.errors[0].message, one.errors[0].hint) for one in (strangers, nobodys)]
+    assert told[0] == (told[1][0].replace("nobodys", "forge"), told[1][1])
+    assert told[0][0] == "this worker has no credentials named 'forge' for the tenant 'team-b'"
+    assert "there is no public host" in public.errors[0].message
     kept = subprocess.run(["grep", "-rl", SECRET, str(tmp_path / "state")], capture_output=True, text=True, check=False)
     assert kept.stdout == ""
 

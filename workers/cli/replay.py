@@ -52,6 +52,7 @@ async def _replay(session_of: SessionOf, words: str, file: Path | None) -> Repla
 
 
 def as_value(ended: Replayed) -> dict[str, object]:
+    """For programs. `whole`: the recording holds the task's end."""
     found = ended.difference
     return {
         "same": found is None,
@@ -63,6 +64,7 @@ def as_value(ended: Replayed) -> dict[str, object]:
 
 
 def as_text(ended: Replayed) -> str:
+    """For people: a line, and where it went another way, how."""
     done = f"{ended.calls} model call(s), {ended.answers} tool result(s)"
     if ended.difference is None:
         end = "" if ended.is_whole else "; the recording ends before the task did"

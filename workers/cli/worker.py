@@ -99,6 +99,7 @@ def _tell(message: str, hint: str) -> None:
 
 
 def main() -> None:
+    """`muster-worker`, whose errors are told as those of `muster` are."""
     try:
         sys.exit(app(standalone_mode=False))
     except typer.TyperException as e:  # a flag or a value that is wrong

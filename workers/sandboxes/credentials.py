@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from envelope.messages import TaskRequest
 from envelope.reach import credentials_of
 from envelope.redaction import MIN_SECRET_CHARS, register_secret
+from repo.remotes import header_environment
 from sandbox.outlet import HTTPS_PORT, Credential
 
 from ..errors import BadInput, BadSettings
@@ -44,9 +45,10 @@ class CredentialRow(BaseModel):
     @field_validator("host")
     @classmethod
     def _is_a_host(cls, host: str) -> str:
+        """Without https's own port, as addresses mostly are written."""
         if not HOST.fullmatch(host):
             raise ValueError("write one host in lower case, with a port if it is not 443: git.example.com")
-        return host
+        return host.removesuffix(f":{HTTPS_PORT}")
 
     @field_validator("header")
     @classmethod
@@ -83,12 +85,14 @@ class Credentials:
                 raise BadInput(message, hint="grant the one that the task needs")
 
     def require_lent(self, request: TaskRequest) -> None:
-        """`BadInput` for a credential that is not for the task's tenant."""
+        """`BadInput` for a credential that is not for the task's tenant; one that is nobody's is told so, too."""
         own = {request.workspace.credentials} - {""} if request.workspace else set[str]()
+        lent = sorted(name for name, row in self.rows.items() if {request.tenant, "*"} & set(row.tenants))
         for name in sorted(credentials_of(request.auth_scope) | own):
-            if not {request.tenant, "*"} & set(self._row(name).tenants):
-                hint = f"its operator names tenants in [workers.credentials.{name}] tenants"
-                raise BadInput(f"the credential {name!r} is not for the tenant {request.tenant!r}", hint=hint)
+            if name not in lent:
+                hint = f"it has: {', '.join(lent) or 'none'}; its operator names them in [workers.credentials.NAME]"
+                message = f"this worker has no credentials named {name!r} for the tenant {request.tenant!r}"
+                raise BadInput(message, hint=f"{hint}, with the tenants")
 
     def of(self, scope: Collection[str]) -> tuple[Credential, ...]:
         self.require_known(scope)
@@ -102,20 +106,11 @@ class Credentials:
         if not name:
             return {}
         host, parts = self._row(name).host, urlsplit(url)
-        if parts.scheme != "https" or parts.netloc not in (host, f"{host}:{HTTPS_PORT}"):
+        if parts.scheme != "https" or parts.netloc.lower() not in (host, f"{host}:{HTTPS_PORT}"):
             message = f"the credential {name!r} is for https://{host}/ alone"
             raise BadInput(message, hint="name that repository by its https address, or another credential")
         credential = self._read(name)
-        settings = {
-            "http.extraHeader": f"{credential.header}: {credential.value}",
-            "http.followRedirects": "false",  # git would take the header along
-        }
-        if credential.ca_file is not None:
-            settings["http.sslCAInfo"] = str(credential.ca_file)
-        env = {"GIT_CONFIG_COUNT": str(len(settings))}
-        for number, (key, value) in enumerate(settings.items()):
-            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return env
+        return header_environment(f"{credential.header}: {credential.value}", credential.ca_file)
 
     def _row(self, name: str) -> CredentialRow:
         if name not in self.rows:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
@@ -26,9 +25,9 @@ from ..problems import status_of, told_outside
 from ..rates import Rates
 from ..streams import Streams
 from ..tokens import TokenFile
-from . import asks, batches, deeds, fleet, letters, sign_in, start, tasks, traces
+from . import asks, batches, deeds, fleet, letters, publish, sign_in, start, tasks, traces
 from .forms import PlainForms
-from .rendering import HERE, page
+from .rendering import HERE, Rooted, on_to, page
 from .rooms import Rooms
 from .signing import signer_of
 from .visitor import SignInNeeded
@@ -45,6 +44,7 @@ ROUTERS: Sequence[APIRouter] = (
     start.router,
     asks.router,
     batches.router,
+    publish.router,
 )
 
 
@@ -63,6 +63,7 @@ def create_console(
     app.state.door = _door(app, muster.settings)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     app.add_middleware(PlainForms)
+    app.add_middleware(Rooted)
     app.add_exception_handler(SignInNeeded, _to_sign_in)
     app.add_exception_handler(MusterError, _problem)
     app.add_exception_handler(RepoError, _problem)
@@ -90,7 +91,7 @@ async def _to_sign_in(request: Request, _: Exception) -> Response:
     if request.method != "GET" or "text/event-stream" in request.headers.get("accept", ""):
         return _told(request, HTTPStatus.UNAUTHORIZED, "You are not signed in any more.", "sign in and do it again")
     to = quote(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
-    return RedirectResponse(f"{request.scope['root_path']}/sign-in?to={to}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/sign-in?to={to}")
 
 
 async def _problem(request: Request, error: Exception) -> Response:
@@ -110,8 +111,7 @@ async def _wrong_form(request: Request, error: Exception) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    title = f"{str(error.detail).rstrip('.')}."
-    return _told(request, HTTPStatus(error.status_code), title, "the menu above leads on")
+    return _told(request, HTTPStatus(error.status_code), f"{str(error.detail).rstrip('.')}.", "")
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

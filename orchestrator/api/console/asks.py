@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
 from envelope.asks import Reply, read_reply
@@ -21,17 +21,16 @@ from ...inbox import Inbox, inbox_of
 from ..asks import NewAnswer, give_answer
 from ..budgets import TenantCap, cap_tenant, require_own
 from ..caller import Caller
-from ..tokens import ALL_TENANTS, Right
-from .forms import form_of, in_words_of_pages, money_of, text_of, texts_of, unusable
+from ..tokens import Right
+from .forms import amount_of, form_of, in_words_of_pages, text_of, texts_of
 from .live import live
-from .rendering import fragment, page
+from .rendering import fragment, on_to, page
 from .rooms import Looks, Pace
 from .visitor import Approver, Operator, Viewer
 
 router = APIRouter(prefix="/asks")
 
 PACE = Pace(every_s=1.0)
-NAME_AMOUNT = "say in dollars what all of it may cost"
 
 
 @router.get("")
@@ -77,47 +76,35 @@ async def answer(request: Request, ask_id: str, caller: Approver) -> Response:
     except Answered as first:
         told = _told(one, first.by, first.at_ms, first.reply)
         return page(request, "asks/answered.html", status=HTTPStatus.CONFLICT, **told, first=True)
-    return RedirectResponse(f"{request.scope['root_path']}/asks/{ask_id}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/asks/{ask_id}")
 
 
 @router.get("/budget/{trace_id}")
 async def show_budget(request: Request, trace_id: str, caller: Approver) -> Response:
     await caller.require_trace(trace_id)
     funds = await caller.muster.budget(trace_id)
-    return page(request, "asks/raise.html", ledger=funds.ledger, what="This trace and all below it")
+    what = "This trace and all below it"
+    return page(request, "asks/raise.html", ledger=funds.ledger, what=what, to=f"/traces/{trace_id}/budget")
 
 
-@router.post("/budget/{trace_id}")
-async def raise_budget(request: Request, trace_id: str, caller: Approver) -> Response:
-    await caller.require_trace(trace_id)
-    form = await form_of(request)
-    if (cap := money_of(form, "dollars")) is None:
-        raise unusable("no amount was named", NAME_AMOUNT)
-    await caller.muster.raise_budget(trace_id, cap, by=caller.name)
-    return RedirectResponse(f"{request.scope['root_path']}/asks", HTTPStatus.SEE_OTHER)
-
-
-@router.get("/tenant/{tenant}")
+@router.get("/tenant/{tenant:path}")
 async def show_tenant(request: Request, tenant: str, caller: Operator) -> Response:
     require_own(tenant, caller)
     ledger = await caller.muster.tenant_budget(tenant)
-    return page(request, "asks/raise.html", ledger=ledger, what=f"All traces of the tenant {tenant} together")
+    what = f"All traces of the tenant {tenant} together"
+    return page(request, "asks/raise.html", ledger=ledger, what=what, to=f"/asks/tenant/{quote(tenant)}")
 
 
-@router.post("/tenant/{tenant}")
+@router.post("/tenant/{tenant:path}")
 async def raise_tenant(request: Request, tenant: str, caller: Operator) -> Response:
-    if (cap := money_of(await form_of(request), "dollars")) is None:
-        raise unusable("no amount was named", NAME_AMOUNT)
-    await cap_tenant(tenant, TenantCap(cap_microusd=cap), caller)
-    return RedirectResponse(f"{request.scope['root_path']}/asks", HTTPStatus.SEE_OTHER)
+    await cap_tenant(tenant, TenantCap(cap_microusd=amount_of(await form_of(request), "dollars")), caller)
+    return on_to("/asks")
 
 
 def _may(caller: Caller) -> frozenset[str]:
     """What the one who looks may do here: part of the name of their room, for others see other buttons."""
-    may = {right.value for right in (Right.APPROVE, Right.OPERATE) if caller.token.may(right)}
-    if caller.token.tenant != ALL_TENANTS:
-        may -= {Right.OPERATE.value}
-    return frozenset() if caller.token.read_only else frozenset(may)
+    deeds = {Right.APPROVE} if caller.seen_tenant else {Right.APPROVE, Right.OPERATE}
+    return frozenset(right.value for right in deeds & caller.rights)
 
 
 def _looks(muster: Muster, tenant: str | None, may: frozenset[str]) -> Looks:

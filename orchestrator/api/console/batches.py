@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from envelope.errors import MusterError
 from envelope.lifecycle import TERMINAL
@@ -28,14 +26,14 @@ from ...publication.book import WAITS_FOR_PEOPLE
 from ...submit import BATCH
 from ...words import counted
 from ..caller import Caller
-from ..problems import Problem
 from ..publications import Comment, close_requests, comment_on, show_publications
 from ..tokens import Right
 from .forms import form_of, in_words_of_pages, text_of, texts_of, unusable
 from .live import live
-from .rendering import fragment, page
+from .offers import OF_BATCHES, offered
+from .rendering import fragment, on_to, page
 from .rooms import Looks, Pace
-from .visitor import Publisher, Submitter, Viewer
+from .visitor import Publisher, Submitter, Viewer, require_right
 
 router = APIRouter(prefix="/batches")
 
@@ -51,8 +49,8 @@ PACE = Pace(every_s=1.0)
 async def list_batches(request: Request, caller: Viewer, cursor: str = "") -> Response:
     found = await _page(caller.muster, caller.seen_tenant, after=cursor)
     states = {f"state-{one.task_id}": fragment("batches/state.html", record=one) for one in found.records}
-    rights = {right.value for right in (Right.SUBMIT, Right.PUBLISH) if caller.token.may(right)}
-    return page(request, "batches.html", found=found, states=states, may=rights, is_first=not cursor)
+    may = caller.rights & {Right.SUBMIT, Right.PUBLISH}
+    return page(request, "batches.html", found=found, states=states, may=may, is_first=not cursor)
 
 
 @router.get("/live")
@@ -69,8 +67,7 @@ async def do_to_many(request: Request, caller: Viewer) -> Response:
     if name not in DEEDS:
         raise unusable(f"there is no deed {name!r}")
     right, deed = DEEDS[name]
-    if not caller.token.may(right):
-        raise Problem(HTTPStatus.FORBIDDEN, f"the role {caller.token.role} may not {right}")
+    require_right(caller.token, right)
     if not chosen:
         raise unusable("no batch was chosen", "tick some, then choose what to do")
     told = [await _tried(deed, caller, task_id, text_of(form, "text")) for task_id in chosen]
@@ -79,25 +76,25 @@ async def do_to_many(request: Request, caller: Viewer) -> Response:
 
 @router.get("/{task_id}")
 async def show_batch(request: Request, task_id: str, caller: Viewer) -> Response:
-    record = await _own(caller, task_id)
+    record = await batch_of(caller, task_id)
     board = board_of(await caller.muster.tree(record.trace_id))
     report = await _report(caller.muster, record)
     said: dict[str, Any] = {"ended": record.state in TERMINAL}
-    said |= {"record": record, "rights": {right.value for right in Right if caller.token.may(right)}}
+    said |= {"record": record, "may": await offered(caller, task_id, OF_BATCHES)}
     told = await show_publications(task_id, caller)
     return page(request, "batches/batch.html", **said, **_ended(report), parts=parts_of(record, board), published=told)
 
 
 @router.get("/{task_id}/live")
 async def follow_batch(request: Request, task_id: str, caller: Viewer) -> Response:
-    await _own(caller, task_id)
+    await batch_of(caller, task_id)
     return live(request, caller, f"batch:{task_id}", _board_looks(caller.muster, task_id), pace=PACE)
 
 
 @router.get("/{task_id}/column/{name}")
 async def show_column(request: Request, task_id: str, name: str, caller: Viewer) -> Response:
     """All of one column, whatever their number."""
-    record = await _own(caller, task_id)
+    record = await batch_of(caller, task_id)
     if name not in COLUMNS:
         raise NotFound(f"a board has no column {name!r}", hint="go back to the batch")
     cards = board_of(await caller.muster.tree(record.trace_id)).columns[name]
@@ -107,7 +104,7 @@ async def show_column(request: Request, task_id: str, name: str, caller: Viewer)
 @router.get("/{task_id}/collisions/{repository}/{number}")
 async def show_collision(request: Request, task_id: str, repository: str, number: int, caller: Viewer) -> Response:
     """Both sides of what did not fit, in the files where they meet."""
-    record = await _own(caller, task_id)
+    record = await batch_of(caller, task_id)
     report = await caller.muster.batches.report(task_id)
     found = next((one.collisions for one in report.repositories if one.name == repository), ())
     if not 0 <= number < len(found):
@@ -121,27 +118,27 @@ async def show_collision(request: Request, task_id: str, repository: str, number
 @router.post("/{task_id}/retry")
 async def retry(request: Request, task_id: str, caller: Submitter) -> Response:
     """303 to the batch that does again what failed."""
-    await _own(caller, task_id)
+    await batch_of(caller, task_id)
     handle = await caller.muster.batches.retry(task_id, sender=caller.name)
-    return RedirectResponse(f"{request.scope['root_path']}/batches/{handle.task_id}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/batches/{handle.task_id}")
 
 
 @router.post("/{task_id}/cancel")
 async def cancel(request: Request, task_id: str, caller: Submitter) -> Response:
-    await _cancel(caller, await _own(caller, task_id), "")
-    return RedirectResponse(f"{request.scope['root_path']}/batches/{task_id}", HTTPStatus.SEE_OTHER)
+    await _cancel(caller, await batch_of(caller, task_id), "")
+    return on_to(f"/batches/{task_id}")
 
 
 @router.post("/{task_id}/comment")
 async def comment(request: Request, task_id: str, caller: Publisher) -> Response:
     """On all of its open requests."""
-    told = await _comment(caller, await _own(caller, task_id), text_of(await form_of(request), "text"))
+    told = await _comment(caller, await batch_of(caller, task_id), text_of(await form_of(request), "text"))
     return page(request, "batches/bulk.html", told=[told], deed="comment")
 
 
 @router.post("/{task_id}/close")
 async def close(request: Request, task_id: str, caller: Publisher) -> Response:
-    told = await _close(caller, await _own(caller, task_id), "")
+    told = await _close(caller, await batch_of(caller, task_id), "")
     return page(request, "batches/bulk.html", told=[told], deed="close")
 
 
@@ -200,14 +197,14 @@ async def _tried(deed: Deed, caller: Caller, task_id: str, text: str) -> Became:
     """One that cannot be done stops none of the others."""
     name = ""
     try:
-        record = await _own(caller, task_id)
+        record = await batch_of(caller, task_id)
         name = record.intent
         return await deed(caller, record, text)
     except (MusterError, RepoError) as e:
         return Became(task_id, name, str(e), is_done=False)
 
 
-async def _own(caller: Caller, task_id: str) -> TaskRecord:
+async def batch_of(caller: Caller, task_id: str) -> TaskRecord:
     """`NotFound` for what is no batch of theirs."""
     record = await caller.record(task_id)
     if record.agent != BATCH:
@@ -235,6 +232,7 @@ def _ended(report: BatchReport | None) -> dict[str, Any]:
         "report": report,
         "causes": causes(report),
         "gates": [(one, gate_lines(one), output_of(one).strip()) for one in report.repositories],
+        "has_changed": any(one.changed and one.bundle for one in report.repositories),
         "by_hand": [each for one in report.repositories for each in by_hand(one, report.branch)],
         "max_cards": MAX_CARDS,
     }

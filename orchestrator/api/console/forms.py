@@ -74,6 +74,13 @@ def money_of(form: FormData, name: str) -> int | None:
         raise unusable(str(e)) from e
 
 
+def amount_of(form: FormData, name: str) -> int:
+    """As `money_of`, of a field that has to say something."""
+    if (amount := money_of(form, name)) is None:
+        raise unusable("no amount was named", "say in dollars what all of it may cost")
+    return amount
+
+
 def unusable(said: str, hint: str = BACK) -> Problem:
     return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, hint=hint)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from ...dead_letters import letters_of
-from .rendering import page
-from .visitor import Operator
+from .rendering import on_to, page
+from .visitor import Operator, Overseer
 
 router = APIRouter()
 
@@ -17,9 +14,9 @@ MOST = 200
 
 
 @router.get("/dead-letters")
-async def list_letters(request: Request, caller: Operator) -> Response:
+async def list_letters(request: Request, caller: Overseer) -> Response:
     letters = await letters_of(caller.muster.transport, caller.seen_tenant, limit=MOST)
-    return page(request, "dead_letters.html", letters=letters)
+    return page(request, "dead_letters.html", letters=letters, may=caller.rights)
 
 
 @router.post("/dead-letters/{task_id}/requeue")
@@ -27,11 +24,11 @@ async def requeue_letter(task_id: str, caller: Operator) -> Response:
     """On to the task that does the work again."""
     await caller.record(task_id)
     handle = await caller.muster.requeue(task_id, by=caller.name)
-    return RedirectResponse(f"/console/tasks/{handle.task_id}", HTTPStatus.SEE_OTHER)
+    return on_to(f"/tasks/{handle.task_id}")
 
 
 @router.post("/dead-letters/{task_id}/purge")
 async def purge_letter(task_id: str, caller: Operator) -> Response:
     await caller.record(task_id)
     await caller.muster.purge([task_id], by=caller.name)
-    return RedirectResponse("/console/dead-letters", HTTPStatus.SEE_OTHER)
+    return on_to("/dead-letters")

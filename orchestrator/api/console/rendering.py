@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from contextvars import ContextVar
 from functools import cache
 from http import HTTPStatus
 from itertools import chain
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...gating.told import gate_name, verdict_text
 from ...units import dollars, duration, tokens
@@ -36,6 +38,8 @@ HEADERS = {
 # Formatting and control characters: overrides of the reading direction, what is invisible, escapes of terminals.
 _KINDS = ("Cc", "Cf", "Co", "Cs")
 _SHOWN = "\t\n"
+# The path of the console, below which all its pages are. It differs behind a proxy (`prefix.py`).
+_root: ContextVar[str] = ContextVar("root", default="/console")
 
 
 def safe(text: object) -> str:
@@ -93,16 +97,29 @@ def _finalize(value: Any) -> Any:
     return safe(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
+class Rooted:
+    """Middleware: links in what is made for a request, and for a stream that it begins, have the console's root."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _root.set(scope["root_path"])
+        await self._app(scope, receive, send)
+
+
 def fragment(name: str, **values: Any) -> str:
-    """A template's text: a part of a page."""
-    return templates().get_template(name).render(**values)
+    """A template's text: a part of a page. It knows `root`, with which links begin."""
+    return templates().get_template(name).render(root=_root.get(), **values)
+
+
+def on_to(place: str) -> RedirectResponse:
+    """303 to a page of the console's, by its path below the root."""
+    return RedirectResponse(f"{_root.get()}{place}", HTTPStatus.SEE_OTHER)
 
 
 def page(request: Request, name: str, *, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:
-    """A whole page. Its templates know `who` (the `SignedIn`, or None), `path` and `root`."""
-    known = {
-        "who": getattr(request.state, "signed_in", None),
-        "root": request.scope["root_path"],
-        "path": request.url.path,
-    }
+    """A whole page. Its templates know `who` (the `SignedIn`, or None) and `path`, too."""
+    known = {"who": getattr(request.state, "signed_in", None), "path": request.url.path}
     return HTMLResponse(fragment(name, **known, **values), status, HEADERS)

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from ...client import Muster
 from ..tokens import Token, TokenFile
-from .rendering import page
+from .rendering import on_to, page
 from .signing import SIGNED_IN_S, Signer
 from .visitor import COOKIE, Viewer, require_same_site
 
@@ -72,7 +72,7 @@ def admitted(request: Request, token: Token, to: str) -> Response:
 async def sign_out(request: Request, caller: Viewer) -> Response:
     signer: Signer = request.app.state.signer
     signer.sign_out(request.cookies.get(COOKIE, ""))
-    answer = RedirectResponse(f"{request.scope['root_path']}/sign-in", HTTPStatus.SEE_OTHER)
+    answer = on_to("/sign-in")
     answer.delete_cookie(COOKIE, path=request.scope["root_path"])
     return answer
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
@@ -21,12 +20,13 @@ from ...catalogue import agents_of, is_startable
 from ...estimate import Estimate, estimate
 from ...looking import is_read_only
 from ...planner.modes import PlanMode
+from ...read_only import narrowed
 from ...units import parse_duration_s
 from ..caller import Caller
 from ..tasks import NewGoal, give_goal
 from .forms import form_of, in_words_of_pages, lines_of, money_of, text_of, unusable
 from .given import attachments_of, workspace_of
-from .rendering import page
+from .rendering import on_to, page
 from .visitor import Submitter
 
 router = APIRouter(prefix="/start")
@@ -75,7 +75,8 @@ async def review(request: Request, caller: Submitter) -> Response:
     goal = await _goal(request, caller, form)
     workers = await caller.muster.workers()
     async with in_words_of_pages():  # what its start would be refused for is said now
-        await caller.muster.goal(**{name: getattr(goal, name) for name in NewGoal.model_fields}, tenant=caller.tenant)
+        said = {name: getattr(goal, name) for name in NewGoal.model_fields}
+        narrowed([await caller.muster.goal(**said, tenant=caller.tenant)], caller.muster.settings)
     cap = goal.budget.max_cost_microusd if goal.budget else None
     about = about_cost(goal, workers, cap_microusd=cap)
     # in ASCII: what pages show instead of characters that are not seen must not come into the goal
@@ -98,7 +99,7 @@ async def start(request: Request, caller: Submitter) -> Response:
         raise unusable("this form's repository was not looked at", "begin again at Start")
     async with in_words_of_pages():
         handle = await give_goal(caller, goal, f"console:{caller.token.name}:{key}")
-    return RedirectResponse(f"{request.scope['root_path']}/traces/{handle.trace_id}", 303)
+    return on_to(f"/traces/{handle.trace_id}")
 
 
 async def _goal(request: Request, caller: Caller, form: FormData) -> NewGoal:

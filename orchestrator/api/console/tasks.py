@@ -21,9 +21,9 @@ from ...session.past import Moment, Pasts
 from ...session.transcript import Block, Transcript
 from ...side_by_side import side_by_side
 from .live import live
+from .offers import OF_TASKS, offered
 from .rendering import HEADERS, fragment, page
 from .rooms import Looks
-from .traces import rights
 from .tree import task_head
 from .visitor import Viewer
 
@@ -57,7 +57,7 @@ async def show_task(request: Request, task_id: str, caller: Viewer, step: Step =
         at=None if step is None else seen.steps,
         steps=past.now.steps,
         now_ms=told.now_ms,
-        may=rights(caller),
+        may=await offered(caller, task_id, OF_TASKS),
     )
 
 
@@ -90,7 +90,7 @@ async def download_diff(task_id: str, caller: Viewer) -> Response:
     return _download(await caller.muster.diff(task_id))
 
 
-@router.get("/tasks/{task_id}/attachments/{name}")
+@router.get("/tasks/{task_id}/attachments/{name:path}")
 async def download_attachment(task_id: str, name: str, caller: Viewer) -> Response:
     await caller.record(task_id)
     result = await caller.muster.result(task_id)

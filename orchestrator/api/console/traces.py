@@ -16,8 +16,8 @@ from ...pages import Wanted, page_of
 from ...session.said import GLYPH
 from ...words import finds
 from ..access import Caller
-from ..tokens import Right
 from .live import live
+from .offers import OF_TASKS, offered
 from .rendering import fragment, page
 from .rooms import Looks, Pace
 from .tree import Tree, began_ms, in_order, matches
@@ -95,7 +95,7 @@ async def show_trace(
         ledger=ledger,
         now_ms=now_ms,
         begin_ms=began_ms(session),
-        may=rights(caller),
+        may=await offered(caller, session.root, OF_TASKS),
     )
 
 
@@ -103,10 +103,6 @@ async def show_trace(
 async def follow_trace(request: Request, trace_id: str, caller: Viewer) -> Response:
     await caller.require_trace(trace_id)
     return live(request, caller, f"trace:{trace_id}", _growing(caller.muster, trace_id))
-
-
-def rights(caller: Caller) -> Mapping[str, bool]:
-    return {right.value: caller.token.may(right) for right in Right}
 
 
 def _growing(muster: Muster, trace_id: str) -> Looks:

@@ -111,7 +111,7 @@ def head(session: Session, now_ms: int) -> str:
         "tree/head.html",
         session=session,
         spent=sum(task.usage.total_tokens for task in tasks),
-        root=root,
+        goal=root,
         glyph=GLYPH[root.state],
         ended=root.state in TERMINAL,
         counts=[(state, GLYPH[state], count) for state, count in counts if count],

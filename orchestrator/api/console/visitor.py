@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from ...client import Muster
+from ...looking import refuse_write
 from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
-from ..tokens import Right
+from ..tokens import Right, Token
 from .signing import SignedIn, Signer
 
 COOKIE = "muster_console"
@@ -25,8 +26,11 @@ class SignInNeeded(Exception):
     """Nobody is signed in, or not any more."""
 
 
-def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency: who is signed in, and has the right. A form must have come from a page of ours."""
+def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency: who is signed in, and has the right. A form must have come from a page of ours.
+
+    `to_look`: for a page where who only looks does so, with no form of the right's.
+    """
 
     async def check(request: Request) -> Caller:
         known = signed_in(request)
@@ -36,9 +40,7 @@ def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
         rates: Rates = request.app.state.rates
         if wait_s := rates.take(known.token.name):
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls", hint="come again", retry_after_s=wait_s)
-        if not known.token.may(right):
-            hint = "ask an operator for another role"
-            raise Problem(HTTPStatus.FORBIDDEN, f"the role {known.token.role} may not {right}", hint=hint)
+        require_right(known.token, right, to_look=to_look)
         if request.method not in ("GET", "HEAD"):
             require_same_site(request)
             await require_own_form(request, known.csrf)
@@ -46,6 +48,15 @@ def visitor_with(right: Right) -> Callable[[Request], Awaitable[Caller]]:
         return Caller(known.token, muster.read_only() if known.token.read_only else muster, door="console")
 
     return check
+
+
+def require_right(token: Token, right: Right, *, to_look: bool = False) -> None:
+    """403 in the words of what is missing: the role's, or that something may be changed."""
+    if not token.may(right):
+        hint = "ask an operator for another role"
+        raise Problem(HTTPStatus.FORBIDDEN, f"the role {token.role} may not {right}", hint=hint)
+    if right not in token.rights and not to_look:
+        refuse_write(f"its role's right to {right} is not lent to it", "sign in with a token that may write")
 
 
 def signed_in(request: Request) -> SignedIn | None:
@@ -80,3 +91,4 @@ Submitter = Annotated[Caller, Depends(visitor_with(Right.SUBMIT))]
 Approver = Annotated[Caller, Depends(visitor_with(Right.APPROVE))]
 Publisher = Annotated[Caller, Depends(visitor_with(Right.PUBLISH))]
 Operator = Annotated[Caller, Depends(visitor_with(Right.OPERATE))]
+Overseer = Annotated[Caller, Depends(visitor_with(Right.OPERATE, to_look=True))]

@@ -255,6 +255,8 @@ async def test_a_tenants_budget_is_capped_and_shown_and_raised_by_who_sees_all(a
     shown = await api.call("GET", "/v1/tenants/default/budget", who="viewer")
     assert shown == (200, {"spent_microusd": 0, "reserved_microusd": 0, "cap_microusd": 5})
     assert [await cap(9, "fleet"), await cap(None, "fleet")] == [(200, 9), (200, None)]
+    for what in ("budget", "allotment"):  # a tenant may be called so
+        assert (await api.call("GET", f"/v1/tenants/team/a/{what}", who="fleet"))[0] == 200
 
 
 async def test_a_bundle_is_stored_and_named_by_its_hash(api):

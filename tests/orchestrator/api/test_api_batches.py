@@ -125,8 +125,8 @@ WRONG = {
     "a folder of the server": ({"repositories": [{"path": "/etc"}]}, "repositories[0].path names files of the server"),
     "a list of the server": ({"repositories": [{"list": "/etc/passwd"}]}, "repositories[0].list names files"),
     "a file of shards": ({"shards": {"files_from": "/etc/passwd"}}, "shards.files_from names a file of the server"),
-    "a machine inside": ({"repositories": [{"url": "https://127.0.0.1/x.git"}]}, "127.0.0.1 is not a public address"),
-    "one that only looks public": ({"repositories": [{"url": "https://[::ffff:10.0.0.1]/x"}]}, "is not a public addr"),
+    "a machine inside": ({"repositories": [{"url": "https://127.0.0.1/x.git"}]}, "there is no public host 127.0.0.1"),
+    "one that only looks public": ({"repositories": [{"url": "https://[::ffff:10.0.0.1]/x"}]}, "no public host"),
     "the server's keys": ({"repositories": [{"url": "git@git.example.com:a/b.git"}]}, "is not an https address"),
     "a local address": ({"repositories": [{"url": "file:///srv/x.git"}]}, "is not an https address"),
     "plain HTTP": ({"repositories": [{"url": "http://git.example.com/x.git"}]}, "is not an https address"),
@@ -210,9 +210,32 @@ async def test_a_forge_lends_its_token_to_the_tenants_that_it_names():
     operator = await Reach({"ours": forge}, None)(repository)
 
     assert (allowed.credential, operator.credential) == ("ours", "ours")
-    for named in (repository, Repository(url="https://elsewhere.example.com/x.git", forge="ours")):
-        with pytest.raises(BadInput, match="this tenant may not use the forge 'ours'"):
-            await Reach({"ours": forge}, "other")(named)
+    elsewhere = Repository(url="https://elsewhere.example.com/x.git", forge="ours")
+    with pytest.raises(BadInput, match="is not where the forge 'ours' is"):
+        await Reach({"ours": forge}, "team")(elsewhere)
+
+
+async def test_of_anothers_forge_a_tenant_hears_what_it_would_if_there_were_none():
+    at = {"inner": "https://10.1.2.3/api/v1", "public": "https://1.1.1.1/api/v1"}
+    forges = {
+        name: ForgeSettings(kind="gitea", url=url, token_env="PATH", tenants=("team",)) for name, url in at.items()
+    }
+
+    async def heard(forges: dict[str, ForgeSettings], **repository: str) -> str:
+        try:
+            remote = await Reach(forges, "other")(Repository(**repository))
+        except BadInput as e:
+            return f"{e} {e.hint}"
+        return f"{remote.url} {remote.credential}"
+
+    for asked in (
+        {"url": "https://10.1.2.3/team/app.git"},
+        {"url": "https://1.1.1.1/team/app.git"},
+        {"url": "ssh://git@10.1.2.3/team/app.git"},
+        {"url": "https://10.1.2.3/team/app.git", "forge": "inner"},
+        {"url": "https://1.1.1.1/team/app.git", "forge": "public"},
+    ):
+        assert await heard(forges, **asked) == await heard({}, **asked)
 
 
 async def test_git_goes_to_the_address_that_was_looked_at():
@@ -251,5 +274,21 @@ async def test_of_two_forges_at_a_host_the_work_goes_by_the_one_it_names_and_may
     named = await Reach(forges, "team")(Repository(url=url, forge="second"))
 
     assert (first.credential, named.credential) == ("ours", "second")
-    with pytest.raises(BadInput, match="this tenant may not use the forge 'theirs'"):
+    with pytest.raises(BadInput, match="this tenant has no forge 'theirs'"):
         await Reach(forges, "team")(Repository(url=url, forge="theirs"))
+
+
+@pytest.mark.parametrize("forge", ["", "inner"])
+async def test_a_preview_tells_nothing_of_a_forge_of_anothers(api, text, forge):
+    inner = ForgeSettings(
+        kind="gitea", url="https://10.1.2.3/api/v1", token_env="MUSTER_TEST_NO_SUCH", tenants=("team",)
+    )
+    publish = {"branch": "muster/x", "to": "request", "remote": "https://10.1.2.3/team/app.git", "forge": forge}
+    server = api.app.state.muster
+    told = []
+    for forges in ({"inner": inner}, {}):
+        server.settings = server.settings.model_copy(update={"forges": forges})
+        document = {**tomllib.loads(text), "publish": publish}
+        told.append(await api.call("POST", "/v1/batches/preview", who="submitter", json=document))
+
+    assert told[0] == told[1] and "not known" in json.dumps(told[0])

@@ -37,6 +37,20 @@ class Desk:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def shell(self, words: str, *, stdout: int = subprocess.DEVNULL) -> Done:
+        """The command as a shell starts it: its streams may go elsewhere."""
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {words}', "sh", *MUSTER],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.home,
+            env=self.environment,
+            timeout=TIMEOUT_S,
+        )
+        return Done(done.returncode, "", done.stderr)
+
     def git(self, *words: str, repository: Path) -> str:
         identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost", "-c", "init.defaultBranch=main")
         command = ("git", *identity, "-C", str(repository), *words)

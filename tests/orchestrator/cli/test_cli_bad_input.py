@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -47,6 +48,7 @@ def _expect(done, exit_code, sentence, hint):
         (("run", "x", "--budget", "-1"), "--budget", "muster run --help"),
         (("run", "x", "--allow", "everything"), "'everything' is not a grant", "tool:pattern"),
         (("run", "x", "--file", "nothing.log"), "there is no file nothing.log", "--file"),
+        (("run", "x", "--resume", "4f2a", "--branch", "b"), "--branch does not go with --resume", "leave it out"),
         (("run", "x", "--repo", "nowhere"), "there is no folder nowhere", "muster --help"),
         (("run", "x", "--repo", "."), "is not in a git repository", "git init"),
         (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),
@@ -95,6 +97,30 @@ def test_a_dirty_work_tree_is_refused(desk, words):
 
 
 @pytest.mark.parametrize(
+    ("branch", "sentence", "hint"),
+    [
+        ("main", "the branch main is checked out", "publish to another branch"),
+        ("x..y", "'x..y' is not a valid branch name", "name it like"),
+        ("other", "the branch other holds work", "choose another branch name"),
+        ("other/below", "there is a branch other", "choose another branch name"),
+    ],
+)
+def test_a_branch_that_cannot_be_set_in_the_end_is_refused_before_anything_is_started(desk, branch, sentence, hint):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    desk.git("checkout", "-q", "-b", "other", repository=project)
+    desk.git("commit", "-q", "--allow-empty", "-m", "theirs", repository=project)
+    desk.git("checkout", "-q", "main", repository=project)
+    _expect(desk.muster("run", "tidy up", "--repo", "project", "--branch", branch), USAGE, sentence, hint)
+
+
+def test_the_default_branch_of_a_bare_repository_is_not_set(desk):
+    project = desk.repository("project", {"a.py": "x = 1\n"})
+    desk.git("clone", "-q", "--bare", ".", "../bare.git", repository=project)
+    done = desk.muster("run", "tidy up", "--repo", "bare.git", "--branch", "main")
+    _expect(done, USAGE, "the branch main is the default branch of the bare repository", "--default-branch")
+
+
+@pytest.mark.parametrize(
     ("settings", "exit_code", "sentence", "hint"),
     [
         ({"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"}, INFRASTRUCTURE, "127.0.0.1:1", ""),
@@ -113,6 +139,21 @@ def test_wrong_settings_are_told_with_their_name(desk, settings, exit_code, sent
 def test_what_is_no_id_is_told_before_anything_is_started_or_asked(desk, words):
     done = desk.muster(*words, env={"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
     _expect(done, USAGE, "'x' is not a task's id", "muster task list")
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("ask", "answer", "ask_99999999", "once"), "no open ask has an id that ends in 'ask_99999999'"),
+        (("task", "cancel", "abcd1234"), "no task ends in 'abcd1234'"),
+        (("batch", "attach", "abcd1234"), "no task ends in 'abcd1234'"),
+    ],
+)
+def test_what_is_not_there_is_told_without_starting_a_fleet(desk, words, sentence):
+    done = desk.muster(*words)
+    _expect(done, USAGE, sentence, "see ")
+    assert len(done.stderr.splitlines()) == 2
 
 
 def test_an_unknown_setting_in_the_users_file_is_told_with_a_near_miss(desk):
@@ -173,6 +214,19 @@ def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
     assert "sandbox image" not in checks and "Docker" not in checks
     assert checks["sandboxes"]["health"] == "fails" and "'bubblewrap'" in checks["sandboxes"]["found"]
     assert checks["sandboxes"]["mend"] == "correct or unset MUSTER_SANDBOX_DRIVER"
+
+
+def test_a_reader_who_has_gone_and_a_full_disk_are_told_apart(desk):
+    """By a shell's own code for the one, for nothing is known of what goes on then, and by a sentence for the other."""
+    read, write = os.pipe()
+    os.close(read)
+    gone = desk.shell("schema request", stdout=write)
+    os.close(write)
+    full, closed = desk.shell("schema request >/dev/full"), desk.shell("schema request <&- >&-")
+
+    assert (gone.exit_code, gone.stderr) == (141, "")
+    _expect(full, INFRASTRUCTURE, "there is no room left on the disk", "df")
+    assert (closed.exit_code, closed.stderr) == (0, "")
 
 
 def test_something_unforeseen_is_one_sentence_without_verbose(desk):

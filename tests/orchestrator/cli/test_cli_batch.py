@@ -75,20 +75,33 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
 
 
 def test_a_branch_that_must_not_be_set_hides_nothing_of_what_was_done(desk, project):
-    (desk.home / "batch.toml").write_text(BATCH.format(command=CODEMOD).replace("muster/modernise", "main"))
+    named = (desk.home / "batch.toml").read_text()
+    (desk.home / "batch.toml").write_text(named.replace("muster/modernise", "main"))
     before = desk.git("rev-parse", "main", repository=project)
-    done = desk.muster("batch", "run", "batch.toml")
-    task_id = _latest_batch(desk)["task_id"]
+    early = [desk.muster("batch", command, "batch.toml") for command in ("run", "check")]
+    shown = desk.muster("batch", "preview", "batch.toml")
+    (desk.home / "batch.toml").write_text(named)
+    task_id = desk.muster("batch", "run", "batch.toml", "--detach").stdout.strip()
+    desk.git("checkout", "-q", "-b", "muster/modernise", repository=project)  # meanwhile
+    done = desk.muster("batch", "attach", task_id)
     elsewhere = desk.muster("publish", task_id, "--branch", "mine", "--repo", "project")
 
+    for refused in early:
+        assert refused.exit_code == 2 and "starting the fleet" not in refused.stderr
+        assert refused.stderr.splitlines()[-2:] == [
+            "error: project: The branch main is checked out",
+            "hint: publish to another branch, then merge it",
+        ]
+    assert "it cannot be published: project: The branch main is checked out" in shown.stderr
     assert done.exit_code == 2, done.stderr
     assert "✔ done and verified" in done.stderr and f"muster task diff {task_id}" in done.stderr
     assert done.stderr.splitlines()[-2:] == [
-        "error: project: The branch main is checked out",
+        "error: project: The branch muster/modernise is checked out",
         f"hint: publish to another branch, then merge it; under another name: muster publish {task_id} --branch NAME",
     ]
-    assert (elsewhere.exit_code, desk.git("rev-parse", "main", repository=project)) == (0, before), elsewhere.stderr
-    assert _branches(desk, project) == ["main", "mine"]
+    assert elsewhere.exit_code == 0, elsewhere.stderr
+    at = [desk.git("rev-parse", name, repository=project) for name in ("main", "muster/modernise")]
+    assert (at, _branches(desk, project)) == ([before, before], ["main", "mine", "muster/modernise"])
 
 
 def test_a_batch_is_looked_at_before_anything_is_done(desk, project):

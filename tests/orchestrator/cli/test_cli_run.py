@@ -104,10 +104,19 @@ def test_a_change_that_breaks_the_tests_is_not_acceptable_and_sets_no_branch(des
 
 
 def test_without_a_gate_it_is_done_and_not_verified(desk, project):
-    done = desk.muster("run", "greet", "--repo", "project")
-    assert done.exit_code == 0, done.stderr
-    assert "✔ done, not verified" in done.stderr
+    """Also where its branch cannot be set in the end, which hides nothing of what was done."""
+    lock = project / ".git" / "refs" / "heads" / "mine.lock"
+    lock.touch()
+    done = desk.muster("run", "greet", "--repo", "project", "--branch", "mine")
+    lock.unlink()
+    take = done.stderr.splitlines()[-1].partition("under another name: muster ")[2].split()
+    taken = desk.muster(*take)
+
+    assert done.exit_code == 2, done.stderr
+    assert "✔ done, not verified" in done.stderr and "branch    mine" not in done.stderr
     assert "no gate is configured" in done.stderr
+    assert "error: the branch mine could not be set" in done.stderr
+    assert (taken.exit_code, desk.git("show", "NAME:greet.py", repository=project)[-8:]) == (0, "'hello!'"), taken
 
 
 def test_a_detached_goal_is_found_again_by_its_id(desk, project):

@@ -45,7 +45,7 @@ class Page:
 @dataclass
 class Console:
     """`people`: a browser's cookies for each role of the tenant `default`, for `stranger` of another one, and for
-    `nobody`."""
+    `nobody`. `root`: where browsers see its pages."""
 
     url: str
     stage: Any
@@ -54,6 +54,7 @@ class Console:
     listening: Any  # the server's socket
     secrets: dict[str, str]
     hostile: str = HOSTILE
+    root: str = "/console"
     people: dict[str, aiohttp.ClientSession] = field(default_factory=dict[str, aiohttp.ClientSession])
 
     async def get(self, path: str, *, who: str = "viewer", **options: Any) -> Page:
@@ -61,7 +62,7 @@ class Console:
 
     async def post(self, path: str, fields: dict[str, str], *, who: str = "admin", csrf: str | None = None) -> Page:
         """A form as the page of the same person sends it."""
-        csrf = (await self.get("/console/", who=who)).csrf if csrf is None else csrf
+        csrf = (await self.get(f"{self.root}/", who=who)).csrf if csrf is None else csrf
         return await self._call("POST", path, who, data={**fields, "csrf": csrf})
 
     async def work(self, prompt: str, **fields: Any) -> Any:
@@ -70,7 +71,7 @@ class Console:
     async def news(self, path: str, *, who: str = "viewer", after: str = "") -> AsyncIterator[tuple[str, Any]]:
         """The parts of each message of a page's stream, each with the id of the message."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
-        async with self.people[who].get(f"{self.url}/console{path}", headers=headers) as response:
+        async with self.people[who].get(f"{self.url}{self.root}{path}", headers=headers) as response:
             assert response.status == 200, await response.text()
             name = ""
             while line := await response.content.readline(max_line_length=MAX_LINE_BYTES):
@@ -80,7 +81,7 @@ class Console:
                     yield name, json.loads(rest)
 
     async def sign_in(self, who: str) -> Page:
-        return await self._call("POST", "/console/sign-in", who, data={"token": self.secrets[who]})
+        return await self._call("POST", f"{self.root}/sign-in", who, data={"token": self.secrets[who]})
 
     async def _call(self, method: str, path: str, who: str, **options: Any) -> Page:
         options.setdefault("allow_redirects", False)

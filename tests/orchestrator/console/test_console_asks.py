@@ -104,19 +104,19 @@ async def test_who_waits_for_money_goes_on_when_the_cap_is_raised(console):
     handle = await stage.muster.submit(agent="build", prompt="spend", deadline_ms=600_000, budget=budget)
     [claim] = await stage.transport.claim("build", "w", slots=1, wait_s=5)
     assert await stage.transport.park(claim.lease, Wait(asks=frozenset({ask_for_more(1_000_000)})))
-    path = f"/console/asks/budget/{handle.trace_id}"
+    path, form_to = f"/console/asks/budget/{handle.trace_id}", f"/console/traces/{handle.trace_id}/budget"
 
     seen = await console.get("/console/asks", who="approver")
     form = await console.get(path, who="approver")
-    refused = [await console.post(path, {"dollars": "2"}, who=who) for who in ("viewer", "submitter", "stranger")]
-    wrong = [await console.post(path, {"dollars": text}, who="approver") for text in ("", "much", "-1", "1e9")]
-    raised = await console.post(path, {"dollars": "2.50"}, who="approver")
+    refused = [await console.post(form_to, {"dollars": "2"}, who=who) for who in ("viewer", "submitter", "stranger")]
+    wrong = [await console.post(form_to, {"dollars": text}, who="approver") for text in ("", "much", "-1", "1e9")]
+    raised = await console.post(form_to, {"dollars": "2.50", "from": "asks"}, who="approver")
 
     assert f'href="{path}"' in seen.text and f'href="{path}"' not in (await console.get("/console/asks")).text
-    assert "$0.00 spent of $1.00" in form.text
+    assert "$0.00 spent of $1.00" in form.text and f'action="{form_to}"' in form.text
     assert [each.status for each in refused] == [403, 403, 404]
     assert [each.status for each in wrong] == [422] * 4
-    assert raised.status == 303
+    assert (raised.status, raised.headers["Location"]) == (303, "/console/asks")
     assert (await stage.transport.ledger(handle.trace_id)).cap_microusd == 2_500_000
     assert (await stage.muster.record(handle.task_id)).state is State.PENDING
 

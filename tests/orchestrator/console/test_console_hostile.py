@@ -35,13 +35,13 @@ NEEDS = {
     "/start": Right.SUBMIT,
     "/start/go": Right.SUBMIT,
     "/asks/{ask_id}/answer": Right.APPROVE,
-    "/asks/budget/{trace_id}": Right.APPROVE,
-    "/asks/tenant/{tenant}": Right.OPERATE,
+    "/asks/tenant/{tenant:path}": Right.OPERATE,
     "/batches/bulk": Right.SEE,
     "/batches/{task_id}/retry": Right.SUBMIT,
     "/batches/{task_id}/cancel": Right.SUBMIT,
     "/batches/{task_id}/comment": Right.PUBLISH,
     "/batches/{task_id}/close": Right.PUBLISH,
+    "/batches/{task_id}/publish": Right.PUBLISH,
 }
 
 
@@ -58,7 +58,7 @@ PAGES = sorted(path for path in routes("GET") if "{" in path)
 
 def filled(path: str, **ids: str) -> str:
     known = {"task_id": "0" * 32, "trace_id": "0" * 32, "ask_id": "ask_none", "tenant": "nobody", "name": "x"}
-    return "/console" + path.format(**{**known, "repository": "demo", "number": "0", **ids})
+    return "/console" + path.replace(":path", "").format(**{**known, "repository": "demo", "number": "0", **ids})
 
 
 async def asked(console) -> str:
@@ -128,7 +128,7 @@ async def test_what_is_another_tenants_is_not_there_in_the_words_of_what_never_w
         assert (theirs.status, nowhere.status) == (404, 404), path
         said = theirs.text
         for name, value in own.items():
-            said = said.replace(value, nothing[name]) if f"{{{name}}}" in path else said
+            said = said.replace(value, nothing[name]) if f"{{{name}" in path else said
         assert said == nowhere.text, path
     for path in ("/", "/traces", "/traces?q=hopeless", "/asks", "/batches", "/dead-letters", "/start"):
         seen = (await console.get(f"/console{path}", who="stranger")).text
@@ -284,7 +284,7 @@ async def test_what_is_sent_twice_at_once_is_done_once(console, batch_text):
 
 async def test_deeds_of_the_console_are_entered_as_its(console):
     work = await console.work("go", budget={"max_cost_microusd": 1_000_000})
-    await console.post(f"/console{work.trace}/budget", {"cap_usd": "7.50"}, who="approver")
+    await console.post(f"/console{work.trace}/budget", {"dollars": "7.50"}, who="approver")
     await console.post(f"/console{work.task}/cancel", {"reason": "enough\n{}[2J"}, who="submitter")
     letter = (await dead_one(console)).task_id
     await console.post(f"/console/dead-letters/{letter}/purge", {}, who="admin")
@@ -309,8 +309,7 @@ async def test_a_token_that_only_looks_does_no_deed_by_a_form_of_its_own(console
         f"/tasks/{task_id}/prompt": {"text": "hurry"},
         f"/tasks/{task_id}/replan": {"reason": "x"},
         f"/tasks/{task_id}/cancel": {"reason": "x"},
-        f"/traces/{trace_id}/budget": {"cap_usd": "7.50"},
-        f"/asks/budget/{trace_id}": {"dollars": "7.50"},
+        f"/traces/{trace_id}/budget": {"dollars": "7.50"},
         "/asks/tenant/default": {"dollars": "7.50"},
         f"/dead-letters/{letter}/requeue": {},
         f"/dead-letters/{letter}/purge": {},

@@ -131,7 +131,7 @@ async def test_a_change_is_shown_side_by_side_and_downloaded(console):
     blobs = console.stage.transport.blobs
     diff = await blobs.put(DIFF + evil.encode() + hostile.replace("\n", "").encode() + b"\n")
     patch = PatchRef(base="0" * 40, diff=diff, files=(FileStat(path=hostile, status="M"),), added=2, tree="1" * 40)
-    log = Attachment(blob=await blobs.put(b"<b>log</b>"), name="run.log", media_type="text/html")
+    log = Attachment(blob=await blobs.put(b"<b>log</b>"), name="logs/run.log", media_type="text/html")
     await work.end(patch=patch, attachments=(log,))
 
     shown = (await console.get(f"/console{work.task}/diff")).text
@@ -139,8 +139,9 @@ async def test_a_change_is_shown_side_by_side_and_downloaded(console):
     assert "def f():" in shown and "\ufffd[2J&lt;b&gt;" in shown
     for page in (shown, (await console.get(f"/console{work.task}")).text):
         assert not re.search(r"<script>|<img|<b>l|[\x1b\x07\u202e\u2066]", page)
-    for path in ("change.diff", "attachments/run.log"):
-        got = await console.get(f"/console{work.task}/{path}")
+    headers = {"Authorization": f"Bearer {console.secrets['viewer']}"}
+    for path in ("/console{}/change.diff", "/console{}/attachments/logs/run.log", "/v1{}/attachments/logs/run.log"):
+        got = await console.get(path.format(work.task), headers=headers)
         assert got.headers["Content-Disposition"] == "attachment", got.text
         assert got.headers["Content-Type"] == "application/octet-stream"
 

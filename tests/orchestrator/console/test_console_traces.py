@@ -125,7 +125,7 @@ async def test_a_trace_of_another_tenant_is_not_there(console, place: str):
 DEEDS = {
     "{task}/prompt": {"text": "hurry"},
     "{task}/cancel": {"reason": "enough"},
-    "{trace}/budget": {"cap_usd": "7.50"},
+    "{trace}/budget": {"dollars": "7.50"},
 }
 
 
@@ -145,7 +145,7 @@ async def test_who_may_do_what(console, place: str, who: str):
 
 async def test_deeds_are_done_in_the_name_of_who_did_them(console):
     work = await console.work("go", budget={"max_cost_microusd": 1_000_000})
-    await console.post(f"/console{work.trace}/budget", {"cap_usd": "7.50"})
+    await console.post(f"/console{work.trace}/budget", {"dollars": "7.50"})
     assert (await console.stage.transport.ledger(work.lease.trace_id)).cap_microusd == 7_500_000
     refused = await console.post(f"/console{work.task}/replan", {"reason": "x"})
     assert refused.status == 409 or refused.status == 422, refused.text
@@ -153,7 +153,7 @@ async def test_deeds_are_done_in_the_name_of_who_did_them(console):
     assert done.headers["Location"] == f"/console{work.trace}"
     record = await console.stage.muster.record(work.lease.task_id)
     assert (record.cancelled_by, record.cancel_reason) == ("console:admin", "enough")
-    wrong = await console.post(f"/console{work.trace}/budget", {"cap_usd": "much"})
+    wrong = await console.post(f"/console{work.trace}/budget", {"dollars": "much"})
     assert wrong.status == 422
 
 

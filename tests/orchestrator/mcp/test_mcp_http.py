@@ -128,6 +128,18 @@ async def test_a_batch_is_handed_over_followed_and_reported(server):
     assert [(task["task_id"], task["goal"]) for task in listed["tasks"]] == [(started["task_id"], "modernise")]
 
 
+async def test_workers_fetch_what_a_tenant_names_from_public_hosts_alone(server):
+    named = {"repository": "https://10.1.2.3/team/app.git", "base": "0" * 40}
+    async with server.caller("submitter") as caller:
+        started = [
+            await caller.call("submit_goal", goal="do it", **named),
+            await caller.call("fan_out", prompt="look at {item}", items=["a"], **named),
+        ]
+
+    requests = [await server.stage.muster.request(each["task_id"]) for each in started]
+    assert [each.workspace.public for each in requests] == [True, True]
+
+
 async def test_waiting_is_bounded_and_says_that_it_goes_on(server):
     stage = server.stage
     async with server.caller() as caller:

@@ -260,13 +260,13 @@ class Desk:
         await bundle(self.user, commit, packed)
         return await mirror_of(self.folder / "cache", bundle=packed, commit=commit)
 
-    def wanted(self, commit: str, *, remote: str = "", **terms: Any) -> Publication:
+    def wanted(self, commit: str, *, remote: str = "", branch: str = BRANCH, **terms: Any) -> Publication:
         asked = Terms.model_validate({"to": Form.REQUEST, **terms})
         place = remote or self.hub.remote
-        key = key_of(place, BRANCH)
+        key = key_of(place, branch)
         base = git(self.user, "rev-parse", "main")
         return Publication(
-            key=key, remote=place, forge="" if remote else "hub", path="team/app", branch=BRANCH, terms=asked,
+            key=key, remote=place, forge="" if remote else "hub", path="team/app", branch=branch, terms=asked,
             task_id="0193", bundle="x.bundle", base=base, commit=commit, title="Modernise",
             body=block_of(key, Facts("0193", base, commit, verified=True)),
         )  # fmt: skip

@@ -54,8 +54,20 @@ async def test_a_bare_repository_is_pushed_to_and_its_own_rules_hold(github):
     assert github.hub.asked == []
 
 
-async def push(desk, commit: str, remote: str = ""):
-    wanted = desk.wanted(commit, to=Form.PUSH, remote=remote or str(desk.hub.bare))
+async def test_the_default_branch_is_pushed_to_only_where_that_is_meant(github):
+    first, before = github.commit("second\n"), github.hub.tip("main")
+    refused = await push(github, first, branch="main")
+    kept = github.hub.tip("main")
+    pushed = await push(github, first, branch="main", default_branch=True)
+
+    assert (refused.stage, refused.code, kept) == (Stage.REFUSED, "repository", before)
+    assert refused.reason == "The branch main is the remote's default branch"
+    assert "--default-branch" in refused.hint and "`default_branch = true`" in refused.hint
+    assert (pushed.stage, github.hub.tip("main")) == (Stage.PUSHED, first)
+
+
+async def push(desk, commit: str, remote: str = "", *, branch: str = BRANCH, **terms):
+    wanted = desk.wanted(commit, to=Form.PUSH, branch=branch, remote=remote or str(desk.hub.bare), **terms)
     return await desk.publisher.publish(wanted, await desk.mirror(commit))
 
 
