@@ -61,7 +61,9 @@ async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: Se
             failure = e
     if result.output.text and not shown.as_json:
         answer(await muster.answer(result))
-    summary_of_run(view, result, cap_microusd=request.budget.max_cost_microusd, branch=branch).print()
+    elsewhere = None if Path.cwd().is_relative_to(shown.repository) else shown.repository
+    cap_microusd = request.budget.max_cost_microusd
+    summary_of_run(view, result, cap_microusd=cap_microusd, branch=branch, repository=elsewhere).print()
     if failure is not None:
         publish = f"muster publish {result.task_id} --repo {shlex.quote(str(shown.repository))}"
         raise not_set(failure, shown.branch, publish) from failure

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.markup import escape
@@ -60,8 +62,18 @@ def print_lines(lines: Iterable[Line]) -> None:
         people().print(f"  [dim]{about:<{max(width, ABOUT_CHARS)}}[/] {escape(plain(text))}", soft_wrap=True)
 
 
-def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | None, branch: str = "") -> Summary:
-    """Of a goal. It says "verified" only where the gate did; `branch`: the one that was set to the change."""
+def summary_of_run(
+    view: Session,
+    result: TaskResult,
+    *,
+    cap_microusd: int | None,
+    branch: str = "",
+    repository: Path | None = None,
+) -> Summary:
+    """Of a goal. It says "verified" only where the gate did; `branch`: the one that was set to the change.
+
+    `repository`: where the change belongs, if that is not where the person stands.
+    """
     structured: dict[str, Any] = result.output.structured or {}
     verified = structured.get("verified") is True
     reason = str(structured.get("reason") or "")
@@ -74,7 +86,7 @@ def summary_of_run(view: Session, result: TaskResult, *, cap_microusd: int | Non
         *_spent(view, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
-    return _summary(result, verified, lines)
+    return replace(_summary(result, verified, lines), commands=_next(result, repository))
 
 
 def summary_of_batch(
@@ -230,8 +242,9 @@ def _causes(report: BatchReport) -> Iterator[Line]:
         yield "", f"… {counted(left, 'shard')} more, for other causes"
 
 
-def _next(result: TaskResult) -> tuple[str, ...]:
+def _next(result: TaskResult, repository: Path | None = None) -> tuple[str, ...]:
     changed = result.patch is not None and bool(result.patch.files)
-    words = ("diff", "apply", "logs") if changed else ("logs",)
-    about = {"diff": "see the change", "apply": "apply it here", "logs": "how it went"}
-    return tuple(f"muster task {word} {result.task_id}   # {about[word]}" for word in words)
+    apply = ("", "apply it here") if repository is None else (f" --repo {quote(str(repository))}", "apply it")
+    about = {"diff": ("", "see the change"), "apply": apply, "logs": ("", "how it went")}
+    words = about if changed else ("logs",)
+    return tuple(f"muster task {word} {result.task_id}{about[word][0]}   # {about[word][1]}" for word in words)

@@ -29,6 +29,12 @@ class Stop:
     waits_for_tenant: bool = False  # it is the tenant's
 
 
+def to_raise(whose: str) -> str:
+    """What helps where money is spent, a "trace"'s or a "tenant"'s; what its new cap is a person says."""
+    cap = "--tenant TENANT" if whose == "tenant" else "TASK"
+    return f"`muster budget raise {cap} --to USD`, then `muster task resume TASK`"
+
+
 def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
     """The first grant that leaves nothing for another turn; None while the session may go on.
 
@@ -45,7 +51,7 @@ def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
         return _stop("cost", session.cost_microusd, budget.max_cost_microusd)
     if trace_exhausted:
         event = BudgetReached(limit="cost", spent=session.cost_microusd, allowed=session.cost_microusd)
-        return Stop(event, ErrorCode.BUDGET, "the trace's money is spent", "raise the trace's budget and resume")
+        return Stop(event, ErrorCode.BUDGET, "the trace's money is spent", to_raise("trace"))
     return None
 
 
