@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from envelope.ids import content_key
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
-from envelope.scope import Scope, common
+from envelope.scope import common
 from transport.base import Transport
 from transport.errors import NotFound
 
@@ -111,11 +111,7 @@ async def _line_of(transport: Transport, task_id: str) -> list[TaskRequest]:
 
 
 def _only_looks(line: Sequence[TaskRequest]) -> bool:
-    return all(_is_within(READ_SCOPE, request.auth_scope) for request in line)
-
-
-def _is_within(most: Scope, scope: Scope) -> bool:
-    return set(scope) <= set(common(most, scope))
+    return all(set(each.auth_scope) <= set(common(READ_SCOPE, each.auth_scope)) for each in line)
 
 
 def require_read_only(request: TaskRequest) -> None:
