@@ -221,10 +221,12 @@ async def test_what_fails_beside_a_branch_hides_neither_it_nor_what_was_done(mad
     await publish_bundle(stage.muster, result, Packed(told["bundle"], told["commit"]), Target(desk.user, "mine"))
     warned = " ".join(capsys.readouterr().err.split())
     text = (stage.folder / "batch.toml").read_text().partition("[publish]")[0]
-    spec = parse_batch(f'{text}[publish]\nbranch = "lost"\n', name="batch.toml")
+    spec = parse_batch(f'{text}[publish]\nbranch = "{BRANCH}"\n', name="batch.toml")
     without = result.model_copy(update={"attachments": ()})  # as of a store that has gone
     view = Session.of(result.task_id, result.trace_id, agent="batch", title="")
-    with pytest.raises(BranchRefused, match=r"app: The branch lost cannot be set: .* has no attachment") as refused:
+    with pytest.raises(
+        BranchRefused, match=r"app: The branch muster/modernise cannot be set: .* has no attachment"
+    ) as refused:
         await conclude(
             stage.muster, view, without, Conclusion((), publishes=True, spec=spec, folders={"app": desk.user})
         )
@@ -233,7 +235,7 @@ async def test_what_fails_beside_a_branch_hides_neither_it_nor_what_was_done(mad
     assert git(desk.user, "rev-parse", "mine") == told["commit"]
     assert "✔ done and verified" in capsys.readouterr().err
     assert "all of its repositories under another name: muster publish" in refused.value.hint
-    assert type(not_set(Unreachable("no server answers"), "lost", "take it")) is Unreachable, "another try helps"
+    assert type(not_set(Unreachable("no server answers"), BRANCH, "take it")) is Unreachable, "another try helps"
 
 
 async def test_files_and_branches_need_no_forge_and_what_cannot_be_says_so(made):
