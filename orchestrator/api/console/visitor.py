@@ -56,7 +56,7 @@ def require_right(token: Token, right: Right, *, to_look: bool = False) -> None:
         hint = "ask an operator for another role"
         raise Problem(HTTPStatus.FORBIDDEN, f"the role {token.role} may not {right}", hint=hint)
     if right not in token.rights and not to_look:
-        refuse_write(f"its role's right to {right} is not lent to it", "sign in with a token that may write")
+        refuse_write(f"may not {right}", "sign in with a token that may write")
 
 
 def signed_in(request: Request) -> SignedIn | None:
