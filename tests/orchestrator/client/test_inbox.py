@@ -137,9 +137,7 @@ async def asked_before_it_is_over(stage) -> tuple[TaskRecord, AskTexts]:
 
 async def test_an_ask_that_is_over_keeps_its_text_for_who_has_read_that_it_is_open(any_stage):
     record, texts = await asked_before_it_is_over(any_stage)
-    await any_stage.transport.answer(record.task_id, PUSH.ask_id, "once", by="me")
-    again = await any_stage.claimed()
-    await again.tell(AskAnswered(ask_id=PUSH.ask_id, answer="once", by="me"), LOG)
+    await both_answered(any_stage, record)
 
     assert [one.ask for one in await asks_of([record], texts)] == [PUSH, LOG]
 
@@ -151,8 +149,14 @@ async def test_of_asks_that_are_over_only_the_latest_keep_their_texts(any_stage,
     if is_cancelled:
         await any_stage.muster.cancel(record.task_id)
     else:
-        await any_stage.transport.answer(record.task_id, PUSH.ask_id, "once", by="me")
-        again = await any_stage.claimed()
-        await again.tell(*(AskAnswered(ask_id=one.ask_id, answer="once", by="me") for one in (PUSH, LOG)))
+        await both_answered(any_stage, record)
 
     assert list(await texts.of(record.trace_id)) == [(record.task_id, LOG.ask_id)]
+
+
+async def both_answered(stage, record: TaskRecord) -> None:
+    """And its task has told so."""
+    for one in (PUSH, LOG):
+        await stage.transport.answer(record.task_id, one.ask_id, "once", by="me")
+    again = await stage.claimed()
+    await again.tell(*(AskAnswered(ask_id=one.ask_id, answer="once", by="me") for one in (PUSH, LOG)))
