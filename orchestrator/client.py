@@ -44,7 +44,7 @@ from .pages import Wanted, page_of
 from .planner.modes import PlanMode
 from .planner.wish import plan_again
 from .plans import plans_of
-from .prompting import going_on, listener, session_of, undoing
+from .prompting import going_on, listener, session_of, undoing, without_people
 from .read_only import looking_only, narrowed, require_own_sessions, require_stoppable
 from .requeue import requeued
 from .resolving import requests_from
@@ -169,18 +169,24 @@ class Muster(Facets, SessionMethods):
         return await stay(self.transport, self._outbox, handle, watch)
 
     async def resume(
-        self, task_id: str, prompt: str = "", *, budget: Budget | None = None, deadline_ms: int | None = None
+        self,
+        task_id: str,
+        prompt: str = "",
+        *,
+        budget: Budget | None = None,
+        deadline_ms: int | None = None,
+        no_input: bool = False,
     ) -> Handle:
         """Go on, in a new task, with the session of one that has ended, however it ended; of a goal with its agent's.
 
         Without a prompt it takes up its work where that stopped. Grants are those of before, and so are limits that are
-        not named. `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
+        not named. `no_input`: nobody answers any more, whoever did before.
+        `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
         """
         request = going_on(await listener(self.transport, task_id), prompt)
         limits = {"budget": budget, "deadline_ms": deadline_ms}
-        return await self.submit(
-            request.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
-        )
+        request = request.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
+        return await self.submit(without_people(request) if no_input else request)
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.

@@ -69,12 +69,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`cost_microusd` is of the work's whole trace, when it has one of its own, and nothing when it was reused."""
+    """`work`: as it was done in the end, perhaps `after` what others had done in vain. `found`: it was there before,
+    of somebody else or of an attempt of this driver before this one.
+
+    `cost_microusd` is of the work's whole trace, when it has one of its own, and nothing when it was reused.
+    """
 
     work: Work
     result: TaskResult
     reused: bool
     cost_microusd: int
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ class Driver:
                     if place.foreign and not place.work.reusable(result):
                         waiting.append(place.work.after(result.task_id))  # somebody else's, and it came to nothing
                     else:
-                        yield Ended(place.work, result, place.foreign, cost_microusd)
+                        yield Ended(place.work, result, place.foreign, cost_microusd, found=place.handle.existing)
 
     async def is_still_ours(self) -> bool:
         """Does the queue still know this very attempt? Attempts of a task that was submitted again count anew."""

@@ -55,6 +55,12 @@ def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
     return request.model_copy(update=new)
 
 
+def without_people(request: TaskRequest) -> TaskRequest:
+    """The same task where nobody answers: what a rule asks is denied, and at its cap it ends."""
+    budget = request.budget.model_copy(update={"waits_at_cap": False})
+    return request.model_copy(update={"asks": None, "budget": budget})
+
+
 def session_of(request: TaskRequest) -> str:
     """A session is named after the task that opened it."""
     return request.resume_token or request.task_id

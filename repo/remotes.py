@@ -106,9 +106,9 @@ async def remote_tip(remote: Remote, branch: str) -> str | None:
     return (await _listed(remote, branch)).tip
 
 
-async def require_own_branch(remote: Remote, branch: str) -> None:
+async def require_own_branch(remote: Remote, branch: str, *, timeout_s: float = LOOK_TIMEOUT_S) -> None:
     """`BranchRefused` for the remote's default branch: what is set there, nobody has reviewed."""
-    if (await _listed(remote, branch)).is_default:
+    if (await _listed(remote, branch, timeout_s)).is_default:
         raise _not_own(branch)
 
 
@@ -146,12 +146,12 @@ async def push_branch(
             raise _refused(remote, branch, e) from e
 
 
-async def _listed(remote: Remote, branch: str) -> _Listed:
+async def _listed(remote: Remote, branch: str, timeout_s: float = LOOK_TIMEOUT_S) -> _Listed:
     ref = f"refs/heads/{branch}"
     asked = ("ls-remote", "--quiet", "--symref", "--end-of-options", remote.url, "HEAD", ref)
     try:
         found = await git(
-            *asked, git_dir=None, cwd=Path("/"), protocols=remote.protocols, env=remote.env, timeout_s=LOOK_TIMEOUT_S
+            *asked, git_dir=None, cwd=Path("/"), protocols=remote.protocols, env=remote.env, timeout_s=timeout_s
         )
     except GitFailed as e:
         raise _unreachable(remote, e) from e

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from .base import Limits
@@ -55,12 +56,13 @@ class ControlGroup:
             raise SandboxError("The kernel did not thaw the sandbox.")
 
     def kill(self) -> None:
-        """Everything in the group, whoever it belongs to. Frozen processes die when they are thawed."""
-        for entrance in self.entrances:
-            with suppress(OSError):  # the group is gone, or goes while it is read: two may remove it at once
-                for pid in entrance.read_text().split():
-                    with suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
+        """Everything in the group, whoever it belongs to. Frozen processes die when they are thawed.
+
+        One that may not be killed keeps none of the others alive, and the group: `remove` says so.
+        """
+        for pid in chain.from_iterable(map(_members, self.entrances)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
     async def remove(self) -> None:
         """Kill what is left and remove the folders; those that are gone already are fine.
@@ -103,6 +105,13 @@ class ControlGroup:
                 return True
             await asyncio.sleep(PAUSE_S)
         return False
+
+
+def _members(entrance: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in entrance.read_text().split()]
+    except OSError:  # the group is gone, or goes while it is read: two may remove it at once
+        return []
 
 
 def groups_version() -> str:

@@ -64,6 +64,12 @@ class FleetSettings(BaseSettings):
         """A variable that is set to nothing names no folder, and least of all the one that a command is typed in."""
         return path or default_state_dir()
 
+    @field_validator("keyring", mode="before")
+    @classmethod
+    def _none(cls, path: object) -> object:
+        """Nor a file, which would stand in that folder."""
+        return path or None
+
     @field_validator("state_dir", "keyring")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:

@@ -32,17 +32,18 @@ from .batch_estimate import agreed_to_batch
 from .batch_file import check, init, plan_here, show_preview, with_undone
 from .batch_life import cancel, diff, status
 from .batch_overlaps import overlaps
-from .batch_submit import submitted, tell_moved
+from .batch_submit import done_before, submitted, tell_moved
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_fleet, open_records
 from .follow import Followed, follow
-from .known import following
+from .known import fleet_of, following
 from .leaving import leave, require_lasting
 from .listing import print_tasks
 from .options import AllowDirty, Detach, Json, JsonLines, NoInput, ReadOnly, TaskId, Yes, settings_for
 from .outcome import exit_code_after
 from .places import known_file, latest_of, recall, repositories_of
+from .publish import first_of
 from .report_forms import FORMS, Report, require_form, wanted_reports
 from .reports import formed, write_reports
 from .show import show_task
@@ -158,14 +159,14 @@ async def _run(file: Path, asked: _Asked) -> int:
     plan = await plan_here(file, settings, allow_dirty=asked.allow_dirty)
     if plan.spec.shards.failures_of is None:
         plan = await agreed_on(plan, settings, may_ask=asked.may_ask, yes=asked.yes)
-    refused = await refusals(plan, settings) if asked.conclusion.publishes else []
+    refused = await refusals(plan, settings) if asked.conclusion.publishes else {}
     if refused and latest_of(settings, plan.file) is None:
-        raise refused[0]
+        raise first_of(refused)
     async with open_fleet(settings) as muster:
         plan = await with_undone(muster, plan)
+        if refused and await done_before(muster, plan, settings) is None:  # else its branch may well be as it was
+            raise first_of(refused)
         found = await tell_difference(muster, plan)
-        if refused and (found is None or found.runs):  # else all is done, and its branch is as it was
-            raise refused[0]
         for warning in await muster.batches.obstacles(plan.spec):
             warn(warning)
         waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
@@ -196,7 +197,8 @@ async def _retry(words: str, asked: _Asked) -> int:
 
 
 async def _attach(settings: Settings, words: str, file: Path | None, as_json: bool, conclusion: Conclusion) -> int:
-    async with following(settings, words) as (muster, record):
+    # Records are opened under the state folder's lock, which nobody else gets for as long as branches are pushed.
+    async with (fleet_of if conclusion.publishes else following)(settings, words) as (muster, record):
         if record.agent != BATCH:
             raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task watch {record.task_id}")
         handle = Handle(record.task_id, record.trace_id)

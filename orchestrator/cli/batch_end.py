@@ -10,16 +10,16 @@ from typing import Annotated
 import typer
 
 from envelope.messages import TaskResult
-from repo.errors import BranchRefused, RepoError
+from repo.errors import RepoError
+from transport.errors import TransportError
 
 from ..batch.report import BatchReport, report_of
 from ..batch.spec import BatchSpec
 from ..client import Muster
 from ..publication.terms import Form
 from ..session.fold import Session
-from ..words import counted
 from .console import note
-from .publish import Packed, Target, not_set, publish_bundle
+from .publish import NotSet, Packed, Target, first_of, not_set, publish_bundle
 from .report_forms import Wanted
 from .summary import summary_of_batch
 
@@ -53,9 +53,7 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
     set_for, refused = await _set_branches(muster, result, report, asked) if set_here else ([], {})
     summary_of_batch(view, result, report, cap_microusd=cap, published=frozenset(set_for)).print()
     if refused:
-        name, error = next(iter(refused.items()))
-        more = f" (and {counted(len(refused) - 1, 'other')})" if len(refused) > 1 else ""
-        raise BranchRefused(f"{name}: {error}{more}", hint=error.hint)
+        raise first_of(refused)
     if spec.publish is not None and not asked.publishes:
         note(f"nothing is published; what is verified can be: muster publish {result.task_id}")
     if elsewhere is not None:
@@ -66,7 +64,7 @@ async def conclude(muster: Muster, view: Session, result: TaskResult, asked: Con
 
 async def _set_branches(
     muster: Muster, result: TaskResult, report: BatchReport, asked: Conclusion
-) -> tuple[list[str], dict[str, BranchRefused]]:
+) -> tuple[list[str], dict[str, NotSet]]:
     """Set the branches of those repositories whose change may go (see `Terms.lets_go`); who refused, and why."""
     spec = asked.spec
     ready = [
@@ -79,12 +77,13 @@ async def _set_branches(
         and repository.bundle
         and spec.publish.lets_go(verified=repository.verified, is_judged=spec.gate is not None)
     ]
-    refused: dict[str, BranchRefused] = {}
+    refused: dict[str, NotSet] = {}
+    take = f"all of its repositories under another name: muster publish {result.task_id}"
     onto_default = spec is not None and spec.publish is not None and spec.publish.default_branch
     for repository in ready:
         target = Target(asked.folders[repository.name], report.branch, onto_default=onto_default)
         try:
             await publish_bundle(muster, result, Packed(repository.bundle, repository.commit), target)
-        except (RepoError, OSError) as e:
-            refused[repository.name] = not_set(e, report.branch, f"muster publish {result.task_id}")
+        except (RepoError, TransportError, OSError) as e:
+            refused[repository.name] = not_set(e, report.branch, take)
     return [repository.name for repository in ready if repository.name not in refused], refused

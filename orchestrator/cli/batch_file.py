@@ -29,6 +29,7 @@ from .find import find_task
 from .fleet import open_records
 from .options import AllowDirty, OneJson
 from .places import latest_of
+from .publish import first_of
 from .summary import Line, print_lines
 
 BatchFile = Annotated[Path, typer.Argument(metavar="FILE", help="The batch file: TOML or YAML.")]
@@ -88,8 +89,8 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
     seen = await unlimited(found).preview(settings)
-    for refusal in await refusals(found, settings):
-        raise refusal
+    if refused := await refusals(found, settings):
+        raise first_of(refused)
     return seen.model_copy(update={"warnings": _too_many(found, seen)})
 
 
@@ -100,7 +101,7 @@ async def _foreseen(file: Path) -> BatchPreview:
     async with open_records(settings) as muster:
         plan = await with_undone(muster, plan)
         seen = await muster.batches.preview(unlimited(plan), earlier=await known_run(muster, file) or "")
-    refused = [f"it cannot be published: {each}" for each in await refusals(plan, settings)]
+    refused = [f"it cannot be published: {name}: {why}" for name, why in (await refusals(plan, settings)).items()]
     return seen.model_copy(update={"warnings": (*refused, *_too_many(plan, seen), *seen.warnings)})
 
 

@@ -17,12 +17,16 @@ from .repository import head_of
 
 async def submitted(muster: Muster, plan: Planned, settings: Settings, asks: AskTerms | None) -> Handle:
     """The batch's task, new or old, which the file's next run will know."""
-    earlier = latest_of(settings, plan.file)
-    handle = None if earlier is None else await muster.batches.done_before(plan, earlier)
-    handle = handle or await muster.batches.submit(plan, asks=asks, sender="cli")
+    handle = await done_before(muster, plan, settings) or await muster.batches.submit(plan, asks=asks, sender="cli")
     remember(settings, handle.task_id, plan.file)
     await tell_known(muster, handle, plan.spec.name)
     return handle
+
+
+async def done_before(muster: Muster, plan: Planned, settings: Settings) -> Handle | None:
+    """The file's last run from here, when it was this very batch and completed."""
+    earlier = latest_of(settings, plan.file)
+    return None if earlier is None else await muster.batches.done_before(plan, earlier)
 
 
 async def tell_moved(plan: Planned, report: BatchReport) -> None:

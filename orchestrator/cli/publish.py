@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,15 @@ from repo.local import branch_tip
 from repo.mirror import mirror_of
 from repo.publish import publish_branch, require_forward, require_settable
 from repo.temporary import temporary_folder
+from transport.errors import TransportError, Unreachable
 
 from ..client import Muster
 from ..settings import Settings
+from ..words import counted
+from .console import warn
+
+NotSetCause = RepoError | TransportError | OSError
+NotSet = BranchRefused | Unreachable  # another try may help the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +55,42 @@ async def publish_bundle(muster: Muster, result: TaskResult, packed: Packed, tar
         await publish_branch(
             repository, mirror, branch, commit, expected_old=expected, onto_default=target.onto_default
         )
-    ours.parent.mkdir(parents=True, exist_ok=True)
-    ours.write_text(commit)
+    try:
+        ours.parent.mkdir(parents=True, exist_ok=True)
+        ours.write_text(commit)
+    except OSError as e:
+        warn(f"the branch {branch} is set, but not noted as ours: {_words(e)}", "from now on it only moves forward")
 
 
-async def require_free(settings: Settings, target: Target, start: str) -> None:
-    """`BranchRefused` for a branch that no successor of the commit `start` could be set to: said before any work."""
-    await require_settable(target.repository, target.branch, onto_default=target.onto_default)
+async def require_free(settings: Settings, target: Target, start: str, *, may_be_done: bool = False) -> None:
+    """`BranchRefused` for a branch that no successor of the commit `start` could be set to: said before any work.
+
+    `may_be_done`: the work may turn out to be what the branch was set to here, and then it stays where it stands.
+    """
     ours = _read(_mark(settings.state_dir, target.repository, target.branch))
+    if may_be_done and ours and ours == await branch_tip(target.repository, target.branch):
+        return
+    await require_settable(target.repository, target.branch, onto_default=target.onto_default)
     await require_forward(target.repository, target.branch, start, ours=ours)
 
 
-def not_set(error: RepoError | OSError, branch: str, publish: str) -> BranchRefused:
-    """Of a branch that stayed where it was, while the change is kept; `publish` is the command that takes it."""
-    why = str(error) if isinstance(error, RepoError) else f"The branch {branch} cannot be set: {error.strerror}"
-    hint = error.hint if isinstance(error, RepoError) else ""
-    return BranchRefused(why, hint=f"{hint}; under another name: {publish} --branch NAME".removeprefix("; "))
+def not_set(error: NotSetCause, branch: str, take: str) -> NotSet:
+    """Of a branch that stayed where it was, while the change is kept; `take` says how to have it all the same."""
+    why = str(error) if isinstance(error, RepoError) else f"The branch {branch} cannot be set: {_words(error)}"
+    hint = "" if isinstance(error, OSError) else error.hint
+    told = Unreachable if isinstance(error, Unreachable) else BranchRefused
+    return told(why, hint=f"{hint}; {take} --branch NAME".removeprefix("; "))
+
+
+def first_of(refused: Mapping[str, NotSet]) -> NotSet:
+    """One error for all of them, by the names of their repositories."""
+    name, error = next(iter(refused.items()))
+    more = f" (and {counted(len(refused) - 1, 'other')})" if len(refused) > 1 else ""
+    return type(error)(f"{name}: {error}{more}", hint=error.hint)
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _mark(state_dir: Path, repository: Path, branch: str) -> Path:

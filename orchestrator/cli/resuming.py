@@ -13,7 +13,7 @@ from ..catalogue import agents_of
 from ..client import Muster
 from ..session.fold import Session
 from ..sessions import SessionRow
-from ..settings import load_settings
+from ..settings import Settings
 from .console import data, note
 from .estimate import Spending, agreed
 from .follow import follow
@@ -24,7 +24,7 @@ from .show import show_result
 
 @dataclass(frozen=True, slots=True)
 class Resuming:
-    """The command line, as it was meant. `words` name the task; `may_ask`: somebody would answer."""
+    """The command line, as it was meant. `words` name the task."""
 
     words: str
     prompt: str
@@ -32,26 +32,30 @@ class Resuming:
     deadline_s: int | None
     detach: bool
     as_json: bool
-    may_ask: bool
+    yes: bool
+    settings: Settings
+    no_input: bool = False
 
 
 async def resumed(wish: Resuming) -> int:
     """Submit the task that goes on, and stay with it unless told otherwise; the exit code."""
-    async with fleet_of(load_settings(), wish.words) as (muster, record):
+    async with fleet_of(wish.settings, wish.words) as (muster, record):
         if not await _agreed(muster, await muster.session(record.task_id), wish):
             note("nothing was submitted")
             return ExitCode.CANCELLED
         cap = wish.budget_microusd
-        budget = None if cap is None else TaskBudget(max_cost_microusd=cap, waits_at_cap=True)
+        budget = None if cap is None else TaskBudget(max_cost_microusd=cap, waits_at_cap=not wish.no_input)
         deadline_ms = wish.deadline_s and wish.deadline_s * 1000
-        handle = await muster.resume(record.task_id, wish.prompt, budget=budget, deadline_ms=deadline_ms)
+        handle = await muster.resume(
+            record.task_id, wish.prompt, budget=budget, deadline_ms=deadline_ms, no_input=wish.no_input
+        )
         if wish.detach:
             note(f"its session goes on; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
         request = await muster.request(handle.task_id)
         view = Session.of(handle.task_id, handle.trace_id, agent=request.agent, title=request.intent)
-        followed = await follow(muster, view, as_json=wish.as_json, may_ask=True)
+        followed = await follow(muster, view, as_json=wish.as_json, may_ask=not wish.no_input)
         if followed.result is not None and not wish.as_json:
             await show_result(muster, followed.view, followed.result)
         return exit_code_after(followed)
@@ -65,7 +69,7 @@ async def _agreed(muster: Muster, session: SessionRow, wish: Resuming) -> bool:
         wish.prompt,
         request.model or (card.model if card else ""),
         cap,
-        may_ask=wish.may_ask and not (wish.detach or wish.as_json),
+        may_ask=not (wish.yes or wish.no_input or wish.detach or wish.as_json),
         history_tokens=await _history_tokens(muster, session),
     )
     return await agreed(spending, workers, ask_above_microusd=muster.settings.ask_above_microusd)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import typer
 
@@ -105,12 +106,15 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
-        is_planned = plan != PlanMode.NONE
-        require_alone({"--branch": branch, "--gate": gate, "--agent": agent, "--file": file, "--plan": is_planned})
+        require_alone({
+            "--repo": repo != Path(), "--agent": agent, "--gate": gate, "--gate-rule": gate_rule, "--setup": setup,
+            "--model": model, "--allow": allow, "--file": file, "--branch": branch, "--allow-dirty": allow_dirty,
+            "--record": record, "--plan": plan != PlanMode.NONE, "--key": key, "--report": report,
+        })  # fmt: skip
         from .resuming import Resuming, resumed
 
-        may_ask = not (yes or no_input)
-        wish = Resuming(task_words(resume), goal, microusd(budget), deadline, detach, as_json, may_ask)
+        limits, settings = (microusd(budget), deadline), settings_for(read_only=read_only)
+        wish = Resuming(task_words(resume), goal, *limits, detach, as_json, yes, settings, no_input)
         raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,
@@ -153,7 +157,8 @@ async def _run(options: RunOptions) -> int:
             note(f"its key is known: this is {handle.task_id}")
         if options.detach:
             if options.branch:
-                note(f"once it is done, set its branch with: muster publish {handle.task_id} --branch {options.branch}")
+                where = f"--repo {quote(str(local.root))} --branch {quote(options.branch)}"
+                note(f"once it is done, set its branch with: muster publish {handle.task_id} {where}")
             return leave(settings, handle, "muster task watch")
         # imported now: the agent is at it meanwhile
         from .run_shown import Shown, follow_run
@@ -177,7 +182,8 @@ async def _begun(options: RunOptions, settings: Settings) -> LocalRepository:
     if options.branch:
         from .publish import Target, require_free  # few goals need what it imports
 
-        await require_free(settings, Target(local.root, options.branch), local.head)
+        target = Target(local.root, options.branch)
+        await require_free(settings, target, local.head, may_be_done=bool(options.key))
     return local
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from envelope.messages import TaskRequest, TaskResult
 from repo.errors import RepoError
 from transport.base import Handle
+from transport.errors import TransportError
 
 from ..client import Muster
 from ..session.fold import Session
@@ -57,13 +58,21 @@ async def _conclude(muster: Muster, shown: Shown, request: TaskRequest, view: Se
         try:
             await publish_bundle(muster, result, Packed(BUNDLE, commit), target)
             branch = f"{shown.branch} at {commit[:12]}"
-        except (RepoError, OSError) as e:
+        except (RepoError, TransportError, OSError) as e:
             failure = e
     if result.output.text and not shown.as_json:
-        answer(await muster.answer(result))
+        answer(await _answer(muster, result))
     elsewhere = None if Path.cwd().is_relative_to(shown.repository) else shown.repository
     cap_microusd = request.budget.max_cost_microusd
     summary_of_run(view, result, cap_microusd=cap_microusd, branch=branch, repository=elsewhere).print()
     if failure is not None:
-        publish = f"muster publish {result.task_id} --repo {shlex.quote(str(shown.repository))}"
-        raise not_set(failure, shown.branch, publish) from failure
+        take = f"under another name: muster publish {result.task_id} --repo {shlex.quote(str(shown.repository))}"
+        raise not_set(failure, shown.branch, take) from failure
+
+
+async def _answer(muster: Muster, result: TaskResult) -> str:
+    """The whole of it; where the store has gone meanwhile, the beginning that its result carries."""
+    try:
+        return await muster.answer(result)
+    except TransportError:
+        return result.output.text

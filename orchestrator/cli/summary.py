@@ -86,7 +86,7 @@ def summary_of_run(
         *_spent(view, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
-    return replace(_summary(result, verified, lines), commands=_next(result, repository))
+    return _summary(result, verified, lines, repository)
 
 
 def summary_of_batch(
@@ -146,10 +146,10 @@ def _best(report: EvalReport) -> Iterator[str]:
         yield f"… and for {counted(more, 'more case')}: --report markdown=PATH"
 
 
-def _summary(result: TaskResult, verified: bool, lines: Iterable[Line]) -> Summary:
+def _summary(result: TaskResult, verified: bool, lines: Iterable[Line], repository: Path | None = None) -> Summary:
     own = result.errors[0].hint if result.errors else ""
     hint = "" if _is_done(result) else own or f"see how it went: muster task logs {result.task_id}"
-    return Summary(_headline(result, verified), hint, _is_done(result), tuple(lines), _next(result))
+    return Summary(_headline(result, verified), hint, _is_done(result), tuple(lines), _next(result, repository))
 
 
 def _is_done(result: TaskResult) -> bool:

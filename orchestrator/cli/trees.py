@@ -54,7 +54,7 @@ def resume(
     yes: Yes = False,
 ) -> None:
     """Go on, in a new task, with the session of one that has ended, however it ended."""
-    wish = Resuming(task, prompt, microusd(budget), deadline, detach, as_json, may_ask=not yes)
+    wish = Resuming(task, prompt, microusd(budget), deadline, detach, as_json, yes, load_settings())
     raise typer.Exit(asyncio.run(resumed(wish)))
 
 

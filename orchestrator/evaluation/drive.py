@@ -97,21 +97,23 @@ class _Run:
             ended, cut_short = await self._settled(work, cap or 0)
             report = await sample_report(transport, sample, ended.result, hidden=hidden, reused=ended.reused)
             self.ended[sample.key] = not_run(sample, NO_TIME) if cut_short else report
-            self.refusals.note(sample, report)
+            self.refusals.note(sample, report, found=ended.found)
         finally:
             places.release()  # now, so that whoever begins next has heard of a refusal
 
     async def _settled(self, work: Work, held: int) -> tuple[Ended, bool]:
         """The last of its tries, and whether the suite's end cut that short. What fails for reasons that say nothing of
-        its variant is tried again, as is what the end of an earlier suite cut short."""
+        its variant is tried again, as is what the end of an earlier suite cut short. Each try follows from the one
+        before it, wherever that was found, so that the next suite comes to the last of them."""
+        own_ms = work.request.deadline_ms
         while True:
-            ended = await self._ended(within(work, self._left_ms))
+            ended = await self._ended(within(work, own_ms, self._left_ms))
             await self.purse.pay(held, ended.cost_microusd)
-            cut_short = await self._is_cut_short(ended, work.request.deadline_ms)
+            cut_short = await self._is_cut_short(ended, own_ms)
             lost = not ended.reused and not work.reusable(ended.result) and is_worth_another_try(ended)
             if not (lost or (cut_short and ended.reused)) or await self._hold(held):
                 return ended, cut_short
-            work = (work.after if ended.reused else work.again)(ended.result.task_id)
+            work = (ended.work.after if ended.reused else ended.work.again)(ended.result.task_id)
 
     async def _is_cut_short(self, ended: Ended, own_ms: int) -> bool:
         """Was it over before it had its own time? The queue knows what it was given, perhaps by an earlier attempt."""

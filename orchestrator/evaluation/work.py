@@ -85,7 +85,7 @@ def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap
     return Work(sample.key, child, sample.key, reusable=partial(is_final, hidden=hidden))
 
 
-def within(work: Work, left_ms: int) -> Work:
-    """The work with no more time than is left. Its key stays: who comes after a restart, with less, finds it."""
-    deadline_ms = max(1, min(work.request.deadline_ms, left_ms))
+def within(work: Work, own_ms: int, left_ms: int) -> Work:
+    """The work with its own time, or what is left. Its key stays: who comes after a restart, with less, finds it."""
+    deadline_ms = max(1, min(own_ms, left_ms))
     return replace(work, request=work.request.model_copy(update={"deadline_ms": deadline_ms}))

@@ -26,8 +26,10 @@ async def _with(stage: Stage, limits: Limits) -> Sandbox:
 
 async def pids__a_fork_bomb_is_bounded_and_ends_with_its_time(stage: Stage) -> None:
     sandbox = await _with(stage, Limits(pids=128))
-    bomb = await sandbox.exec(Command("b() { b | b & }; b; exec sleep 1000", timeout_s=2, max_output_bytes=1000))
+    # `(b) &`: a shell that calls `b` forks both halves of its pipe, and ends when the first has all processes by then
+    bomb = await sandbox.exec(Command("b() { b | b & }; (b) & exec sleep 1000", timeout_s=3, max_output_bytes=1000))
     assert bomb.timed_out
+    assert b"fork" in bomb.output, bomb.output
 
     after = await sandbox.exec(Command("ps -e | wc -l", timeout_s=30))
     assert after.exit_code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from lab.fleet import LIMITS, Fleet, MakeFleet
 from lab.processes import Nursery
 from lab.processes import nursery as open_nursery
 from lab.server import Server, redis_server
-from lab.standstill import Standstill
 
 from transport import keyring
 from transport.base import Transport
@@ -25,13 +24,6 @@ _numbers = itertools.count(1)
 def folder(tmp_path: Path) -> Path:
     """For the histories and the programs' logs; pytest keeps those of its last runs."""
     return tmp_path
-
-
-@pytest.fixture
-def standstill() -> Iterator[Standstill]:
-    """Since the test began."""
-    with Standstill() as found:
-        yield found
 
 
 @pytest_asyncio.fixture

@@ -25,7 +25,7 @@ from envelope.lifecycle import State
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
-DEADLINE_MS = 6_000
+DEADLINE_MS = 8_000
 OVERDUE_AIM_MS = 5_000
 FOREVER_MS = 60_000
 TEN_MINUTES_S = 600
@@ -63,7 +63,7 @@ async def timeless(folder: Path, clock: Clock) -> AsyncIterator[Nursery]:
 
 
 async def test_a_tree_ends_with_its_deadline_whatever_its_workers_clocks_say(
-    make_fleet: MakeFleet, nursery: Nursery, timeless: Nursery, clock: Clock, standstill: Standstill
+    make_fleet: MakeFleet, nursery: Nursery, timeless: Nursery, clock: Clock
 ) -> None:
     """Three levels; one worker's clock jumps ten minutes ahead, and then twenty back, while they run. A fleet for each
     kind of leaves, both at once."""
@@ -74,7 +74,7 @@ async def test_a_tree_ends_with_its_deadline_whatever_its_workers_clocks_say(
     await asyncio.sleep(1.5 * NOTICED_AFTER_S)
     clock.jump(-TEN_MINUTES_S)
 
-    await asyncio.gather(*(ends_in_time(leaves, fleet, trees[leaves], standstill) for leaves, fleet in fleets.items()))
+    await asyncio.gather(*(ends_in_time(leaves, fleet, trees[leaves]) for leaves, fleet in fleets.items()))
 
 
 async def grown(leaves: str, fleet: Fleet, nursery: Nursery, timeless: Nursery) -> str:
@@ -86,25 +86,28 @@ async def grown(leaves: str, fleet: Fleet, nursery: Nursery, timeless: Nursery) 
     async with fleet.connected() as transport:
         await transport.submit([root])
         await running(transport, root.trace_id, 7)
+        at = {task.worker for task in await transport.tasks(trace_id=root.trace_id)}
+    at.discard("")  # of a task that a standstill has cost its lease
+    assert at == {f"right, {leaves}", f"skewed, {leaves}"}
     return root.trace_id
 
 
-async def ends_in_time(leaves: str, fleet: Fleet, trace_id: str, standstill: Standstill) -> None:
+async def ends_in_time(leaves: str, fleet: Fleet, trace_id: str) -> None:
     async with fleet.connected() as transport:
         tasks = await transport.tasks(trace_id=trace_id)
-        ended = await results(transport, [task.task_id for task in tasks])
+        with Standstill() as still:
+            ended = await results(transport, [task.task_id for task in tasks])
         records = await transport.tasks(trace_id=trace_id)
     overdue_ms = {task.task_id: (task.finished_at_ms or 0) - task.expires_at_ms for task in records}
     report("R12", leaves=leaves, tasks=len(records), overdue_max_ms=max(overdue_ms.values()))
     assert {result.status for result in ended.values()} <= {State.EXPIRED, State.CANCELLED}
-    assert {record.worker for record in records} == {f"right, {leaves}", f"skewed, {leaves}"}
-    assert max(overdue_ms.values()) <= OVERDUE_AIM_MS + standstill.ms
+    assert max(overdue_ms.values()) <= OVERDUE_AIM_MS + still.ms
     assert min(overdue_ms[task_id] for task_id, result in ended.items() if result.status is State.EXPIRED) >= 0
     assert violations(await read_history(fleet)) == []
 
 
 async def test_cancelling_the_root_of_many_running_children_ends_them_all(
-    make_fleet: MakeFleet, nursery: Nursery, standstill: Standstill
+    make_fleet: MakeFleet, nursery: Nursery
 ) -> None:
     fleet = make_fleet(replace(LIMITS, children_per_trace=CHILDREN))
     transport = await fleet.connect()
@@ -115,10 +118,11 @@ async def test_cancelling_the_root_of_many_running_children_ends_them_all(
     await transport.submit([root])
     await running(transport, root.trace_id, CHILDREN + 1)
 
-    cancelled_at_ms = await transport.now_ms()
-    alive = await transport.cancel(root.task_id, by="test", reason="enough")
-    records = await transport.tasks(trace_id=root.trace_id, limit=CHILDREN + 1)
-    ended = await results(transport, [record.task_id for record in records])
+    with Standstill() as still:
+        cancelled_at_ms = await transport.now_ms()
+        alive = await transport.cancel(root.task_id, by="test", reason="enough")
+        records = await transport.tasks(trace_id=root.trace_id, limit=CHILDREN + 1)
+        ended = await results(transport, [record.task_id for record in records])
 
     records = await transport.tasks(trace_id=root.trace_id, limit=CHILDREN + 1)
     last_ms = max(record.finished_at_ms or 0 for record in records) - cancelled_at_ms
@@ -126,5 +130,5 @@ async def test_cancelling_the_root_of_many_running_children_ends_them_all(
     await transport.close()
     assert alive == len(ended) == CHILDREN + 1
     assert {result.status for result in ended.values()} == {State.CANCELLED}
-    assert last_ms <= CANCEL_AIM_MS + standstill.ms
+    assert last_ms <= CANCEL_AIM_MS + still.ms
     assert violations(await read_history(fleet)) == []

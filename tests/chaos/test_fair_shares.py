@@ -36,9 +36,9 @@ async def test_a_small_trace_does_not_wait_for_a_large_one(make_fleet: MakeFleet
 
     history = await read_history(fleet)
     alone_ms, beside_ms = waits_ms(history, alone), waits_ms(history, beside)
-    held_ms = held_at_most_ms(history, history.records[large].trace_id)
+    held_ms = held_p95_ms(history, history.records[large].trace_id)
     overtaken = [overtakers(history, task_id) for task_id in beside]
-    report("R16", slots=SLOTS, work_ms=WORK_MS, held_at_most_ms=held_ms, alone_p95_ms=percentile(alone_ms, 0.95),
+    report("R16", slots=SLOTS, work_ms=WORK_MS, held_p95_ms=held_ms, alone_p95_ms=percentile(alone_ms, 0.95),
            beside_p95_ms=percentile(beside_ms, 0.95), overtaken_by_at_most=max(overtaken))  # fmt: skip
     await transport.close()
     assert percentile(beside_ms, 0.95) <= percentile(alone_ms, 0.95) + 1.5 * held_ms
@@ -74,11 +74,12 @@ def waits_ms(history: History, task_ids: list[str]) -> list[int]:
     return [starts[task_id, 1].at_ms - history.records[task_id].accepted_at_ms for task_id in task_ids]
 
 
-def held_at_most_ms(history: History, trace_id: str) -> int:
-    """The longest time from a start to the end of its task: on a slow machine tasks hold their slots for longer."""
+def held_p95_ms(history: History, trace_id: str) -> int:
+    """The time from a start to the end of its task: on a slow machine tasks hold their slots for longer."""
     stream = history.streams[trace_id]
     ends_ms = {entry.task_id: entry.at_ms for entry in stream if entry.state is State.COMPLETED}
-    return max(ends_ms[each.task_id] - each.at_ms for each in stream if is_start(each) and each.task_id in ends_ms)
+    held_ms = [ends_ms[each.task_id] - each.at_ms for each in stream if is_start(each) and each.task_id in ends_ms]
+    return percentile(held_ms, 0.95)
 
 
 def overtakers(history: History, task_id: str) -> int:

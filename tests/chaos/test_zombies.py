@@ -30,7 +30,7 @@ async def test_a_worker_that_was_paused_beyond_its_lease_changes_nothing(
     fleet: Fleet, transport: Transport, nursery: Nursery
 ) -> None:
     """Half of the tasks have ended elsewhere when it wakes, the others run elsewhere."""
-    short, long = Job(habit=Habit.ZOMBIE, turns_ms=(10,)), Job(habit=Habit.ZOMBIE, turns_ms=(1, 2 * LEASE_MS))
+    short, long = Job(habit=Habit.ZOMBIE, turns_ms=(10,)), Job(habit=Habit.ZOMBIE, turns_ms=(1, 4 * LEASE_MS))
     trace_id = new_trace_id()
     requests = [request(job, trace_id=trace_id) for job in [long] * (TASKS // 2) + [short] * (TASKS // 2)]
     zombie = await nursery.start("worker", "zombie", fleet, slots=TASKS)
@@ -66,8 +66,8 @@ async def test_a_worker_whose_event_loop_is_blocked_keeps_its_leases(make_fleet:
     async with fleet.connected() as transport:
         await transport.submit([task])
         await running(transport, task.trace_id, 1)
-        await nursery.start("worker", "idle", fleet)
-
+        idle = await nursery.start("worker", "idle", fleet)
+        assert await idle.is_ready()
         await results(transport, [task.task_id])
 
         record = await transport.record(task.task_id)

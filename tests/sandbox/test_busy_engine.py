@@ -61,14 +61,25 @@ async def test_a_container_that_could_not_be_frozen_at_once_is_frozen_at_the_sec
     assert calls == ["pause", "pause"]
 
 
+async def test_an_engine_that_is_busy_nine_times_is_asked_a_tenth_time(
+    engine_answers: Start, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(docker, "FREEZE_RETRY_S", 0)
+    calls = await engine_answers(*[BUSY] * 9)
+
+    await freeze()
+
+    assert calls == ["pause"] * 10
+
+
 async def test_who_refuses_to_the_last_has_refused(engine_answers: Start, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(docker, "FREEZE_TRIES", 2)
-    calls = await engine_answers(BUSY, BUSY)
+    monkeypatch.setattr(docker, "FREEZE_RETRY_S", 0)
+    calls = await engine_answers(*[BUSY] * 11)
 
     with pytest.raises(SandboxError, match="unable to freeze"):
         await freeze()
 
-    assert calls == ["pause", "pause"]
+    assert calls == ["pause"] * 10
 
 
 async def test_a_container_that_is_gone_is_not_asked_again(engine_answers: Start):

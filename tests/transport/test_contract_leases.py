@@ -19,12 +19,12 @@ async def collect(entries) -> list[Entry]:
     return [entry async for entry in entries]
 
 
-async def test_a_renewed_lease_is_kept(hasty_fleet):
-    fleet = hasty_fleet
+async def test_a_renewed_lease_is_kept(make_fleet):
+    fleet = await make_fleet(Limits(lease_ms=700))
     await fleet.submit()
     claim = await fleet.claim_one("w1")
     keeper = fleet.transport.keeper()
-    waiting = asyncio.create_task(fleet.transport.claim("explore", "w2", slots=1, wait_s=1.0))
+    waiting = asyncio.create_task(fleet.transport.claim("explore", "w2", slots=1, wait_s=1.5))
     while not waiting.done():
         renewal = await asyncio.to_thread(keeper.renew, [claim.lease])
         assert not renewal.lost

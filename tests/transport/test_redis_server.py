@@ -212,7 +212,10 @@ def test_a_state_folder_given_relatively_is_meant_from_where_the_command_was_typ
     assert FleetSettings().state_dir == tmp_path / ".demo" / "state"
 
 
-def test_a_state_folder_that_is_set_to_nothing_is_the_usual_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MUSTER_STATE_DIR", "")
+def test_a_path_that_is_set_to_nothing_is_the_usual_one(monkeypatch: pytest.MonkeyPatch):
+    for name in ("MUSTER_STATE_DIR", "MUSTER_KEYRING"):
+        monkeypatch.setenv(name, "")
 
-    assert FleetSettings().state_dir == default_state_dir()
+    settings = FleetSettings()
+
+    assert (settings.state_dir, settings.keyring) == (default_state_dir(), None)

@@ -72,8 +72,9 @@ async def reserved(hands, task) -> int:
 
 
 async def test_it_ends_at_the_deadline(hung):
-    begin, _ = hung
-    hands, task = await begin(deadline_ms=4_000)
+    begin, begins = hung
+    hands, task = await begin(deadline_ms=6_000)
+    await hands.until(task.trace_id, begins)
 
     result = await hands.ended(task.task_id)
 

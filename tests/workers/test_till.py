@@ -101,7 +101,8 @@ async def test_a_call_that_the_cap_does_not_allow_is_refused_with_the_reason(tra
 
         assert isinstance(stop, Stop) and stop.code is ErrorCode.BUDGET
         assert (stop.event.limit, stop.event.spent, stop.event.allowed) == ("cost", 0, 3_047)
-        assert "$0.0030" in stop.detail and "raise" in stop.hint
+        assert "$0.0030" in stop.detail
+        assert stop.hint == "`muster task resume TASK --budget USD`"
 
 
 async def test_a_call_waits_for_money_that_another_one_holds(transport, claimed):

@@ -119,6 +119,7 @@ class EngineTasks:
             env = environment(attempt.agent.env, relay=relay, model=session.model)
             program = await stack.enter_async_context(running(sandbox, attempt.agent.command, folder, env))
             told = Told(loop.emit, keeper.count, ending.flood)
+            stack.callback(told.end)
             calls = Calls(loop, attempt.guard, holding, keeper, told)
             client_of, conversation_of = _protocol()
             client: EngineClient = client_of(calls, terminals, told, folder, ending.refuse, ending.fail)

@@ -35,6 +35,7 @@ STATES = {
     "failed": CallState.ERROR,
 }
 OVER = (CallState.COMPLETED, CallState.ERROR)
+NEVER_ENDED = "the agent's program did not tell how this call ended"
 # The kinds of the protocol, by the names of our tools where we have one that does the same.
 TOOLS = {"execute": "bash", "search": "grep", "fetch": "webfetch"}
 # What it may have us do for a call of a kind. One that does not say its kind may be any.
@@ -113,6 +114,13 @@ class Told:
     def begin(self) -> None:
         """Another prompt: what was said before is no answer to it."""
         self._said.clear()
+
+    def end(self) -> None:
+        """The program is over, and with it what it was at: it happened, and counts."""
+        for call_id in tuple(self._open):
+            before = self._calls[call_id]
+            ended = {"state": CallState.ERROR, "output": NEVER_ENDED, "ended_at_ms": now_ms()}
+            self._becomes(before, before.model_copy(update=ended))
 
     def _within_bounds(self, content: Any) -> str:
         text: str = content.text if content.type == "text" else ""

@@ -29,10 +29,14 @@ class Stop:
     waits_for_tenant: bool = False  # it is the tenant's
 
 
-def to_raise(whose: str) -> str:
-    """What helps where money is spent, a "trace"'s or a "tenant"'s; what its new cap is a person says."""
-    cap = "--tenant TENANT" if whose == "tenant" else "TASK"
-    return f"`muster budget raise {cap} --to USD`, then `muster task resume TASK`"
+def to_go_on(whose: str) -> str:
+    """What helps a task that has ended for want of money, a "trace"'s or a "tenant"'s; how much, a person says.
+
+    What resumes it is a trace of its own: a tenant's cap holds there, too, and no other trace's does.
+    """
+    if whose == "tenant":
+        return "`muster budget raise --tenant TENANT --to USD`, then `muster task resume TASK`"
+    return "`muster task resume TASK --budget USD`"
 
 
 def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
@@ -51,7 +55,7 @@ def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
         return _stop("cost", session.cost_microusd, budget.max_cost_microusd)
     if trace_exhausted:
         event = BudgetReached(limit="cost", spent=session.cost_microusd, allowed=session.cost_microusd)
-        return Stop(event, ErrorCode.BUDGET, "the trace's money is spent", to_raise("trace"))
+        return Stop(event, ErrorCode.BUDGET, "the trace's money is spent", to_go_on("trace"))
     return None
 
 
@@ -78,5 +82,5 @@ def _stop(limit: Limit, spent: int, allowed: int, code: ErrorCode = ErrorCode.BU
         BudgetReached(limit=limit, spent=spent, allowed=allowed),
         code,
         f"the budget of {words} is used up ({spent} of {allowed})",
-        f"raise max_{'cost_microusd' if limit == 'cost' else limit} and resume",
+        to_go_on("trace") if limit == "cost" else f"raise max_{limit} and resume",
     )

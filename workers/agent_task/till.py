@@ -10,7 +10,7 @@ from envelope.errors import ErrorCode
 from envelope.events import BudgetReached
 from transport.money import Ledger
 
-from ..agent.budget import Stop, to_raise
+from ..agent.budget import Stop, to_go_on
 from ..agent.compaction import MAX_OUTPUT_TOKENS
 from ..delivery.reporter import Reporter
 from ..llm.limits import ModelLimits
@@ -110,7 +110,7 @@ def _spent(ledger: Ledger, *, waits: bool, is_tenants: bool) -> Stop:
         BudgetReached(limit="cost", spent=spent, allowed=cap, whose=whose),
         ErrorCode.BUDGET,
         f"${spent / 1e6:.4f} of the {whose}'s ${cap / 1e6:.4f} are spent; what is left pays for no other model call",
-        to_raise(whose),
+        to_go_on(whose),
         waits_at_microusd=ledger.cap_microusd if waits else None,
         waits_for_tenant=waits and is_tenants,
     )

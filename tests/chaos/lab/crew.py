@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Self
 
 from .fleet import POOL, Fleet
@@ -51,10 +52,14 @@ class Crew:
             await self.stop()
 
     async def _idle(self) -> None:
-        """A child whose parent has ended may run for a moment still: for a lease, if its worker was killed."""
-        async with asyncio.timeout(IDLE_WITHIN_S), self._fleet.connected() as transport:
-            while any(pool.ready or pool.running for pool in await transport.stats([POOL])):
-                await asyncio.sleep(LOOK_EVERY_S)
+        """A child whose parent has ended may run for a moment still: for a lease, if its worker was killed.
+
+        A task that never ends is found in the history.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_WITHIN_S), self._fleet.connected() as transport:
+                while any(pool.ready or pool.running for pool in await transport.stats([POOL])):
+                    await asyncio.sleep(LOOK_EVERY_S)
 
     async def stop(self) -> None:
         """Paused ones go on, all drain."""

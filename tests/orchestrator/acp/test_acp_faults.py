@@ -140,6 +140,7 @@ async def test_what_waits_in_a_session_that_is_loaded_again_never_begins_and_an_
     (await editor.next_asked()).choose("Allow")
     offered = await editor.next_asked()
     waits = asyncio.create_task(editor.say(session, "hello, number 31"))
+    await asyncio.sleep(0)  # it is sent before what follows
     await editor.agent.load_session(cwd=str(repository), session_id=session)
     responses = await asyncio.gather(prompt, waits)
     offered.choose("Apply it to my files")  # nobody hears it any more
@@ -154,6 +155,7 @@ async def test_a_session_that_is_loaded_while_a_prompt_is_handed_over_goes_on_wi
     session = await begun(editor, repository)
     await editor.say(session, "hello, number 30")
     prompt = asyncio.create_task(editor.say(session, "linger after that"))
+    await asyncio.sleep(0)  # it is sent before what follows
     await editor.agent.load_session(cwd=str(repository), session_id=session)
     response = await prompt
     await editor.agent.cancel(session_id=session)

@@ -63,11 +63,16 @@ def test_a_batch_ends_in_a_verified_branch_and_its_repetition_in_the_same_one(de
     assert desk.git("show", "muster/modernise:shapes/box.py", repository=project).startswith("class Box:")
     assert desk.git("status", "--porcelain", repository=project) == ""
 
+    desk.git("worktree", "add", "-q", "../review", "muster/modernise", repository=project)
     again = desk.muster("batch", "run", "batch.toml")
     assert again.exit_code == 0, again.stderr
     assert "is already done as" in again.stderr
     assert "✔ done and verified" in again.stderr and "started" not in again.stderr
     assert desk.git("rev-parse", "muster/modernise", repository=project) == commit
+    text = (desk.home / "batch.toml").read_text()
+    (desk.home / "batch.toml").write_text(text.replace("pytest -q", "pytest -qq"))
+    other = desk.muster("batch", "run", "batch.toml")  # whose shards are done, and whose proof is not
+    assert (other.exit_code, "muster/modernise is checked out" in other.stderr) == (2, True), other.stderr
 
     _take_the_change_along(
         desk, project, json.loads(desk.muster("batch", "list", "--json").stdout.splitlines()[0])["task_id"]
@@ -97,7 +102,8 @@ def test_a_branch_that_must_not_be_set_hides_nothing_of_what_was_done(desk, proj
     assert "✔ done and verified" in done.stderr and f"muster task diff {task_id}" in done.stderr
     assert done.stderr.splitlines()[-2:] == [
         "error: project: The branch muster/modernise is checked out",
-        f"hint: publish to another branch, then merge it; under another name: muster publish {task_id} --branch NAME",
+        "hint: publish to another branch, then merge it; all of its repositories under another name:"
+        f" muster publish {task_id} --branch NAME",
     ]
     assert elsewhere.exit_code == 0, elsewhere.stderr
     at = [desk.git("rev-parse", name, repository=project) for name in ("main", "muster/modernise")]

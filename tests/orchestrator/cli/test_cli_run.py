@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted import CANARY, scripted_model
+
+from envelope.messages import TaskRequest
+from orchestrator.client import Muster
+from orchestrator.settings import Settings
 
 pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 
@@ -60,7 +66,7 @@ def project(desk):
 def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     words = ("run", "greet warmly", "--repo", "project", "--gate", "python -m pytest -q", "--branch", "warm")
 
-    done = desk.muster(*words)
+    done = desk.muster(*words, "--key", "warm")
 
     assert done.exit_code == 0, done.stderr
     assert done.stdout == "The greeting is changed, greet.py:2.\n"
@@ -69,9 +75,13 @@ def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     assert "$" in done.stderr.partition("cost")[2]
     assert "hello, you" in desk.git("show", "warm:greet.py", repository=project)
     assert (project / "greet.py").read_text() == FILES["greet.py"]
+    desk.git("checkout", "-q", "warm", repository=project)
+    known, other = desk.muster(*words, "--key", "warm"), desk.muster(*words)
+    assert (known.exit_code, known.stdout) == (0, done.stdout), known.stderr
+    assert (other.exit_code, "the branch warm is checked out" in other.stderr) == (2, True), other.stderr
 
 
-def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, project):
+def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, project, monkeypatch):
     task = desk.muster("run", "greet warmly", "--repo", "project", "--detach").stdout.strip()
     assert desk.muster("task", "watch", task).exit_code == 0
 
@@ -79,7 +89,10 @@ def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, projec
     told = json.loads(desk.muster("task", "cost", task, "--json").stdout)
     told_tree = json.loads(desk.muster("task", "tree", task, "--json").stdout)
     resumed = desk.muster("task", "resume", task, "thank you", "--budget", "1")
-    again = desk.muster("run", "thank you again", "--resume", task)
+    again = desk.muster("run", "thank you again", "--resume", task, "--budget", "1", "--no-input")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", desk.environment["XDG_RUNTIME_DIR"])  # where the fleet's socket is
+    headless = asyncio.run(_latest(Settings(state_dir=Path(desk.environment["MUSTER_STATE_DIR"]))))
+    looking = desk.muster("run", "thank you", "--resume", task, "--read-only")
 
     assert "✔ build greet warmly" in tree.stderr
     assert "by model  openai/scripted" in cost.stderr and "by agent  build" in cost.stderr
@@ -89,6 +102,9 @@ def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, projec
     assert (resumed.exit_code, resumed.stdout) == (0, "You are welcome.\n"), resumed.stderr
     assert re.search(r"estimate: \$0\.0\d+ to \$0\.\d+ with openai/scripted; at \$1\.00 it stops", resumed.stderr)
     assert (again.exit_code, again.stdout) == (0, "You are welcome.\n"), again.stderr
+    assert (headless.input.prompt, headless.asks) == ("thank you again", None)
+    assert (headless.budget.max_cost_microusd, headless.budget.waits_at_cap) == (1_000_000, False)
+    assert (looking.exit_code, "an earlier session, which may write" in looking.stderr) == (7, True), looking.stderr
 
 
 def test_a_change_that_breaks_the_tests_is_not_acceptable_and_sets_no_branch(desk, project):
@@ -120,7 +136,9 @@ def test_without_a_gate_it_is_done_and_not_verified(desk, project):
 
 
 def test_a_detached_goal_is_found_again_by_its_id(desk, project):
-    task_id = desk.muster("run", "greet", "--repo", "project", "--detach").stdout.strip()
+    left = desk.muster("run", "greet", "--repo", "project", "--detach", "--branch", "mine")
+    task_id = left.stdout.strip()
+    assert f"muster publish {task_id} --repo {project} --branch mine" in left.stderr
     asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster task show ", "COMP_CWORD": "3"}
     assert task_id[-8:] in desk.muster(env=asked).stdout.split()
     watched = desk.muster("task", "watch", task_id[-8:], "--json")
@@ -216,6 +234,12 @@ def test_files_go_along_and_mentions_are_attached(desk, project):
     for words in (("what does it say?", "--file", "crash.log"), ("what does @notes.txt say?",)):
         done = desk.muster("run", *words, "--repo", "project")
         assert done.stdout == "I have read the log.\n", done.stderr
+
+
+async def _latest(settings: Settings) -> TaskRequest:
+    async with Muster.connect(settings) as muster:
+        [latest] = await muster.tasks(limit=1)
+        return await muster.request(latest.task_id)
 
 
 def _with(project, name, text):

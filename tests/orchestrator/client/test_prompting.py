@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.asks import AskTerms
+from envelope.budget import Budget
 from envelope.ids import shares_home
 from envelope.lifecycle import State
 from envelope.messages import TaskRequest, TaskResult
@@ -64,6 +66,17 @@ async def test_a_word_to_any_task_of_a_session_is_for_the_session(any_stage):
 
     assert (await any_stage.muster.prompt(first.task_id, "hurry")).task_id == second.task_id
     assert (await any_stage.muster.prompt(second.task_id, "hurry")).task_id == second.task_id
+
+
+async def test_where_nobody_answers_any_more_it_neither_asks_nor_waits_for_money(any_stage):
+    waits = Budget(max_cost_microusd=9, waits_at_cap=True)
+    first = await any_stage.muster.submit(**FIELDS, prompt="work", asks=AskTerms(), budget=waits)
+    await end(any_stage.transport, await claimed(any_stage.transport))
+
+    second = await any_stage.muster.resume(first.task_id, no_input=True)
+
+    request = await any_stage.muster.request(second.task_id)
+    assert (request.asks, request.budget) == (None, Budget(max_cost_microusd=9))
 
 
 async def test_a_task_by_its_fields_lives_where_its_session_does(any_stage):

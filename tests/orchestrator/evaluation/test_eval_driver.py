@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -331,6 +332,64 @@ async def test_a_model_that_is_refused_in_two_cases_is_not_tried_in_others(suite
     assert [error.message for error in result.errors] == ["4 of 8 samples failed: the price of bad is not known"]
 
 
+async def test_what_an_attempt_before_has_begun_is_found_again_whatever_it_was_refused(suites):
+    """The last of four is under way when the others have been refused, and the orchestrator is lost."""
+    stage, begun, go_on = suites.stage, asyncio.Event(), asyncio.Event()
+
+    def place(task) -> tuple[str, int]:
+        """Its prompt, and how many with the same were begun before it."""
+        alike = (one.task_id for one in suites.agents() if one.input.prompt == task.input.prompt)
+        return task.input.prompt, list(dict.fromkeys(alike)).index(task.task_id)
+
+    async def hold(task):
+        if task.agent != VERIFY and place(task) == ("Do two", 0):
+            await begun.wait()
+        elif task.agent != VERIFY and place(task) == ("Do two", 1):
+            begun.set()
+            await go_on.wait()
+
+    def refuse(task, files):
+        if place(task) != ("Do two", 1):
+            raise stage.builders.fails("the price of good is not known")
+        suites.edit(task, files)
+
+    stage.builders.before_start, stage.builders.edit = hold, refuse
+    stage.builders.code = lambda _: ErrorCode.BAD_INPUT
+    text = ONE.replace("matrix", "samples = 2\nmatrix") + SECOND + "[limits]\nconcurrency = 2\n"
+    handle = await stage.muster.submit(await suites.request(text))
+    async with stage.workers():
+        async with stage.orchestrator(), asyncio.timeout(30):
+            await ended_children(stage, handle.trace_id, count=3)
+        async with stage.orchestrator():
+            go_on.set()
+            [result] = await stage.muster.gather([handle])
+
+    report = report_of(result)
+    assert report is not None
+    assert [one.outcome for one in report.samples] == ["failed", "failed", "failed", "accepted"]
+    assert len(submitted(suites.agents())) == 4
+
+
+async def test_what_was_done_after_another_suites_failure_and_a_lost_try_is_not_done_again(suites):
+    """The first suite fails; the second loses its own first try. The third finds the second's second."""
+    limits = "[limits]\nbudget_usd = {}\nsample_budget_usd = 0.5\n"
+    failing = {1: ErrorCode.SETUP_FAILED, 2: ErrorCode.SANDBOX}  # by the number of the agent's task
+
+    def fail_twice(task, files):
+        if len(submitted(suites.agents())) in failing:
+            raise suites.stage.builders.fails("it is gone")
+        suites.edit(task, files)
+
+    suites.stage.builders.edit = fail_twice
+    suites.stage.builders.code = lambda _: failing[len(submitted(suites.agents()))]
+    _, first = await suites.run(ONE + limits.format("1.0"))
+    _, second = await suites.run(ONE + limits.format("1.0"))
+    _, third = await suites.run(ONE + limits.format("2.0"))
+
+    assert [one.counts for one in (first, second, third)] == [{"failed": 1}, {"accepted": 1}, {"accepted": 1}]
+    assert (len(submitted(suites.agents())), third.reused) == (3, 1)
+
+
 class Halt:
     """Where work is held until a test lets it go on."""
 
@@ -341,6 +400,15 @@ class Halt:
 def submitted(started: list[TaskRequest]) -> set[str]:
     """Each once, also one that was started again because its lease was lost on a busy machine."""
     return {task.task_id for task in started}
+
+
+async def ended_children(stage, trace_id: str, *, count: int) -> None:
+    """Wait until so many tasks of the trace's driver have ended, as it tells."""
+    async with aclosing(stage.transport.follow(trace_id)) as entries:
+        async for entry in entries:
+            count -= sum(event.kind == "child_ended" for event in getattr(entry.message, "events", ()))
+            if count <= 0:
+                return
 
 
 def lasting(report: EvalReport) -> dict[str, Any]:

@@ -16,9 +16,14 @@ import pytest_asyncio
 from envelope.agents import WorkerCard
 from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
+from orchestrator.cli.batch_end import Conclusion, conclude
 from orchestrator.cli.places import remember
+from orchestrator.cli.publish import Packed, Target, not_set, publish_bundle
 from orchestrator.publication.book import Book, Stage
+from orchestrator.session.fold import Session
 from orchestrator.submit import RepositoryInput
+from repo.errors import BranchRefused
+from transport.errors import Unreachable
 
 pytestmark = pytest.mark.redis
 MUSTER = (sys.executable, "-m", "orchestrator.cli.main")
@@ -205,6 +210,32 @@ async def test_a_branch_of_what_the_gate_refused_is_set_where_the_file_says_so(m
     assert told["commit"] != told["base"] and told["bundle"] and not told["verified"]
     kept = git(desk.user, "for-each-ref", "--format=%(objectname)", "refs/heads/kept")
     assert kept == (told["commit"] if is_set else ""), attached.stderr
+
+
+async def test_what_fails_beside_a_branch_hides_neither_it_nor_what_was_done(made, capsys):
+    desk, result, _, stage = made
+    state = stage.muster.settings.state_dir
+    state.mkdir(exist_ok=True)
+    (state / "branches").write_text("no folder")
+    [told] = result.output.structured["repositories"]
+    await publish_bundle(stage.muster, result, Packed(told["bundle"], told["commit"]), Target(desk.user, "mine"))
+    warned = " ".join(capsys.readouterr().err.split())
+    text = (stage.folder / "batch.toml").read_text().partition("[publish]")[0]
+    spec = parse_batch(f'{text}[publish]\nbranch = "{BRANCH}"\n', name="batch.toml")
+    without = result.model_copy(update={"attachments": ()})  # as of a store that has gone
+    view = Session.of(result.task_id, result.trace_id, agent="batch", title="")
+    with pytest.raises(
+        BranchRefused, match=r"app: The branch muster/modernise cannot be set: .* has no attachment"
+    ) as refused:
+        await conclude(
+            stage.muster, view, without, Conclusion((), publishes=True, spec=spec, folders={"app": desk.user})
+        )
+
+    assert "warning: the branch mine is set, but not noted as ours: " in warned
+    assert git(desk.user, "rev-parse", "mine") == told["commit"]
+    assert "✔ done and verified" in capsys.readouterr().err
+    assert "all of its repositories under another name: muster publish" in refused.value.hint
+    assert type(not_set(Unreachable("no server answers"), BRANCH, "take it")) is Unreachable, "another try helps"
 
 
 async def test_files_and_branches_need_no_forge_and_what_cannot_be_says_so(made):

@@ -7,10 +7,11 @@ import pytest
 from envelope.asks import AskTerms, Reply
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
-from envelope.events import AskOpened, ToolCallChanged
+from envelope.events import AskOpened, CallState, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.asks import open_asks
+from workers.acp.told import NEVER_ENDED
 from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -189,3 +190,28 @@ async def test_what_is_told_and_asked_for_is_one_call_and_counts_once(start_agen
     written = [(change.state, change.title) for change in changes if change.call_id == changes[0].call_id]
     assert [state.value for state, _ in written] == ["running", "running", "completed"]
     assert [title for _, title in written][:2] == ["I write", "src/a.py"]  # as it says, and as we know it
+
+
+async def test_a_call_whose_end_is_never_told_has_failed_and_counts(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("begins", "I run ", "Run the tests"), ("run", "true")))
+
+    result = await hands.result(request)
+
+    assert (result.errors, result.output.text) == ((), "None\n0 ")
+    assert [(call.tool, call.is_error) for call in result.tool_calls] == [("bash", True)]
+    assert result.metrics.tool_calls == 1
+    changes = await hands.events(request.trace_id, "tool_call")
+    assert len({change.call_id for change in changes}) == 1
+    assert (changes[-1].state, changes[-1].output) == (CallState.ERROR, NEVER_ENDED)
+
+
+async def test_a_call_that_a_program_dies_in_is_over(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})
+    request = led(hands, steps(("begins", "I run ", "Run the tests"), ("die", 3)))
+
+    result = await hands.result(request)
+
+    assert [error.code for error in result.errors] == [ErrorCode.ENGINE]
+    [*_, last] = await hands.events(request.trace_id, "tool_call")
+    assert last.state is CallState.ERROR

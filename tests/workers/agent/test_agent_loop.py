@@ -239,6 +239,7 @@ async def test_the_call_that_reaches_a_limit_is_the_last(kit, serve, budget, lim
     session = await bench.run(kit.opened(**budget))
 
     assert session.outcome.error is ErrorCode.BUDGET
+    assert ("muster task resume TASK --budget USD" in session.outcome.hint) == (limit == "cost")
     assert server.log.requests == 1
     assert bench.told("budget")[0].limit == limit
 
