@@ -17,7 +17,7 @@ from transport.base import Transport
 from transport.errors import NotFound
 
 from .fanout.spec import FanoutParams
-from .looking import READ_SCOPE, STEERS, is_read_only, refuse_write
+from .looking import READ_SCOPE, STEERS, refuse_write
 from .prompting import going_on, listener
 from .settings import Settings
 from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, params_of
@@ -67,8 +67,8 @@ async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequ
 
 
 async def require_stoppable(transport: Transport, task_id: str) -> None:
-    """`WouldWrite` for a task that may write: it is not for a stranger to say that its work is not done."""
-    if not is_read_only((await transport.request(task_id)).auth_scope):
+    """`WouldWrite` for a task of work that may write: it is not for a stranger to say that this is not done."""
+    if not _only_looks(await _line_of(transport, task_id)):
         refuse_write(STEERS)
 
 
@@ -93,10 +93,25 @@ def _session_in(request: TaskRequest) -> str:
 async def _is_of_looking(transport: Transport, session: str, tenant: str) -> bool:
     """A session is named after the task that opened it."""
     try:
-        opened = await transport.request(session)
+        line = await _line_of(transport, session)
     except NotFound:
         return False
-    return opened.tenant == tenant and common(READ_SCOPE, opened.auth_scope) == opened.auth_scope
+    return line[0].tenant == tenant and _only_looks(line)
+
+
+async def _line_of(transport: Transport, task_id: str) -> list[TaskRequest]:
+    """The task and all that it works for: up to the root of its trace, and from a shard to its batch.
+
+    Alone it says too little: of work that may write, what proves it and what looks things up for it may not.
+    """
+    line = [await transport.request(task_id)]
+    while above := line[-1].parent_task_id or line[-1].batch_id:
+        line.append(await transport.request(above))
+    return line
+
+
+def _only_looks(line: Sequence[TaskRequest]) -> bool:
+    return all(set(each.auth_scope) <= set(common(READ_SCOPE, each.auth_scope)) for each in line)
 
 
 def require_read_only(request: TaskRequest) -> None:

@@ -10,7 +10,7 @@ from transport.errors import NotFound, no_task
 from ..asks import OpenAsk, answered_ask, is_ask
 from ..client import Muster
 from ..families import MAX_LISTED
-from .tokens import ALL_TENANTS, Right, Token
+from .tokens import ALL_TENANTS, LOOKING, PERMITS, Right, Token
 
 # By door: where they see the open asks, and the traces.
 ASKS = {"api": "GET /v1/asks", "mcp": "list_asks", "console": "Asks"}
@@ -40,9 +40,15 @@ class Caller:
         return None if self.token.tenant == ALL_TENANTS else self.token.tenant
 
     @property
+    def only_looks(self) -> bool:
+        """By their token, or as the whole server does."""
+        return self.muster.settings.read_only
+
+    @property
     def rights(self) -> frozenset[Right]:
         """What they may do: pages offer nothing else, and nothing else is done for them."""
-        return self.token.rights
+        permitted = PERMITS[self.token.role]
+        return permitted & LOOKING if self.only_looks else permitted
 
     async def record(self, task_id: str) -> TaskRecord:
         """`NotFound` for another tenant's, in the very words for one that is not there."""

@@ -119,10 +119,12 @@ async def close_requests(task_id: str, caller: Publisher) -> list[Told]:
     return [told_of(each) for each in await publications.published.close(waiting)]
 
 
-async def to_publish(task_id: str, caller: Caller) -> list[Change]:
-    """What of theirs there is to publish. `BadInput` when that is nothing, or not yet."""
+async def to_publish(task_id: str, caller: Caller) -> list[tuple[Change, Terms]]:
+    """What of theirs there is to publish, and how it would be if they said nothing of that. `BadInput` when it is
+    nothing, or not yet."""
     record = await caller.record(task_id)
-    return await _publications(caller, record.tenant).changes(task_id)
+    changes = await _publications(caller, record.tenant).changes(task_id)
+    return [(change, _terms(change, NewPublication())) for change in changes]
 
 
 def _publications(caller: Caller, tenant: str | None = None) -> Publications:

@@ -63,13 +63,8 @@ class Token(BaseModel):
     tenant: str = Field(default="default", pattern=r"^(\*|[A-Za-z0-9_./-]{1,100})$")
     read_only: bool = False
 
-    @property
-    def rights(self) -> frozenset[Right]:
-        """What it may do. Its role alone says what it may look at (`may`)."""
-        permitted = PERMITS[self.role]
-        return permitted & LOOKING if self.read_only else permitted
-
     def may(self, right: Right) -> bool:
+        """By its role, which alone says what it may look at; what it may do: `Caller.rights`."""
         return right in PERMITS[self.role]
 
     def sees(self, tenant: str) -> bool:

@@ -46,6 +46,21 @@ async def follow_asks(request: Request, caller: Viewer) -> Response:
     return live(request, caller, name, _looks(caller.muster, caller.seen_tenant, may), pace=PACE)
 
 
+# Before those of an ask: a tenant may have any name, `answer` for one.
+@router.get("/tenant/{tenant:path}")
+async def show_tenant(request: Request, tenant: str, caller: Operator) -> Response:
+    require_own(tenant, caller)
+    ledger = await caller.muster.tenant_budget(tenant)
+    what = f"All traces of the tenant {tenant} together"
+    return page(request, "asks/raise.html", ledger=ledger, what=what, to=f"/asks/tenant/{quote(tenant)}")
+
+
+@router.post("/tenant/{tenant:path}")
+async def raise_tenant(request: Request, tenant: str, caller: Operator) -> Response:
+    await cap_tenant(tenant, TenantCap(cap_microusd=amount_of(await form_of(request), "dollars")), caller)
+    return on_to("/asks")
+
+
 @router.get("/{ask_id}")
 async def show_ask(request: Request, ask_id: str, caller: Viewer) -> Response:
     """Open, with the form that answers it; or what was answered."""
@@ -85,20 +100,6 @@ async def show_budget(request: Request, trace_id: str, caller: Approver) -> Resp
     funds = await caller.muster.budget(trace_id)
     what = "This trace and all below it"
     return page(request, "asks/raise.html", ledger=funds.ledger, what=what, to=f"/traces/{trace_id}/budget")
-
-
-@router.get("/tenant/{tenant:path}")
-async def show_tenant(request: Request, tenant: str, caller: Operator) -> Response:
-    require_own(tenant, caller)
-    ledger = await caller.muster.tenant_budget(tenant)
-    what = f"All traces of the tenant {tenant} together"
-    return page(request, "asks/raise.html", ledger=ledger, what=what, to=f"/asks/tenant/{quote(tenant)}")
-
-
-@router.post("/tenant/{tenant:path}")
-async def raise_tenant(request: Request, tenant: str, caller: Operator) -> Response:
-    await cap_tenant(tenant, TenantCap(cap_microusd=amount_of(await form_of(request), "dollars")), caller)
-    return on_to("/asks")
 
 
 def _may(caller: Caller) -> frozenset[str]:

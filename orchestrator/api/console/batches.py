@@ -67,7 +67,7 @@ async def do_to_many(request: Request, caller: Viewer) -> Response:
     if name not in DEEDS:
         raise unusable(f"there is no deed {name!r}")
     right, deed = DEEDS[name]
-    require_right(caller.token, right)
+    require_right(caller, right)
     if not chosen:
         raise unusable("no batch was chosen", "tick some, then choose what to do")
     told = [await _tried(deed, caller, task_id, text_of(form, "text")) for task_id in chosen]

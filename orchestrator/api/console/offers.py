@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from envelope.errors import MusterError
 from transport.base import Transport
+from transport.errors import Unreachable
 
-from ...errors import BadInput
-from ...looking import STEERS, WouldWrite, refuse_write
 from ...read_only import require_repeatable, require_resumable, require_stoppable
 from ..caller import Caller
 from ..tokens import Right
 
 Check = Callable[[Transport, str], Awaitable[None]]
 
-
-async def _never(_: Transport, _task_id: str) -> None:
-    refuse_write(STEERS)
-
-
-# What a form needs; and when it is refused, by work that only looks, to who may do no more than that.
-FORMS: Mapping[str, tuple[Right, Check]] = {
-    "prompt": (Right.SUBMIT, _never),
-    "resume": (Right.SUBMIT, require_resumable),
-    "replan": (Right.SUBMIT, _never),
-    "cancel": (Right.SUBMIT, require_stoppable),
-    "retry": (Right.SUBMIT, require_repeatable),
-    "budget": (Right.APPROVE, _never),
-    "publish": (Right.PUBLISH, _never),
+NEEDS: Mapping[str, Right] = {
+    "prompt": Right.SUBMIT,
+    "resume": Right.SUBMIT,
+    "replan": Right.SUBMIT,
+    "cancel": Right.SUBMIT,
+    "retry": Right.SUBMIT,
+    "budget": Right.APPROVE,
+    "publish": Right.PUBLISH,
 }
 OF_TASKS = ("prompt", "resume", "replan", "cancel", "budget")
 OF_BATCHES = ("retry", "cancel", "publish")
+# Who only looks is refused every other form, whatever the task; and these by what it is.
+OF_LOOKING: Mapping[str, Check] = {
+    "resume": require_resumable,
+    "cancel": require_stoppable,
+    "retry": require_repeatable,
+}
 
 
 async def offered(caller: Caller, task_id: str, forms: Collection[str]) -> frozenset[str]:
@@ -39,13 +39,21 @@ async def offered(caller: Caller, task_id: str, forms: Collection[str]) -> froze
 
 
 async def _is_theirs(name: str, caller: Caller, task_id: str) -> bool:
-    right, check = FORMS[name]
-    if right not in caller.rights:
+    if NEEDS[name] not in caller.rights:
         return False
-    if not caller.token.read_only:
+    if not caller.only_looks:
         return True
+    check = OF_LOOKING.get(name)
+    return check is not None and await _lets(check, caller.muster.transport, task_id)
+
+
+async def _lets(check: Check, transport: Transport, task_id: str) -> bool:
+    """Whatever else is wrong with the task (a request that is gone, or signed with a key that was retired), its page
+    is shown."""
     try:
-        await check(caller.muster.transport, task_id)
-    except (WouldWrite, BadInput):
+        await check(transport, task_id)
+    except Unreachable:
+        raise
+    except MusterError:
         return False
     return True

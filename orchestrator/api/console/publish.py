@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from ...publication.address import is_remote_name
 from ...publication.changes import Change
-from ...publication.terms import Form
+from ...publication.terms import Terms
 from ..publications import NewPublication, publish_task, to_publish
 from .batches import batch_of
 from .forms import form_of, in_words_of_pages, text_of
@@ -20,23 +20,24 @@ router = APIRouter(prefix="/batches")
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """One repository's change. `goes_to` is empty where nobody knows yet: its repository came in a bundle."""
+    """One repository's change, and how its batch's document has it published."""
 
     change: Change
-    goes_to: str
+    terms: Terms
 
-    @classmethod
-    def of(cls, change: Change) -> Leaving:
-        told = change.asked.remote if change.asked else ""
-        return cls(change, change.url or ("" if is_remote_name(told) else told))
+    @property
+    def goes_to(self) -> str:
+        """Empty where nobody knows yet: its repository came in a bundle."""
+        told = self.terms.remote
+        return self.change.url or ("" if is_remote_name(told) else told)
 
 
 @router.get("/{task_id}/publish")
 async def review_publication(request: Request, task_id: str, caller: Publisher) -> Response:
     """What would leave, and where to. Nothing has left."""
     record = await batch_of(caller, task_id)
-    leaving = [Leaving.of(change) for change in await to_publish(task_id, caller)]
-    asked = leaving[0].change.asked
+    async with in_words_of_pages():
+        leaving = [Leaving(change, terms) for change, terms in await to_publish(task_id, caller)]
     return page(
         request,
         "batches/publish.html",
@@ -44,7 +45,7 @@ async def review_publication(request: Request, task_id: str, caller: Publisher) 
         leaving=leaving,
         asks_where=len(leaving) == 1 and not leaving[0].goes_to,  # one address is of one repository
         is_verified=all(each.change.facts.verified for each in leaving),
-        to=Form.PUSH if asked and asked.to is Form.PUSH else Form.REQUEST,
+        terms=leaving[0].terms,  # but for where they go, those of all: a batch has one document
     )
 
 

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from ...client import Muster
-from ...looking import refuse_write
+from ...looking import WouldWrite
 from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
-from ..tokens import Right, Token
+from ..tokens import Right
 from .signing import SignedIn, Signer
 
 COOKIE = "muster_console"
@@ -40,23 +40,27 @@ def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], 
         rates: Rates = request.app.state.rates
         if wait_s := rates.take(known.token.name):
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls", hint="come again", retry_after_s=wait_s)
-        require_right(known.token, right, to_look=to_look)
+        muster: Muster = request.app.state.muster
+        caller = Caller(known.token, muster.read_only() if known.token.read_only else muster, door="console")
+        require_right(caller, right, to_look=to_look)
         if request.method not in ("GET", "HEAD"):
             require_same_site(request)
             await require_own_form(request, known.csrf)
-        muster: Muster = request.app.state.muster
-        return Caller(known.token, muster.read_only() if known.token.read_only else muster, door="console")
+        return caller
 
     return check
 
 
-def require_right(token: Token, right: Right, *, to_look: bool = False) -> None:
+def require_right(caller: Caller, right: Right, *, to_look: bool = False) -> None:
     """403 in the words of what is missing: the role's, or that something may be changed."""
+    token = caller.token
     if not token.may(right):
         hint = "ask an operator for another role"
         raise Problem(HTTPStatus.FORBIDDEN, f"the role {token.role} may not {right}", hint=hint)
-    if right not in token.rights and not to_look:
-        refuse_write(f"may not {right}", "sign in with a token that may write")
+    if right not in caller.rights and not to_look:
+        who = "token" if token.read_only else "server"
+        hint = "sign in with a token that may write" if token.read_only else "whoever runs it has it only look"
+        raise WouldWrite(f"this {who} is read-only, and may not {right}", hint=hint)
 
 
 def signed_in(request: Request) -> SignedIn | None:

@@ -10,6 +10,7 @@ from envelope.asks import Option, Question, read_reply
 from envelope.budget import Budget
 from envelope.events import AskOpened
 from envelope.lifecycle import State
+from orchestrator.api.tokens import ALL_TENANTS, Role
 from transport.base import Wait
 from transport.raising import ask_for_more
 
@@ -119,6 +120,16 @@ async def test_who_waits_for_money_goes_on_when_the_cap_is_raised(console):
     assert (raised.status, raised.headers["Location"]) == (303, "/console/asks")
     assert (await stage.transport.ledger(handle.trace_id)).cap_microusd == 2_500_000
     assert (await stage.muster.record(handle.task_id)).state is State.PENDING
+
+
+async def test_a_tenants_cap_is_raised_whatever_its_name(console):
+    console.secrets["operator"] = console.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
+    console.people["operator"] = console.people["nobody"]
+    await console.sign_in("operator")
+    for tenant in ("default", "answer", "team/answer"):
+        page = await console.post(f"/console/asks/tenant/{tenant}", {"dollars": "7.50"}, who="operator")
+        ledger = await console.stage.muster.tenant_budget(tenant)
+        assert (page.status, ledger.cap_microusd) == (303, 7_500_000), tenant
 
 
 async def test_who_is_not_signed_in_any_more_is_told_so(console):

@@ -135,3 +135,21 @@ def test_six_hundred_shards_are_a_light_page_of_which_little_changes():
     assert before["column-in-line"].count("<li>") == MAX_CARDS and "all 600" in before["column-in-line"]
     changed = {name for name in after if after[name] != before[name]}
     assert changed == {"batch-head", "batch-merges", "column-in-line", "column-merged"}
+
+
+async def test_who_publishes_is_shown_what_the_batchs_document_decides_and_no_commands(console, batch_text):
+    document = 'branch = "b"\nto = "push"\ninto = "production"\ndraft = false\ntitle = "Be <b>modern</b>"\n'
+    running = await console.stage.muster.submit(
+        console.stage.batch_request(await console.stage.repository(FILES), text=batch_text)
+    )
+    early = await console.get(f"/console/batches/{running.task_id}/publish", who="approver")
+    await console.stage.muster.cancel(running.task_id)
+    task_id = await ended(console, f"{batch_text}\n[publish]\n{document}")
+    asked = await console.get(f"/console/batches/{task_id}/publish", who="approver")
+    told = await console.post(f"/console/batches/{task_id}/publish", {"to": "request"}, who="approver")
+
+    assert (early.status, "has not ended yet" in early.text, "muster attach" in early.text) == (422, True, False)
+    assert "into <code>production</code>" in asked.text and "not a draft" in asked.text
+    assert "titled “Be &lt;b&gt;modern&lt;/b&gt;”" in asked.text
+    assert 'value="push" checked' in asked.text and 'value="request" checked' not in asked.text
+    assert "nobody knows where this repository is" in told.text and "say its address" not in told.text

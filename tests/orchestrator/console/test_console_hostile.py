@@ -316,4 +316,5 @@ async def test_a_token_that_only_looks_does_no_deed_by_a_form_of_its_own(console
     }.items():
         page = await console.post(f"/console{place}", fields, who="looker")
         assert (page.status, "read-only" in page.text) == (403, True), (place, page.text)
+    assert "this token is read-only, and may not operate" in page.text
     assert await decisions(console) == []

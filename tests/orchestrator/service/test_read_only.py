@@ -18,7 +18,18 @@ from orchestrator.fanout.spec import FanoutParams
 from orchestrator.looking import READ_SCOPE, WouldWrite
 from orchestrator.read_only import as_read_only, require_own_sessions, require_read_only
 from orchestrator.service import handler_of
-from orchestrator.submit import DRIVERS, FULL_SCOPE, GoalParams, goal_request, params_of, step_of, task_request
+from orchestrator.submit import (
+    BATCH,
+    DRIVERS,
+    FULL_SCOPE,
+    RECIPE_SCOPE,
+    VERIFY,
+    GoalParams,
+    goal_request,
+    params_of,
+    step_of,
+    task_request,
+)
 from transport.base import Allotment
 from transport.errors import Busy
 
@@ -182,6 +193,35 @@ async def test_a_read_only_client_speaks_to_no_work_of_others(memory_stage):
         await muster.submit(goal_request("go on", agent=BUILD, settings=muster.settings, **into_it))
     with pytest.raises(WouldWrite, match="a gate proves changes"):
         await muster.submit(goal_request("x", agent=BUILD, settings=muster.settings, gate=["make test"]))
+
+
+async def test_what_only_looks_for_work_that_may_write_is_neither_stopped_nor_gone_on_with(memory_stage):
+    """What proves a goal, what looks things up for it, and a batch's shard, whose trace is its own."""
+    muster = memory_stage.muster.read_only()
+    told = {"agent": BUILD.name, "pool": BUILD.pool, "deadline_ms": 60_000, "prompt": "look"}
+    goal = task_request(**told, auth_scope=FULL_SCOPE)
+    batch = task_request(**{**told, "agent": BATCH, "pool": DRIVERS}, auth_scope=FULL_SCOPE)
+    shard = task_request(**told, auth_scope=READ_SCOPE, batch_id=batch.task_id)
+    below = (
+        task_request(**{**told, "agent": VERIFY}, parent=goal, auth_scope=RECIPE_SCOPE),
+        task_request(**told, parent=goal, auth_scope=READ_SCOPE),
+        shard,
+        task_request(**told, parent=shard, auth_scope=READ_SCOPE),
+    )
+    for request in (goal, batch, *below):
+        await memory_stage.muster.submit(request)
+    for request in below:
+        with pytest.raises(WouldWrite, match="would be steered"):
+            await muster.cancel(request.task_id)
+        with pytest.raises(WouldWrite, match="an earlier session"):
+            await muster.submit(task_request(**told, auth_scope=FULL_SCOPE, resume_token=request.task_id))
+
+    own = (await muster.submit_many([task_request(**told, auth_scope=FULL_SCOPE)]))[0].task_id
+    child = task_request(**told, parent=await muster.request(own), auth_scope=RECIPE_SCOPE)
+    await muster.submit(child)
+    with pytest.raises(Busy):  # it would be gone on with
+        await muster.submit(task_request(**told, auth_scope=FULL_SCOPE, resume_token=child.task_id))
+    assert await muster.cancel(child.task_id) == 1
 
 
 async def test_a_session_that_only_looked_is_gone_on_with_by_work_that_only_looks(memory_stage):
