@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from envelope.events import AskAnswered, AskOpened
-from envelope.messages import TaskProgress
+from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry, TaskRecord, Transport
 from transport.errors import NotFound
 
-KEPT_TRACES = 32
-# Answered ones whose texts are still kept: a record that was read a moment ago may call them open.
-KEPT_OVER = 100
+from .lru import LruCache
+
+# As many as are looked into at once: with fewer, each would be gone again by the time that it is looked into next.
+KEPT_TRACES = 1000
+# Of a trace's asks that are over, the texts of the latest are still kept: a record that was read a moment ago may call
+# them open. More than this are not over within a moment, and a text may be of 20 KiB.
+KEPT_OVER = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,25 @@ def _once_more(known: AskText | None, ask: AskOpened, at_ms: int) -> AskText:
 class _Read:
     cursor: str = "0"
     texts: dict[Key, AskText] = field(default_factory=dict[Key, AskText])
-    over: deque[Key] = field(default_factory=deque[Key])
+    over: dict[Key, None] = field(default_factory=dict[Key, None])  # in this order
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def take(self, entry: Entry) -> None:
         self.cursor, told = entry.id, entry.message
         for key, ask, at_ms in _opened(entry):
+            self.over.pop(key, None)
             self.texts[key] = _once_more(self.texts.get(key), ask, at_ms)
-        for event in told.events if isinstance(told, TaskProgress) else ():
-            if isinstance(event, AskAnswered):
-                self.over.append((told.task_id, event.ask_id))
-        while len(self.over) > KEPT_OVER:
-            self.texts.pop(self.over.popleft(), None)
+        self.over.update(dict.fromkeys(self._over_with(told)))
+        for key in list(self.over)[:-KEPT_OVER]:
+            del self.over[key]
+            self.texts.pop(key, None)
+
+    def _over_with(self, told: TaskProgress | TaskResult) -> Iterator[Key]:
+        """A task that was cancelled, or ran out of time, tells of no answer: its end is the end of its asks."""
+        if isinstance(told, TaskResult):
+            yield from (key for key in self.texts if key[0] == told.task_id)
+        else:
+            yield from ((told.task_id, event.ask_id) for event in told.events if isinstance(event, AskAnswered))
 
 
 class AskTexts:
@@ -75,18 +85,16 @@ class AskTexts:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._kept: OrderedDict[str, _Read] = OrderedDict()
+        self._kept = LruCache[str, _Read](KEPT_TRACES)
 
     async def of(self, trace_id: str) -> Mapping[Key, AskText]:
-        """Of the open ones, in the order in which they were opened, as far as the stream has ever told it."""
-        read = self._kept.setdefault(trace_id, _Read())
-        self._kept.move_to_end(trace_id)
-        if len(self._kept) > KEPT_TRACES:
-            self._kept.popitem(last=False)
+        """Of those that are open, with some that were, in the order in which they were opened, as far as the stream has
+        ever told it."""
+        read = self._kept.get(trace_id) or self._kept.put(trace_id, _Read())
         async with read.reading:
             try:
                 async for entry in self._transport.follow(trace_id, after=read.cursor, wait=False):
                     read.take(entry)
             except NotFound:  # a failover has forgotten the trace
-                self._kept.pop(trace_id, None)
+                self._kept.drop(trace_id)
         return read.texts

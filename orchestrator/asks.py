@@ -16,10 +16,10 @@ from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
-from .ask_texts import AskText, AskTexts, Key, text_of
+from .ask_texts import KEPT_TRACES, AskText, AskTexts, Key, text_of
 from .errors import Answered, BadInput, near_miss
 
-MAX_ROOTS = 1000  # the latest: what was submitted before them has long ended, or hears of its deadline
+MAX_ROOTS = KEPT_TRACES  # the latest: what was submitted before them has long ended, or hears of its deadline
 MAX_TASKS = 1000  # of a trace
 MAX_ENDED = 50  # of the latest: who comes second comes soon
 PLAN_EXIT = "plan_exit"
@@ -46,8 +46,12 @@ async def open_asks(
     `texts`: of who asks again and again.
     """
     traces = [trace_id] if trace_id else await live_traces(transport, tenant)
-    tasks = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
-    return await asks_of([task for each in tasks for task in each], texts or AskTexts(transport))
+    return await asks_of(await _tasks_of(transport, traces), texts or AskTexts(transport))
+
+
+async def _tasks_of(transport: Transport, traces: Iterable[str]) -> list[TaskRecord]:
+    found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
+    return [task for each in found for task in each]
 
 
 async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
@@ -81,9 +85,12 @@ def is_ask(name: str) -> bool:
     return name.startswith("ask_")
 
 
-async def find_ask(transport: Transport, words: str) -> OpenAsk:
-    """The open ask with this id, or with this end of it. `Answered` for one that has its answer."""
-    one, first = await _named(transport, words)
+async def find_ask(transport: Transport, words: str, texts: AskTexts | None = None) -> OpenAsk:
+    """The open ask with this id, or with this end of it. `Answered` for one that has its answer.
+
+    `texts`: of who looks for one after the other.
+    """
+    one, first = await _named(transport, words, texts)
     if first is not None:
         raise answered(first)
     return one
@@ -94,8 +101,11 @@ async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
     return (await _named(transport, words))[0]
 
 
-async def _named(transport: Transport, words: str) -> tuple[OpenAsk, Answer | None]:
-    found = [one for one in await open_asks(transport) if len(words) >= SHORTEST and one.ask.ask_id.endswith(words)]
+async def _named(transport: Transport, words: str, texts: AskTexts | None = None) -> tuple[OpenAsk, Answer | None]:
+    tasks = await _tasks_of(transport, await live_traces(transport, None)) if len(words) >= SHORTEST else ()
+    waiting = [task for task in tasks if any(each.endswith(words) for each in task.waits_for)]
+    asks = await asks_of(waiting, texts or AskTexts(transport))
+    found = [one for one in asks if one.ask.ask_id.endswith(words)]
     if len(found) == 1:
         return found[0], None
     known = None if found else await answered_ask(transport, words)

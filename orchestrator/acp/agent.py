@@ -148,8 +148,12 @@ class EditorAgent:
     @told
     async def close_session(self, session_id: str, **_: Any) -> None:
         """Its prompt is cancelled, as the protocol wants it. The session is kept, and can be loaded."""
-        await self._session(session_id).close()
-        del self._sessions[session_id]
+        session = self._session(session_id)
+        try:
+            await session.close()
+        finally:
+            if self._sessions.get(session_id) is session:  # it may have been loaded again meanwhile, or closed
+                del self._sessions[session_id]
 
     @told
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:

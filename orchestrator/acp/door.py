@@ -37,7 +37,10 @@ class Door:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_left(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What the work comes to; None, and it is stopped, when the session is left before that."""
+        """What the work comes to; None, and it is stopped or never begun, when the session is left before that."""
+        if self.left.is_set():
+            work.close()
+            return None
         working, leaving = asyncio.create_task(work), asyncio.create_task(self.left.wait())
         try:
             await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)

@@ -135,9 +135,11 @@ class EditorSession:
 
     async def close(self) -> None:
         """Cancel what is under way, unless it is not this editor's to stop, and leave."""
-        with suppress(WouldWrite):
-            await self.cancel()
-        await self.leave()
+        try:
+            with suppress(WouldWrite):
+                await self.cancel()
+        finally:
+            await self.leave()
 
     async def leave(self) -> None:
         """Nothing more is told or asked here; the task goes on. What has begun to be handed over is noted first."""

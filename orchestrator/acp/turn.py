@@ -84,7 +84,7 @@ class Turn:
     async def _ask(self, ask_id: str, agent: str) -> None:
         entries = self._entries
         try:
-            one = await find_ask(self._muster.transport, ask_id)
+            one = await find_ask(self._muster.transport, ask_id, self._muster.ask_texts)
         except BadInput:
             # Answered meanwhile; or its task was woken by a word to it, and asks again: what tells so has come by now,
             # or will.

@@ -142,7 +142,7 @@ class _Showing:
         """None when it is not open now: it was answered elsewhere, or its task is awake for a word that it was told,
         and asks again, which the view will have."""
         try:
-            one = await find_ask(self._muster.transport, ask_id)
+            one = await find_ask(self._muster.transport, ask_id, self._muster.ask_texts)
         except BadInput:
             return None
         self._put.add(ask_id)

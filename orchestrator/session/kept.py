@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from envelope.messages import TaskResult
 from transport.base import Entry, Transport
 from transport.errors import NotFound
 
+from ..lru import LruCache
 from .fold import Session, apply
 
 # A tree of 1,000 tasks takes about 3 MB. What is dropped is folded again when somebody asks.
@@ -31,7 +31,7 @@ class Folds:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept = LruCache[str, _Kept](KEPT_TRACES)
 
     async def watch(self, trace_id: str) -> AsyncGenerator[tuple[Session, set[str]]]:
         """The trace as it goes on, with the tasks that have changed since the last time (at first all of them), until
@@ -71,18 +71,14 @@ class Folds:
         return (await self._folded(trace_id)).session.snapshot()
 
     async def _folded(self, trace_id: str) -> _Kept:
-        kept = self._kept.get(trace_id) or await self._begun(trace_id)
-        self._kept[trace_id] = kept
-        self._kept.move_to_end(trace_id)
-        if len(self._kept) > KEPT_TRACES:
-            self._kept.popitem(last=False)
+        kept = self._kept.get(trace_id) or self._kept.put(trace_id, await self._begun(trace_id))
         async with kept.reading:
             session = kept.session
             try:
                 async for entry in self._transport.follow(trace_id, after=session.cursor(trace_id), wait=False):
                     apply(session, entry)
             except NotFound:
-                self._kept.pop(trace_id, None)
+                self._kept.drop(trace_id)
                 raise
         return kept
 

@@ -7,13 +7,13 @@ apart the longer it is: a step is folded from a place before it, so that no page
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from envelope.messages import TaskResult
 from transport.base import Entry, TaskRecord, Transport
 
+from ..lru import LruCache
 from ..task_life import Life, begun, is_resync, lived
 from .fold import Place, Session, apply
 from .task import TaskView
@@ -157,14 +157,11 @@ class Pasts:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._kept: OrderedDict[str, Past] = OrderedDict()
+        self._kept = LruCache[str, Past](KEPT_PASTS)
 
     async def of(self, record: TaskRecord) -> Past:
         """Up to now. It goes on changing: look at it before the next step, or at a copy of its `now`."""
-        past = self._kept.setdefault(record.task_id, Past.begun(record))
-        self._kept.move_to_end(record.task_id)
-        if len(self._kept) > KEPT_PASTS:
-            self._kept.popitem(last=False)
+        past = self._kept.get(record.task_id) or self._kept.put(record.task_id, Past.begun(record))
         async with past.reading:
             await past.read(self._transport)
         return past
@@ -174,7 +171,7 @@ class Pasts:
         past = await self.of(record)
         moment = await past.at(self._transport, step)
         if moment is None:
-            self._kept.pop(record.task_id, None)
+            self._kept.drop(record.task_id)
             past = await self.of(record)
             moment = await past.at(self._transport, step) or past.now.copy()
         return past, moment

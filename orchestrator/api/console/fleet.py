@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request, Response
 
+from ...lru import LruCache
 from ...overview import Overview, Overviews
 from ..caller import Caller
 from .live import live
@@ -26,15 +26,11 @@ PARTS = ("headline", "asks", "going", "pools", "models", "workers")
 class Kept:
     """By tenant what was read for its pictures: a page pays for what has happened since the last one, not for all."""
 
-    by_tenant: OrderedDict[str | None, Overviews] = field(default_factory=OrderedDict[str | None, Overviews])
+    by_tenant: LruCache[str | None, Overviews] = field(default_factory=lambda: LruCache(MAX_TENANTS))
 
     def of(self, caller: Caller) -> Overviews:
         tenant = caller.seen_tenant
-        kept = self.by_tenant.setdefault(tenant, Overviews(caller.muster, tenant))
-        self.by_tenant.move_to_end(tenant)
-        if len(self.by_tenant) > MAX_TENANTS:
-            self.by_tenant.popitem(last=False)
-        return kept
+        return self.by_tenant.get(tenant) or self.by_tenant.put(tenant, Overviews(caller.muster, tenant))
 
 
 @router.get("/")

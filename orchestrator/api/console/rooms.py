@@ -23,6 +23,9 @@ from .packing import Message
 Looks = Callable[[], AsyncGenerator[Mapping[str, str]]]
 # Of the time, a room spends one part with its looks and leaves so many to others, whoever comes and however often.
 SHARE_OF_OTHERS = 5
+# But no longer than this at a time: a look that took longer than seconds has waited, for a server that was away, and
+# who watches must not wait for many times as long on top.
+MAX_OTHERS_S = 10.0
 # Somebody who reloads the page finds what was read for them still there.
 LINGER_S = 10.0
 # Of parts that have gone so many are told to who comes back; with more of them everybody begins anew.
@@ -136,7 +139,7 @@ class Room:
                     await self._rest(self.pace, time.monotonic() - began_s)
 
     async def _rest(self, pace: Pace, took_s: float) -> None:
-        others_s = SHARE_OF_OTHERS * took_s
+        others_s = min(SHARE_OF_OTHERS * took_s, MAX_OTHERS_S)
         await asyncio.sleep(others_s)
         await _within(max(0.0, pace.every_s - others_s), self._wanted)
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from envelope.budget import Budget
-from envelope.events import AskOpened, TextDelta
+from envelope.events import AskAnswered, AskOpened, TextDelta
+from orchestrator import ask_texts
+from orchestrator.ask_texts import AskTexts
+from orchestrator.asks import asks_of, find_ask
 from orchestrator.client import Muster
 from orchestrator.inbox import inbox_of
-from transport.base import Wait
+from transport.base import TaskRecord, Wait
 from transport.raising import ask_for_more, ask_for_more_of_tenant
 
 PUSH = AskOpened(ask_id="ask_push", permission="bash", patterns=("git push",))
+LOG = AskOpened(ask_id="ask_log", permission="bash", patterns=("git log",))
 PLAN = AskOpened(ask_id="ask_plan", permission="plan_exit")
 CAP = 1_000_000
 AGENT = {"pool": "build", "auth_scope": ("read:**",)}
@@ -89,3 +95,68 @@ async def test_who_asks_again_what_is_open_reads_only_what_has_happened_since(an
     assert (again, again.since_ms, counting.read) == (first, first.since_ms, 0)
     await other.ask(PLAN)
     assert {one.ask.ask_id for one in await muster.asks()} == {PUSH.ask_id, PLAN.ask_id}
+
+
+async def test_that_holds_however_many_ask(memory_stage):
+    counting = Counting(memory_stage.transport)
+    muster = Muster(counting, memory_stage.muster.settings)  # pyright: ignore[reportArgumentType]
+    for number in range(50):
+        await (await memory_stage.work(f"push {number}", **AGENT)).ask(PUSH)
+    assert len(await muster.asks()) == 50
+    counting.read = 0
+
+    assert len(await muster.asks()) == 50
+    assert counting.read == 0
+
+
+async def test_who_looks_for_one_ask_reads_of_its_trace_alone_and_once(any_stage):
+    counting = Counting(any_stage.transport)
+    work, other = [await any_stage.work(prompt, **AGENT) for prompt in ("push", "plan")]
+    await work.ask(PUSH)
+    for number in range(20):
+        await other.tell(TextDelta(text=f"{number} "))
+    await other.ask(PLAN)
+    texts = AskTexts(counting)  # pyright: ignore[reportArgumentType]
+
+    assert (await find_ask(counting, PUSH.ask_id, texts)).ask == PUSH  # pyright: ignore[reportArgumentType]
+    assert 0 < counting.read < 20
+    counting.read = 0
+    assert (await find_ask(counting, PUSH.ask_id, texts)).ask == PUSH  # pyright: ignore[reportArgumentType]
+    assert counting.read == 0
+
+
+async def asked_before_it_is_over(stage) -> tuple[TaskRecord, AskTexts]:
+    """Two asks of a task, as somebody has read of them who asks for their texts again only later."""
+    work, texts = await stage.work("push", **AGENT), AskTexts(stage.transport)
+    await work.tell(PUSH, LOG)
+    assert await stage.transport.park(work.lease, Wait(asks=frozenset((PUSH.ask_id, LOG.ask_id))))
+    record = await stage.transport.record(work.task_id)
+    assert [one.ask for one in await asks_of([record], texts)] == [PUSH, LOG]
+    return record, texts
+
+
+async def test_an_ask_that_is_over_keeps_its_text_for_who_has_read_that_it_is_open(any_stage):
+    record, texts = await asked_before_it_is_over(any_stage)
+    await both_answered(any_stage, record)
+
+    assert [one.ask for one in await asks_of([record], texts)] == [PUSH, LOG]
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_of_asks_that_are_over_only_the_latest_keep_their_texts(any_stage, monkeypatch, is_cancelled):
+    monkeypatch.setattr(ask_texts, "KEPT_OVER", 1)
+    record, texts = await asked_before_it_is_over(any_stage)
+    if is_cancelled:
+        await any_stage.muster.cancel(record.task_id)
+    else:
+        await both_answered(any_stage, record)
+
+    assert list(await texts.of(record.trace_id)) == [(record.task_id, LOG.ask_id)]
+
+
+async def both_answered(stage, record: TaskRecord) -> None:
+    """And its task has told so."""
+    for one in (PUSH, LOG):
+        await stage.transport.answer(record.task_id, one.ask_id, "once", by="me")
+    again = await stage.claimed()
+    await again.tell(*(AskAnswered(ask_id=one.ask_id, answer="once", by="me") for one in (PUSH, LOG)))

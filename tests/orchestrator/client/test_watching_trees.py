@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 
 from envelope.events import TitleSet
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
+from orchestrator import lru
 from orchestrator.session import kept
 from orchestrator.session.kept import Folds
 
@@ -52,3 +54,7 @@ async def test_more_trees_are_watched_at_once_than_are_kept(any_stage, monkeypat
     assert [session.root_task.title for session, _ in told] == [f"news {number}" for number in range(5)]
     for one in watching:
         await one.aclose()
+
+
+def test_of_what_is_kept_the_least_recently_used_goes_first():
+    assert doctest.testmod(lru) == (0, 2)

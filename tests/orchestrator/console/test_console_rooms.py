@@ -204,6 +204,19 @@ async def test_who_comes_waits_for_a_look_and_not_for_its_turn():
         await visit.aclose()
 
 
+async def test_a_look_that_took_very_long_does_not_hold_back_the_next_for_many_times_as_long(monkeypatch):
+    monkeypatch.setattr(rooms_module, "SHARE_OF_OTHERS", 10**12)
+    monkeypatch.setattr(rooms_module, "MAX_OTHERS_S", 0.01)
+    rooms, picture = Rooms(), Picture()
+    picture.show(a="1")
+    picture.show(a="2")
+    visit = rooms.visit("r", picture, pace=AT_ONCE)
+    async with asyncio.timeout(10):
+        assert (await anext(visit)).parts == {"a": "1"}
+        assert (await anext(visit)).parts == {"a": "2"}
+    await visit.aclose()
+
+
 async def test_who_waits_for_a_look_is_told_that_the_server_is_still_here():
     rooms, picture = Rooms(), Picture()
     visit = rooms.visit("r", picture, pace=AT_ONCE, silence_s=0.01)
