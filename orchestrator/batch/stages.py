@@ -69,17 +69,22 @@ def stage_request(
     """
     prompt, recipe = _filled(stage, shard, repository.name)
     params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
+    key = content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or "")
+    scope = _scope_of(stage, spec.shards, shard)
+    granted = common(scope, driver.auth_scope)
+    if set(granted) != set(scope):  # what was done with less, by a batch that only looks for one, stands for no other's
+        key = content_key(key, *sorted(granted))
     return task_request(
         agent=stage.agent or RECIPE,
         pool=BUILD,
         prompt=prompt,
         params=params,
         workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands, changes=changes),
-        auth_scope=common(_scope_of(stage, spec.shards, shard), driver.auth_scope),
+        auth_scope=granted,
         budget=budget,
         deadline_ms=deadline_ms,
         intent=shard_intent(f"{repository.name}:{shard.key}"),
-        idempotency_key=content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or ""),
+        idempotency_key=key,
         model=driver.model,
         priority=driver.priority,
         tenant=driver.tenant,

@@ -197,8 +197,9 @@ async def _retry(words: str, asked: _Asked) -> int:
 
 
 async def _attach(settings: Settings, words: str, file: Path | None, as_json: bool, conclusion: Conclusion) -> int:
-    # Records are opened under the state folder's lock, which nobody else gets for as long as branches are pushed.
-    async with (fleet_of if conclusion.publishes else following)(settings, words) as (muster, record):
+    # A fleet's of this machine are opened under a lock, which nobody else gets for as long as branches are pushed.
+    alone = bool(settings.redis_url) or not conclusion.publishes
+    async with (following if alone else fleet_of)(settings, words) as (muster, record):
         if record.agent != BATCH:
             raise BadInput(f"the task {record.task_id} is no batch", hint=f"muster task watch {record.task_id}")
         handle = Handle(record.task_id, record.trace_id)

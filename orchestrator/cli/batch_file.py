@@ -24,9 +24,11 @@ from ..settings import Settings, load_settings
 from ..units import dollars, duration
 from .batch_branches import refusals
 from .batch_here import require_here
+from .batch_submit import done_before
 from .console import data, note, warn
 from .find import find_task
 from .fleet import open_records
+from .known import looked_up
 from .options import AllowDirty, OneJson
 from .places import latest_of
 from .publish import first_of
@@ -89,9 +91,16 @@ async def _preview(file: Path, *, allow_dirty: bool) -> BatchPreview:
         async with open_records(settings) as muster:
             found = await with_undone(muster, found)
     seen = await unlimited(found).preview(settings)
-    if refused := await refusals(found, settings):
+    if (refused := await refusals(found, settings)) and not await _is_done(found, settings):
         raise first_of(refused)
     return seen.model_copy(update={"warnings": _too_many(found, seen)})
+
+
+async def _is_done(plan: Planned, settings: Settings) -> bool:
+    """Then its branch may well be as it was."""
+    if latest_of(settings, plan.file) is None:
+        return False
+    return await looked_up(settings, lambda muster: done_before(muster, plan, settings)) is not None
 
 
 async def _foreseen(file: Path) -> BatchPreview:

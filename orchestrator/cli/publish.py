@@ -62,15 +62,10 @@ async def publish_bundle(muster: Muster, result: TaskResult, packed: Packed, tar
         warn(f"the branch {branch} is set, but not noted as ours: {_words(e)}", "from now on it only moves forward")
 
 
-async def require_free(settings: Settings, target: Target, start: str, *, may_be_done: bool = False) -> None:
-    """`BranchRefused` for a branch that no successor of the commit `start` could be set to: said before any work.
-
-    `may_be_done`: the work may turn out to be what the branch was set to here, and then it stays where it stands.
-    """
-    ours = _read(_mark(settings.state_dir, target.repository, target.branch))
-    if may_be_done and ours and ours == await branch_tip(target.repository, target.branch):
-        return
+async def require_free(settings: Settings, target: Target, start: str) -> None:
+    """`BranchRefused` for a branch that no successor of the commit `start` could be set to: said before any work."""
     await require_settable(target.repository, target.branch, onto_default=target.onto_default)
+    ours = _read(_mark(settings.state_dir, target.repository, target.branch))
     await require_forward(target.repository, target.branch, start, ours=ours)
 
 

@@ -13,6 +13,7 @@ import typer
 from envelope.agents import AgentCard, CommandCard, WorkerCard
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
+from repo.errors import BranchRefused
 from repo.local import LocalRepository
 
 from ..agent_files import project_cards
@@ -53,6 +54,7 @@ from .options import (
     settings_for,
     task_words,
 )
+from .person import person
 from .report_forms import Report, wanted_reports
 from .repository import project_defaults, starting_point
 from .run_options import (
@@ -135,7 +137,8 @@ async def _run(options: RunOptions) -> int:
         _require_looking(options, command)
     if options.detach:
         require_lasting(settings)
-    local = await _begun(options, settings)
+    local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
+    refusal = await _refusal(options, settings, local)
     store = TrustStore(settings.state_dir)
     trusted = "" if settings.read_only else await trusted_digest(store, local.root, local.git_dir, local.head)
     options = replace(options, model=model_for(command, options.model, is_trusted=bool(trusted)))
@@ -155,6 +158,9 @@ async def _run(options: RunOptions) -> int:
         handle = await muster.submit_repeatable(request)
         if handle.existing:
             note(f"its key is known: this is {handle.task_id}")
+        elif refusal is not None:
+            await muster.cancel(handle.task_id, "its branch cannot be set", by=person())
+            raise refusal
         if options.detach:
             if options.branch:
                 where = f"--repo {quote(str(local.root))} --branch {quote(options.branch)}"
@@ -176,15 +182,20 @@ def _require_usable(options: RunOptions) -> None:
         raise BadInput(f"there is no file {missing}", hint="--file takes what is to go along, one file each time")
 
 
-async def _begun(options: RunOptions, settings: Settings) -> LocalRepository:
-    """The repository as it is, and a branch that could not be set in the end refused before anything is paid for."""
-    local = await starting_point(options.repository, allow_dirty=options.allow_dirty)
-    if options.branch:
-        from .publish import Target, require_free  # few goals need what it imports
+async def _refusal(options: RunOptions, settings: Settings, local: LocalRepository) -> BranchRefused | None:
+    """Of a branch that could not be set in the end: raised before anything is paid for. Only the fleet knows whether a
+    key is of work that is done, and whose branch may well be as it was left."""
+    if not options.branch:
+        return None
+    from .publish import Target, require_free  # few goals need what it imports
 
-        target = Target(local.root, options.branch)
-        await require_free(settings, target, local.head, may_be_done=bool(options.key))
-    return local
+    try:
+        await require_free(settings, Target(local.root, options.branch), local.head)
+    except BranchRefused as e:
+        if not options.key:
+            raise
+        return e
+    return None
 
 
 def _completed(options: RunOptions, known: Defaults) -> RunOptions:

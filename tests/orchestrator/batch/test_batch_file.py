@@ -19,6 +19,7 @@ from orchestrator.batch.stages import stage_request, stages_of
 from orchestrator.batch.starter import starter
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.globs import matching
+from orchestrator.looking import READ_SCOPE
 from orchestrator.submit import RepositoryInput
 
 GOOD = """\
@@ -219,11 +220,12 @@ def test_too_many_shards_are_refused():
         shards_of(FILES, Shards(glob="**/*.py"), max_shards=4, name="demo")
 
 
-def shard(keep_settings, path: str, text: str = GOOD):
+def shard(keep_settings, path: str, text: str = GOOD, **of_driver):
     spec = parse_batch(text, name="b.toml")
     driver = batch_request(spec, [REPOSITORY], settings=keep_settings)
     [shard] = shards_of([path], Shards(glob="**"), max_shards=1, name="demo")
     [stage] = stages_of(spec.steps)
+    driver = driver.model_copy(update=of_driver)
     return stage_request(stage, shard, spec, REPOSITORY, driver=driver, budget=Budget(), deadline_ms=1_000)
 
 
@@ -244,6 +246,7 @@ def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
     assert shard(keep_settings, "src/b.py").idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("fix", "mend")).idempotency_key != key
     assert shard(keep_settings, "src/a.py", GOOD.replace("pytest", "unittest")).idempotency_key == key
+    assert shard(keep_settings, "src/a.py", auth_scope=READ_SCOPE).idempotency_key != key
 
 
 @pytest.mark.parametrize("folder", ["demo", "an ödd 'name'", ".hidden"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 
 from orchestrator.batch.file import load_batch
@@ -50,8 +50,9 @@ async def test_a_branch_that_holds_the_work_of_others_is_refused_with_how_many_m
 
 
 @asynccontextmanager
-async def silent_until(count: int) -> AsyncIterator[str]:
-    """A server that says nothing, and hangs up on the first so many of its callers once they are all there."""
+async def silent_until(count: int) -> AsyncIterator[tuple[str, Sized]]:
+    """A server that says nothing, and hangs up on the first so many of its callers once they are all there;
+    its address, and who has called."""
     callers: list[asyncio.StreamWriter] = []
 
     async def hold(_: asyncio.StreamReader, caller: asyncio.StreamWriter) -> None:
@@ -61,15 +62,17 @@ async def silent_until(count: int) -> AsyncIterator[str]:
                 each.close()
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    for each in callers:
-        each.close()
-    server.close()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", callers
+    finally:
+        for each in callers:
+            each.close()
+        server.close()
 
 
 async def test_remotes_are_looked_at_together_and_none_is_waited_for_long(desk, keep_settings, monkeypatch):
     monkeypatch.setenv("SILENT_TOKEN", "canary-0123456789")
-    async with silent_until(len(NAMES)) as url, asyncio.timeout(60):
+    async with silent_until(len(NAMES)) as (url, callers), asyncio.timeout(60):
         for name in NAMES:
             project = desk.repository(name, {"a.py": "x = 1\n"})
             desk.git("remote", "add", "origin", f"{url}/{name}.git", repository=project)
@@ -79,5 +82,6 @@ async def test_remotes_are_looked_at_together_and_none_is_waited_for_long(desk, 
 
         monkeypatch.setattr(batch_branches, "LOOK_TIMEOUT_S", 120.0)
         assert await refusals(plan, settings) == {}, "each hangs until all of them ask"
+        assert len(callers) >= len(NAMES)
         monkeypatch.setattr(batch_branches, "LOOK_TIMEOUT_S", 0.3)
         assert await refusals(plan, settings) == {}, "nobody answers any more"

@@ -76,9 +76,10 @@ def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     assert "hello, you" in desk.git("show", "warm:greet.py", repository=project)
     assert (project / "greet.py").read_text() == FILES["greet.py"]
     desk.git("checkout", "-q", "warm", repository=project)
-    known, other = desk.muster(*words, "--key", "warm"), desk.muster(*words)
+    known, other, fresh = (desk.muster(*words, *key) for key in (("--key", "warm"), (), ("--key", "again")))
     assert (known.exit_code, known.stdout) == (0, done.stdout), known.stderr
-    assert (other.exit_code, "the branch warm is checked out" in other.stderr) == (2, True), other.stderr
+    for refused in (other, fresh):
+        assert (refused.exit_code, "the branch warm is checked out" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, project, monkeypatch):
