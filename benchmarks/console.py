@@ -314,6 +314,7 @@ async def fleet(streams: int, max_entries: int) -> AsyncGenerator[Fleet]:
 
 
 async def of_one_trace(at: Fleet, tasks: int, streams: int, entries: int) -> None:
+    """Print what the module tells; `entries`: the steps of the task with a long past, none for 0."""
     trace = await Trace.begun(at.muster, tasks)
     print(f"a trace of {tasks + 1} tasks")
     await painted(at.sessions[-1], at.server, trace)

@@ -63,6 +63,7 @@ class _Read:
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def take(self, entry: Entry) -> None:
+        """The stream's next entry: what it asks is kept, and of what is over by it only the latest `KEPT_OVER`."""
         self.cursor, told = entry.id, entry.message
         for key, ask, at_ms in _opened(entry):
             self.over.pop(key, None)
