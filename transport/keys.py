@@ -12,7 +12,7 @@ from typing import Literal
 
 # Which scripts and keys a fleet speaks. Who finds a higher number in `meta` must be upgraded;
 # a fleet with a lower one must be empty before it is.
-PROTOCOL = 3
+PROTOCOL = 4
 
 Lifetime = Literal[
     "always", "while it has members", "until its task ends", "until retention", "window", "minutes", "days"
