@@ -32,7 +32,13 @@ CONTROL = (
     Key("meta", "hash", "connect", "always", "protocol number, number of cells"),
     Key("task:{task}", "hash", "submit", "until retention", "the record, the envelope and the result of one task"),
     Key("children:{task}", "set", "submit", "while it has members", "the task's children that have not ended"),
-    Key("trace:{trace}", "hash", "submit", "until retention", "root task, its first entry, money, running children"),
+    Key(
+        "trace:{trace}",
+        "hash",
+        "submit",
+        "until retention",
+        "root task, first and last entry, money, live tasks, running children",
+    ),
     Key("tasks:{trace}", "list", "submit", "until retention", "the trace's tasks in the order of submission"),
     Key(
         "awaits:{task}",
@@ -47,6 +53,8 @@ CONTROL = (
     ),
     Key("inbox:{session}", "list", "prompt", "until its task ends", "prompts that no checkpoint holds yet, as JSON"),
     Key("events:{trace}", "stream", "submit, claim, write", "until retention", "encoded messages, field `m`"),
+    Key("ended", "zset", "all", "until retention", "traces by the moment of their end: whose events go first"),
+    Key("usage", "hash", "all", "always", "bytes and tasks of measured traces that ended, the latest counting most"),
     Key("roots", "list", "submit", "always", "the latest root tasks, newest first, at most 10,000"),
     Key("index", "zset", "submit", "days", "root tasks by the moment of their acceptance"),
     Key("index:{tenant}", "zset", "submit", "days", "the same of one tenant"),

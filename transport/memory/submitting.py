@@ -85,7 +85,8 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
         parent.children.append(task.id)
     if request.idempotency_key:
         handle = Handle(task.id, task.trace_id, existing=True)
-        fleet.once[request.tenant, request.idempotency_key] = (now + fleet.limits.idempotency_ms, handle)
+        until = max(now + fleet.limits.idempotency_ms, task.expires_at_ms)  # at least as long as the task may run
+        fleet.once[request.tenant, request.idempotency_key] = (until, handle)
     _join_trace(fleet, task)
     fleet.lines[task.pool].put(task.flow, task.id)
     return Handle(task.id, task.trace_id)

@@ -100,8 +100,8 @@ def commands_in(operator: Any, files: list[Path]) -> set[str]:
     for file in files:
         text = file.read_text()
         found |= {word.lower() for word in re.findall(r"""["']([A-Z]+)["']""", text)} & known
-        found |= {f"{a}|{b}".lower() for a, b in re.findall(r'"(CLUSTER)", "([A-Z]+)"', text)}
-    return found - {"cluster"}
+        found |= {f"{a}|{b}".lower() for a, b in re.findall(r"""["'](CLUSTER|MEMORY)["'], ["']([A-Z]+)["']""", text)}
+    return found - {"cluster", "memory"}
 
 
 def in_scripts(operator: Any, role: str) -> set[str]:

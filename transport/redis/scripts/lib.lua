@@ -136,5 +136,27 @@ local function remember(answer)
   return answer
 end
 
+-- The server refuses a script when its memory is full, but it looks at the first write alone. So a script asks with a write
+-- that changes nothing, and a deletion that deletes nothing lets it go beyond. No key has this name.
+local NOTHING = cell('nothing')
+
+local function is_full()
+  local answer = redis.pcall('SET', NOTHING, 1, 'XX')
+  return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, '^%-?OOM') ~= nil
+end
+
+local function use_reserve() call('DEL', NOTHING) end
+
+-- How many traces a script trims that finds the memory full: some hundred kilobytes.
+local TRIMMED_AT_ONCE = 20
+
+-- The events of up to `count` traces go: of those that ended longest ago. Their results stay. How many traces there were.
+local function trim(count)
+  local traces = call('ZRANGE', cell('ended'), 0, count - 1)
+  for _, trace in ipairs(traces) do call('XTRIM', key('events', trace), 'MAXLEN', 0) end
+  if #traces > 0 then call('ZREM', cell('ended'), unpack(traces)) end
+  return #traces
+end
+
 -- After every script; each part may have its own.
 local function settle() end

@@ -1,7 +1,8 @@
 -- Third part: the moves of a task's life, each for one that was loaded whole, or as far as its script says. The table
 -- of states is envelope/lifecycle.py; a script looks at the state before it moves a task.
 
-local ended, over = {}, {}
+-- Tasks that this script ended; how many of each trace, and the last entry of each.
+local ended, left, last_entry = {}, {}, {}
 
 -- What the queue itself says when it ends a task; a test compares the codes with envelope/errors.py.
 local ENDINGS = {
@@ -93,6 +94,13 @@ local function let_go(task)
   call('PEXPIRE', name, A.retention_ms)
 end
 
+-- A parent may ask for the result of a child as long as it lives itself.
+local function kept_ms(task)
+  local parent_ends = task.parent and tonumber(call('HGET', key('task', task.parent), 'expires') or 0)
+  if not parent_ends then return RETENTION_MS end
+  return text_of(math.max(A.retention_ms, parent_ends + A.grace_ms - now))
+end
+
 -- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
 -- (a child with its parent, a lease that ended with its deadline) is not ended again.
 local function close(task, status, result, by)
@@ -100,17 +108,17 @@ local function close(task, status, result, by)
   ended[task.id] = true
   ended[#ended + 1] = task.id
   call('HSET', task.key, 'state', status, 'finished', NOW, 'result', result, 'ended_by', by or '')
-  call('PEXPIRE', task.key, RETENTION_MS)
+  call('PEXPIRE', task.key, kept_ms(task))
   LEAVE[task.state](task)
-  append(task.trace, result)
+  last_entry[task.trace] = append(task.trace, result)
+  left[task.trace] = (left[task.trace] or 0) + 1
   if task.session or task.checkpoint then let_go(task) end
   if task.mail then call('DEL', key('inbox', session_of(task))) end
   if task.parent then
     call('SREM', key('children', task.parent), task.id)
     arrived(task.parent, task.id)
-  else
-    over[task.trace] = true
-    if task.root then call('HSET', key('trace', task.trace), 'ended', NOW) end
+  elseif task.root then
+    call('HSET', key('trace', task.trace), 'ended', NOW)
   end
 end
 
@@ -263,21 +271,52 @@ local function next_end(names)
   return soonest
 end
 
--- The last one without a parent to end sets the term for what the whole trace has. Of many that end in a row only the
--- first does, for a hundredth of the term: each would cost the server a tenth of what a task does.
-local function set_term(trace)
-  local set = tonumber(call('HGET', key('trace', trace), 'term_set') or 0)
-  if now - set < A.retention_ms / 100 then return end
-  call('HSET', key('trace', trace), 'term_set', NOW)
+-- What ended tasks took, for the admission of new ones (`pressure.py`): bytes and tasks of the traces that were measured, the
+-- latest counting most. Of those that end together one is measured: measuring costs as much as ending.
+local FADES = 63 / 64
+
+local function usage_of(name) return call('MEMORY', 'USAGE', name, 'SAMPLES', 0) or 0 end
+
+local function measure(trace)
+  local tasks = call('LLEN', key('tasks', trace))
+  local last = call('LINDEX', key('tasks', trace), -1)
+  if not last then return end
+  local bytes = (call('MEMORY', 'USAGE', key('events', trace)) or 0) + usage_of(key('trace', trace)) + tasks * usage_of(key('task', last))
+  local before = call('HMGET', cell('usage'), 'bytes', 'tasks')
+  call('HSET', cell('usage'), 'bytes', string.format('%.0f', (tonumber(before[1]) or 0) * FADES + bytes),
+       'tasks', string.format('%.3f', (tonumber(before[2]) or 0) * FADES + tasks))
+end
+
+-- With its last live task begins the term of what a trace has. False: some live. (Who may write here can spoil the count:
+-- then nothing lives.)
+local function has_ended(trace, count)
+  local live = redis.pcall('HINCRBY', key('trace', trace), 'live', -count)
+  if type(live) == 'number' and live > 0 then return false end
+  redis.pcall('HSET', key('trace', trace), 'last', last_entry[trace])
   for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), RETENTION_MS) end
+  return true
+end
+
+-- Traces by the moment of their end: those that `trim` begins with. Those that are gone leave it some at a time.
+local function settle_traces()
+  local traces = {}
+  for trace, count in pairs(left) do
+    if has_ended(trace, count) then traces[#traces + 1], traces[#traces + 2] = NOW, trace end
+  end
+  if #traces == 0 then return end
+  call_many('ZADD', cell('ended'), traces)
+  local gone = call('ZRANGEBYSCORE', cell('ended'), '-inf', now - A.retention_ms, 'LIMIT', 0, 1000)
+  call_many('ZREM', cell('ended'), gone)
+  call('PEXPIRE', cell('ended'), RETENTION_MS)
+  measure(traces[2])
 end
 
 -- What is cheaper once for a script than once for a task.
 local function settle()
   settle_line()
-  for trace in pairs(over) do set_term(trace) end
   if #ended > 0 then
     call_many('ZREM', cell('deadlines'), ended)
     call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
+    settle_traces()
   end
 end

@@ -76,15 +76,10 @@ local traces = {}
 -- A trace's first task is its root. A reader that finds another entry first knows that older ones are gone.
 local function begin(request)
   if traces[request.trace] then return false end
-  traces[request.trace] = true
+  traces[request.trace] = 'known'
   local name = key('trace', request.trace)
-  local known = call('HMGET', name, 'root', 'term_set')
-  if known[2] then
-    -- all had ended, and it goes on
-    call('HDEL', name, 'term_set')
-    for _, kept in ipairs({'trace', 'tasks', 'events'}) do call('PERSIST', key(kept, request.trace)) end
-  end
-  if known[1] then return false end
+  if call('HEXISTS', name, 'root') == 1 then return false end
+  traces[request.trace] = 'new'
   local first = tell({id = request.task, trace = request.trace, attempt = 0}, 'pending', '', '')
   local fields = {'root', request.task, 'first', first}
   if request.cap then fields[5], fields[6] = 'cap', request.cap end
@@ -94,9 +89,8 @@ local function begin(request)
   return true
 end
 
-local function accept(request, expires)
-  local record = request.more
-  expires = text_of(expires)
+local function accept(request, expires_ms)
+  local record, expires = request.more, text_of(expires_ms)
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
     also('parent', request.parent)
@@ -112,12 +106,20 @@ local function accept(request, expires)
        'state', 'pending', 'attempt', '0', 'accepted', NOW, 'expires', expires, 'agent', request.agent,
        'envelope', request.envelope, unpack(record))
   if request.once then
-    call('SET', key('once', request.once), request.task .. request.trace, 'PX', A.idempotency_ms)
+    -- at least as long as the task may run
+    call('SET', key('once', request.once), request.task .. request.trace, 'PX', text_of(math.max(A.idempotency_ms, expires_ms - now)))
   end
   add(of_traces, request.trace, request.task)
   add(in_line, request.pool .. ':' .. request.flow, request.task)
   deadlines[#deadlines + 1] = expires
   deadlines[#deadlines + 1] = request.task
+end
+
+-- With the first live task of a trace that had ended its term is over.
+local function enter_trace(trace, count)
+  if call('HINCRBY', key('trace', trace), 'live', count) > count or traces[trace] == 'new' then return end
+  for _, kept in ipairs({'trace', 'tasks', 'events'}) do call('PERSIST', key(kept, trace)) end
+  call('ZREM', cell('ended'), trace)
 end
 
 local function list_roots(name, ids)
@@ -145,7 +147,10 @@ local function write_lists()
     call_many('SADD', key('children', parent), ids)
     call('HSET', key('task', parent), 'has_children', 1)
   end
-  for trace, ids in pairs(of_traces.by_name) do call_many('RPUSH', key('tasks', trace), ids) end
+  for trace, ids in pairs(of_traces.by_name) do
+    call_many('RPUSH', key('tasks', trace), ids)
+    enter_trace(trace, #ids)
+  end
   call_many('LPUSH', cell('roots'), roots)
   if #roots > 0 then
     call('LTRIM', cell('roots'), 0, 9999)
