@@ -35,13 +35,13 @@ def new_trace_id(*, near: str = "", key: str = "") -> str:
     A fleet of several cells keeps a trace where its id says. What must be found beside each other in one step gets the
     same home: a session goes on `near` its first trace, and whatever is submitted under one idempotency `key`.
     """
-    home = near or (content_key(key) if key else "")
+    home = near or (digest_of(key) if key else "")
     return os.urandom(16).hex() if not home else os.urandom(12).hex() + home[-HOME_DIGITS:]
 
 
 def shares_home(trace_id: str, *, near: str = "", key: str = "") -> bool:
     """Was the trace's id made with the same `near` or `key`?"""
-    return trace_id[-HOME_DIGITS:] == (near or content_key(key))[-HOME_DIGITS:]
+    return trace_id[-HOME_DIGITS:] == (near or digest_of(key))[-HOME_DIGITS:]
 
 
 def blob_ref(content: bytes) -> str:
@@ -49,14 +49,23 @@ def blob_ref(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def content_key(*parts: str | bytes) -> str:
-    """An idempotency key made of what the work is, so that the same work has the same key everywhere.
-
-    Parts are length-prefixed: ("ab", "c") and ("a", "bc") differ.
-    """
+def digest_of(*parts: str | bytes) -> str:
+    """SHA-256 of texts in their order. Parts are length-prefixed: ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         raw = part.encode() if isinstance(part, str) else part
         digest.update(len(raw).to_bytes(8))
         digest.update(raw)
     return digest.hexdigest()
+
+
+# A key that begins so is a digest of the work: it cannot stand for other work, so nobody compares.
+CONTENT = "content:"
+
+
+def content_key(*parts: str | bytes) -> str:
+    """An idempotency key made of what the work is, so that the same work has the same key everywhere.
+
+    Who makes it decides what counts as the same work. The queue compares the work of all other keys.
+    """
+    return CONTENT + digest_of(*parts)

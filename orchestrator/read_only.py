@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar
 
-from envelope.ids import content_key
+from envelope.ids import CONTENT, content_key, digest_of
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
 from envelope.scope import common
 from transport.base import Transport
@@ -50,12 +50,19 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
     narrowed: dict[str, Any] = {
         "auth_scope": common(READ_SCOPE, request.auth_scope),
         "workspace": _workspace(request.workspace),
-        "idempotency_key": content_key("read-only", request.idempotency_key) if request.idempotency_key else "",
+        "idempotency_key": _key(request.idempotency_key),
     }
     narrow_params = _PARAMS.get(request.agent) if request.recipient == DRIVERS else None
     if narrow_params is not None:
         narrowed["input"] = request.input.model_copy(update={"params": narrow_params(request)})
     return request.model_copy(update=narrowed)
+
+
+def _key(key: str) -> str:
+    """A caller's own name for the work stays one: the queue compares what it stands for."""
+    if not key:
+        return ""
+    return content_key("read-only", key) if key.startswith(CONTENT) else f"read-only:{digest_of(key)}"
 
 
 async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequest]) -> None:

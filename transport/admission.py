@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from envelope.errors import MusterError
+from envelope.ids import CONTENT, digest_of
 from envelope.messages import TaskRequest, TaskResult
 from envelope.scope import narrow
 
@@ -23,6 +26,52 @@ IN_PARTS = "submit them in parts; the same key is the same task"
 def flow_of(request: TaskRequest) -> str:
     """What tasks have in common that wait for one another in the fair queue: the shards of a batch, else a trace."""
     return request.batch_id if request.batch_id and not request.parent_task_id else request.trace_id
+
+
+# Of a request, what is no part of the work: who asks, when and where, and what it may take. Whoever joins an earlier
+# task gets that one's limits.
+_BESIDE_WORK = {
+    *("kind", "schema_version", "signature"),
+    *("task_id", "trace_id", "parent_task_id", "batch_id", "retry_of", "traceparent", "tracestate"),
+    *("sender", "tenant", "intent", "asks", "idempotency_key", "created_at_ms"),
+    *("budget", "deadline_ms", "priority"),
+}
+# Of a workspace: whether its submitter trusts the repository, and may reach its address.
+_BESIDE_CODE = {"trusted", "public"}
+# Of parameters: the agents that live workers offer for the steps of a plan.
+_BESIDE_PARAMS = {"roster"}
+WORK_DIGITS = 32
+
+
+def work_of(request: TaskRequest) -> str:
+    """A digest of what a key stands for, to be compared where the key comes again.
+
+    Empty where nothing is compared: without a key, and for a key that is a digest of the work itself
+    (`envelope.ids.content_key`). Code is told by its commit: bundles of one commit may differ in their bytes.
+    """
+    if not request.idempotency_key or request.idempotency_key.startswith(CONTENT):
+        return ""
+    work = request.model_dump(mode="json", exclude=_BESIDE_WORK, exclude_defaults=True)
+    if request.workspace:
+        work["workspace"] = _without(work["workspace"], _BESIDE_CODE)
+    if request.input.params:
+        work["input"]["params"] = _without(work["input"]["params"], _BESIDE_PARAMS)
+    work["auth_scope"] = sorted(request.auth_scope)
+    return digest_of(json.dumps(_without_bundles(work), sort_keys=True))[:WORK_DIGITS]
+
+
+def _without(fields: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _without_bundles(value: Any) -> Any:
+    """Drivers name repositories in their parameters, too: wherever a bundle stands beside the commit in it."""
+    if isinstance(value, dict):
+        kept: dict[str, Any] = _without(value, {"bundle"}) if "base" in value else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return {name: _without_bundles(inner) for name, inner in kept.items()}
+    if isinstance(value, list):
+        return [_without_bundles(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
@@ -49,6 +98,11 @@ _REFUSALS = {
         "created_at_ms",
         "the request was made at {request.created_at_ms}, too far from the queue's time, {what}",
         "make a new one; if it is new, compare this machine's clock with the Redis server's",
+    ),
+    "key": (
+        "idempotency_key",
+        "the key {request.idempotency_key!r} stands for the task {what}, which is other work",
+        "take that task, or submit this work under a key of its own",
     ),
     "pool": ("recipient", "there is no pool {request.recipient!r}", "{what}"),
     "home": (

@@ -215,8 +215,8 @@ class Transport(Protocol):
     # -- for those who want work done
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
-        """Accept all or none. The same idempotency key within its window (per tenant) gives the first handle back, as
-        does the same task id: submitting again is safe, also after a failover that forgot the task.
+        """Accept all or none. The same work under the same idempotency key (per tenant, within its window) gives the
+        first handle back, as does the same task id: submitting again is safe. A key with other work is `Refused`.
 
         A child must name a parent that has not ended (`Refused`), and expires no later than it; a scope wider than
         the parent's is refused with the grant named. A worker that submits children says `under` which lease; a stale

@@ -118,7 +118,13 @@ CONTROL = (
         "notices by the moment at which they are sent",
     ),
     Key("noticedead", "zset", "notice", "while it has members", "notices that nobody tries to send any more"),
-    Key("once:{tenant}:{key}", "string", "submit", "window", "idempotency key → the first task"),
+    Key(
+        "once:{tenant}:{key}",
+        "string",
+        "submit",
+        "window",
+        "idempotency key → the first task, and a digest of its work",
+    ),
     Key("counters", "hash", "all", "always", "fenced_writes, lost_leases, retries, poisoned"),
     Key(
         "rate:{model}", "hash", "rate", "minutes", "how fast one model may be called with one key, and what is used up"

@@ -33,7 +33,12 @@ router = APIRouter(prefix="/v1", tags=["tasks"])
 MAX_LISTED = 1000
 NEXT = "Next-Cursor"
 IdempotencyKey = Annotated[
-    str, Header(alias="Idempotency-Key", max_length=150, description="The same key gives the first task back.")
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=150,
+        description="The same work under the same key gives the first task back; other work is refused.",
+    ),
 ]
 
 Model = Annotated[str, Field(max_length=200)]

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from envelope.ids import content_key
+from envelope.ids import digest_of
 
 from ..globs import matching
 from .shards import WHOLE, Shard
@@ -23,7 +23,7 @@ def with_contents(shards: Iterable[Shard], blobs: Mapping[str, str], depends_on:
     paths = sorted(blobs)
     around = {path for glob in depends_on for path in matching(glob, paths)}
     beside = _word(sorted(around), blobs)
-    return [replace(shard, content=content_key(beside, _word(_paths_of(shard, paths), blobs))) for shard in shards]
+    return [replace(shard, content=digest_of(beside, _word(_paths_of(shard, paths), blobs))) for shard in shards]
 
 
 def _paths_of(shard: Shard, paths: Sequence[str]) -> Sequence[str]:
@@ -35,4 +35,4 @@ def _paths_of(shard: Shard, paths: Sequence[str]) -> Sequence[str]:
 
 
 def _word(paths: Iterable[str], blobs: Mapping[str, str]) -> str:
-    return content_key(*(f"{path}\n{blobs.get(path, '')}" for path in paths))
+    return digest_of(*(f"{path}\n{blobs.get(path, '')}" for path in paths))

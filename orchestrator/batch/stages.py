@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from envelope.budget import Budget
-from envelope.ids import BlobRef, content_key
+from envelope.ids import BlobRef, content_key, digest_of
 from envelope.messages import TaskRequest, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope, common
@@ -102,7 +102,7 @@ def shard_intent(key: str) -> str:
 def work_key(shard: Shard, spec: BatchSpec, *, name: str) -> str:
     """All that a shard's steps are made of, as one word: when it is the same, there is nothing to do again."""
     repository = RepositoryInput(name=name, bundle="", base="")
-    return content_key(*(_work(stage, shard, spec, repository, "") for stage in stages_of(spec.steps)))
+    return digest_of(*(_work(stage, shard, spec, repository, "") for stage in stages_of(spec.steps)))
 
 
 def _work(stage: Stage, shard: Shard, spec: BatchSpec, repository: RepositoryInput, model: str) -> str:

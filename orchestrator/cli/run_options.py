@@ -45,7 +45,10 @@ How = Annotated[
 OfTask = Annotated[str, typer.Option(metavar="TASK", help="Whose session /undo, /redo, /compact or /share is about.")]
 Key = Annotated[
     str,
-    typer.Option(metavar="TEXT", help="The same key again, within a day, joins what it started the first time."),
+    typer.Option(
+        metavar="TEXT",
+        help="Within a day, the same key and goal on the same commit join what they started; another is refused.",
+    ),
 ]
 Resume = Annotated[
     str,

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from envelope.ids import content_key
+from envelope.ids import digest_of
 from envelope.logs import get_logger
 from repo.lock import file_lock
 
@@ -85,7 +85,7 @@ def is_anothers(known: Publication, wanted: Publication) -> bool:
 
 def key_of(remote: str, branch: str) -> str:
     """The same branch of the same repository is one publication, whatever task its change comes from."""
-    return content_key("publication", remote, branch)[:32]
+    return digest_of("publication", remote, branch)[:32]
 
 
 class Book:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envelope.ids import content_key
+from envelope.ids import digest_of
 
 from .book import Publication
 from .errors import ForgeUnsure
@@ -16,7 +16,7 @@ async def comment(publisher: Publisher, publication: Publication, text: str) -> 
 
     What was said is found by a mark in the comment itself, which nobody sees: there it outlives our memory of it.
     """
-    mark = f"<!-- muster:comment {content_key(publication.key, text)[:32]} -->"
+    mark = f"<!-- muster:comment {digest_of(publication.key, text)[:32]} -->"
     async with publisher.book.at_work(), publisher.forge(publication) as forge:
         for tries in range(1, CREATE_TRIES + 1):
             if await _is_said(forge, publication.number, mark):

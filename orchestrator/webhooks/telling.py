@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from envelope.errors import EnvelopeError
-from envelope.ids import content_key
+from envelope.ids import digest_of
 from envelope.logs import get_logger
 from envelope.redaction import redact_head, redact_value
 from transport.base import TaskRecord, Transport
@@ -60,7 +60,7 @@ class Telling:
         ]
 
     def _notice(self, name: str, hook: Webhook, said: _Said, task: TaskRecord, at_ms: int) -> Notice:
-        named = content_key("webhook", name, said.event, task.task_id, said.subject)[:32]
+        named = digest_of("webhook", name, said.event, task.task_id, said.subject)[:32]
         data = {**_head(task), **redact_value(said.data), **self._link(name, hook, said, task)}
         return Notice(f"msg_{named}", name, said.event, body_of(said.event, data, at_ms=at_ms), at_ms)
 

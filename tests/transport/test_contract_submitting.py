@@ -6,7 +6,7 @@ import pytest
 
 from envelope.codec import decode_request
 from envelope.errors import ScopeExceeded
-from envelope.ids import new_task_id, new_trace_id
+from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from transport.base import Entry
 from transport.errors import Fenced, NotFound, Refused
@@ -223,3 +223,85 @@ async def test_a_request_that_cannot_travel_is_refused_with_its_largest_field_na
         await fleet.submit(input={"prompt": "x" * 2_000_000})
 
     assert refusal.value.field == "input"
+
+
+CODE = {"url": "https://host/repository", "base": "a" * 40}
+BUNDLES = ["sha256:" + digit * 64 for digit in "12"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"input": {"prompt": "another"}},
+        {"input": {"prompt": "work", "params": {"gate": ["make test"]}}},
+        {"agent": "build"},
+        {"recipient": "build"},
+        {"model": "another"},
+        {"workspace": CODE | {"url": "https://host/another"}},
+        {"workspace": CODE | {"base": "b" * 40}},
+        {"workspace": CODE | {"changes": BUNDLES[0]}},
+        {"auth_scope": ("read:**", "edit:**")},
+        {"output_schema": {"type": "object"}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+async def test_a_key_that_comes_again_with_other_work_is_refused(fleet, other):
+    fields = {"input": {"prompt": "work"}, "workspace": CODE, "auth_scope": ("read:**",), "idempotency_key": "k"}
+    first = await fleet.submit(**fields)
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.submit(**fields | other)
+
+    assert refusal.value.field == "idempotency_key"
+    assert first.task_id in str(refusal.value)
+    assert [record.task_id for record in await fleet.transport.tasks()] == [first.task_id]
+
+
+async def test_one_key_for_two_kinds_of_work_in_one_submission_is_refused_whole(fleet):
+    requests = [fleet.request(idempotency_key="k", input={"prompt": prompt}) for prompt in ("one", "two")]
+
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit(requests)
+
+    assert refusal.value.field == "idempotency_key"
+    assert requests[0].task_id in str(refusal.value)
+    assert await fleet.transport.tasks() == []
+
+
+async def test_the_same_work_joins_whoever_asks_for_it_and_whatever_it_may_take(fleet):
+    params = {"repositories": [{"name": "r", "base": "c", "bundle": BUNDLES[0]}], "roster": [{"agent": "build"}]}
+    first = await fleet.submit(
+        idempotency_key="k",
+        input={"prompt": "work", "params": params},
+        workspace={"bundle": BUNDLES[0], "base": "a" * 40, "trusted": "-"},
+        auth_scope=("read:**", "edit:**"),
+    )
+
+    params = {"repositories": [{"name": "r", "base": "c", "bundle": BUNDLES[1]}], "roster": []}
+    again = fleet.request(
+        idempotency_key="k",
+        input={"prompt": "work", "params": params},
+        workspace={"bundle": BUNDLES[1], "base": "a" * 40},
+        auth_scope=("edit:**", "read:**"),
+        sender="another",
+        deadline_ms=5_000,
+        priority="low",
+        budget={"max_cost_microusd": 5},
+        batch_id="b",
+        retry_of=new_task_id(),
+        traceparent=f"00-{'1' * 32}-{'2' * 16}-01",
+    )
+    (handle,) = await fleet.transport.submit([again])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, True)
+
+
+async def test_a_key_made_of_the_work_is_not_compared_with_it(fleet):
+    """A driver that goes on after a crash puts its words together anew, perhaps in a newer version."""
+    key = content_key("shard", "a.py")
+    first = await fleet.submit(idempotency_key=key, input={"prompt": "work"}, workspace=CODE)
+
+    request = fleet.request(idempotency_key=key, input={"prompt": "newer words"}, workspace=CODE | {"base": "b" * 40})
+    (handle,) = await fleet.transport.submit([request])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, True)

@@ -33,7 +33,7 @@ class Fleet:
         self.sessions: defaultdict[str, Session] = defaultdict(Session)
         self.lines: defaultdict[str, Line] = defaultdict(Line)
         self.allotments: dict[str, Allotment] = {}
-        self.once: dict[tuple[str, str], tuple[int, Handle]] = {}
+        self.once: dict[tuple[str, str], tuple[int, Handle, str]] = {}  # until when, whose, and the work
         self.dead: dict[str, DeadLetter] = {}
         self.cards: dict[str, tuple[int, WorkerCard]] = {}
         self.counters: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envelope.deadline import expires_at_ms
 from envelope.messages import TaskRequest
 
-from ..admission import refusal
+from ..admission import refusal, work_of
 from ..base import Handle, Lease
 from .fleet import Fleet
 from .tasks import Task, Trace
@@ -28,16 +28,22 @@ def _first(fleet: Fleet, request: TaskRequest) -> Handle | None:
     """The task that stands for this request already, when there is one."""
     if request.task_id in fleet.tasks:
         return Handle(request.task_id, request.trace_id)
-    until, handle = fleet.once.get((request.tenant, request.idempotency_key), (0, None))
-    return handle if request.idempotency_key and until > fleet.now() else None
+    until, handle, work = fleet.once.get((request.tenant, request.idempotency_key), (0, None, ""))
+    if not request.idempotency_key or handle is None or until <= fleet.now():
+        return None
+    if work != work_of(request):
+        raise refusal(request, "key", handle.task_id)
+    return handle
 
 
 def _check(fleet: Fleet, requests: Sequence[TaskRequest]) -> None:
     """All of them, before any is accepted; what is known already was checked when it came first."""
     coming: dict[str, TaskRequest] = {}
-    keys: set[tuple[str, str]] = set()
+    keys: dict[tuple[str, str], TaskRequest] = {}
     for request in requests:
         key = (request.tenant, request.idempotency_key)
+        if key in keys and work_of(keys[key]) != work_of(request):
+            raise refusal(request, "key", keys[key].task_id)
         if request.task_id in coming or key in keys or _first(fleet, request):
             continue
         if abs(fleet.now() - request.created_at_ms) > fleet.limits.replay_window_ms:
@@ -46,7 +52,7 @@ def _check(fleet: Fleet, requests: Sequence[TaskRequest]) -> None:
         _check_session(fleet, request, coming)
         coming[request.task_id] = request
         if request.idempotency_key:
-            keys.add(key)
+            keys[key] = request
 
 
 def _check_parent(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskRequest]) -> None:
@@ -86,7 +92,7 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
     if request.idempotency_key:
         handle = Handle(task.id, task.trace_id, existing=True)
         until = max(now + fleet.limits.idempotency_ms, task.expires_at_ms)  # at least as long as the task may run
-        fleet.once[request.tenant, request.idempotency_key] = (until, handle)
+        fleet.once[request.tenant, request.idempotency_key] = (until, handle, work_of(request))
     _join_trace(fleet, task)
     fleet.lines[task.pool].put(task.flow, task.id)
     return Handle(task.id, task.trace_id)

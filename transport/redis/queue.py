@@ -13,7 +13,7 @@ from envelope.errors import DecodeError, ErrorCode
 from envelope.messages import TaskRequest
 from envelope.signature import Keyring
 
-from ..admission import check_bytes, flow_of, refusal, too_large
+from ..admission import check_bytes, flow_of, refusal, too_large, work_of
 from ..audit import told
 from ..base import Claim, Handle, Lease
 from ..delivery import failed
@@ -72,6 +72,7 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
         "created": request.created_at_ms,
         "session": request.resume_token or None,
         "once": f"{request.tenant}:{request.idempotency_key}" if request.idempotency_key else None,
+        "work": work_of(request),
         "cap": request.budget.max_cost_microusd,
         "more": [text for name, value in optional.items() if value for text in (name, value)],
         "envelope": envelope,

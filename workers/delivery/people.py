@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from envelope.asks import Reply, read_reply
 from envelope.deadline import remaining_ms
 from envelope.events import AskOpened
-from envelope.ids import content_key
+from envelope.ids import digest_of
 from envelope.scope import Grant, split
 from transport.audit import TIMEOUT
 from transport.base import Answer, Claim, Transport
@@ -75,7 +75,7 @@ class QueuedPeople:
     def _id(self, call_id: str, ask: AskOpened) -> str:
         """An answer is to this very ask: a model that is asked again may give another call the same id."""
         task_id = self.claim.lease.task_id
-        return "ask_" + content_key(task_id, str(self.turn), call_id, ask.model_dump_json())[:16]
+        return "ask_" + digest_of(task_id, str(self.turn), call_id, ask.model_dump_json())[:16]
 
 
 def people_of(

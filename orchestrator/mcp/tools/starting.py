@@ -22,7 +22,13 @@ MAX_TEXT_CHARS = 200_000
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")]
 Command = Annotated[str, Field(min_length=1, max_length=10_000)]
-Key = Annotated[str, Field(max_length=150, description="The same key gives the first task back, and starts no second.")]
+Key = Annotated[
+    str,
+    Field(
+        max_length=150,
+        description="The same work under the same key gives the first task back; other work under it is refused.",
+    ),
+]
 Money = Annotated[float | None, Field(ge=0, le=1_000_000, description="The most that all of it may cost, in dollars.")]
 Minutes = Annotated[
     int | None, Field(ge=1, le=MAX_DEADLINE_MS // MINUTE_MS, description="When it is stopped, counted from now.")

@@ -148,6 +148,7 @@ async def test_a_task_is_handed_over_once_for_one_key_and_its_result_read(api):
     headers = {"Idempotency-Key": "nightly-1"}
     first = await api.call("POST", "/v1/tasks", json=NEW, headers=headers)
     again = await api.call("POST", "/v1/tasks", json=NEW, headers=headers)
+    other = await api.call("POST", "/v1/tasks", json={**NEW, "prompt": "something else"}, headers=headers)
     task_id = first[1]["task_id"]
     waiting = await api.call("GET", f"/v1/tasks/{task_id}")
     early = await api.call("GET", f"/v1/tasks/{task_id}/diff")
@@ -156,6 +157,7 @@ async def test_a_task_is_handed_over_once_for_one_key_and_its_result_read(api):
 
     assert (first[0], first[1]["existing"]) == (201, False)
     assert (again[0], again[1]) == (200, {**first[1], "existing": True})
+    assert (other[0], task_id in other[1]["title"]) == (422, True)
     assert (waiting[1]["record"]["state"], waiting[1]["result"]) == ("pending", None)
     assert early[0] == 409
     assert (ended[1]["record"]["state"], ended[1]["result"]["output"]["text"]) == ("completed", "done")

@@ -118,6 +118,11 @@ async def test_one_document_is_the_same_in_three_languages_and_is_its_callers_te
     assert (theirs[0], other.tenant, other.task_id != request.task_id) == (201, "elsewhere", True)
     assert ([status for status, _ in keyed], keyed[0][1]["task_id"]) == ([201, 200], keyed[1][1]["task_id"])
     assert keyed[0][1]["task_id"] != request.task_id
+    headers = {"Idempotency-Key": "n1"}
+    status, problem = await api.call(
+        "POST", "/v1/batches", who="admin", json={**values, "name": "another"}, headers=headers
+    )
+    assert (status, keyed[0][1]["task_id"] in problem["title"]) == (422, True)
 
 
 WRONG = {

@@ -75,9 +75,11 @@ def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     assert "$" in done.stderr.partition("cost")[2]
     assert "hello, you" in desk.git("show", "warm:greet.py", repository=project)
     assert (project / "greet.py").read_text() == FILES["greet.py"]
-    desk.git("checkout", "-q", "warm", repository=project)
-    known, other, fresh = (desk.muster(*words, *key) for key in (("--key", "warm"), (), ("--key", "again")))
+    known = desk.muster(*words, "--key", "warm")
     assert (known.exit_code, known.stdout) == (0, done.stdout), known.stderr
+    desk.git("checkout", "-q", "warm", repository=project)
+    moved, other, fresh = (desk.muster(*words, *key) for key in (("--key", "warm"), (), ("--key", "again")))
+    assert "the key 'warm' stands for the task" in moved.stderr
     for refused in (other, fresh):
         assert (refused.exit_code, "the branch warm is checked out" in refused.stderr) == (2, True), refused.stderr
 

@@ -145,10 +145,12 @@ async def test_waiting_is_bounded_and_says_that_it_goes_on(server):
     async with server.caller() as caller:
         started = await caller.call("submit_goal", goal="do it", idempotency_key="k", budget_usd=1, deadline_minutes=5)
         again = await caller.call("submit_goal", goal="do it", idempotency_key="k", budget_usd=1, deadline_minutes=5)
+        other = await caller.refusal("submit_goal", goal="do something else", idempotency_key="k")
         before_s = time.monotonic()
         waited = await caller.call("task_result", task_id=started["task_id"], wait_s=1)
         took_s = time.monotonic() - before_s
         status = await caller.call("task_status", task_id=started["task_id"])
+        assert started["task_id"] in other
         too_long = await caller.refusal("task_result", task_id=started["task_id"], wait_s=61)
         early = await caller.refusal("task_diff", task_id=started["task_id"])
         request = await stage.muster.request(started["task_id"])

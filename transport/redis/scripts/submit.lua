@@ -3,9 +3,10 @@
 
 local SUBMITTER = {'trace', 'state', 'attempt', 'worker'}
 
--- A key whose task is no longer known (it outlived it, or a failover forgot the task) stands for nothing.
+-- The task, its trace and its work (see `work_of` in admission.py) that stand for a request. A key whose task is no longer
+-- known (it outlived it, or a failover forgot the task) stands for nothing.
 local function first_of(request)
-  if call('EXISTS', key('task', request.task)) == 1 then return request.task .. request.trace end
+  if call('EXISTS', key('task', request.task)) == 1 then return request.task .. request.trace .. request.work end
   local first = request.once and call('GET', key('once', request.once))
   return first and call('EXISTS', key('task', string.sub(first, 1, 36))) == 1 and first
 end
@@ -32,10 +33,13 @@ end
 local coming, taken, expiry, expires_of = {}, {}, {}, {}
 
 local function trouble(request, at)
-  local expires, known = now + request.deadline_ms, coming[request.task] or (request.once and coming[request.once])
-  if not known and not first_of(request) then
-    coming[request.task] = true
-    if request.once then coming[request.once] = true end
+  local expires = now + request.deadline_ms
+  local first = coming[request.task] or (request.once and coming[request.once]) or first_of(request)
+  if first then
+    if string.sub(first, 69) ~= request.work then return 'key', string.sub(first, 1, 36) end
+  else
+    coming[request.task] = request.task .. request.trace .. request.work
+    if request.once then coming[request.once] = coming[request.task] end
     if math.abs(now - request.created) > A.replay_window_ms then return 'created', tostring(now) end
     if request.parent then
       local limit = parent_expiry(request, expires_of)
@@ -107,7 +111,8 @@ local function accept(request, expires_ms)
        'envelope', request.envelope, unpack(record))
   if request.once then
     -- at least as long as the task may run
-    call('SET', key('once', request.once), request.task .. request.trace, 'PX', text_of(math.max(A.idempotency_ms, expires_ms - now)))
+    call('SET', key('once', request.once), request.task .. request.trace .. request.work,
+         'PX', text_of(math.max(A.idempotency_ms, expires_ms - now)))
   end
   add(of_traces, request.trace, request.task)
   add(in_line, request.pool .. ':' .. request.flow, request.task)
@@ -163,7 +168,7 @@ local function accept_each(handles)
   for i, request in ipairs(A.requests) do
     local first = first_of(request)
     if first then
-      handles[2 * i], handles[2 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37)
+      handles[2 * i], handles[2 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37, 68)
     else
       accept(request, expiry[i])
       handles[2 * i], handles[2 * i + 1] = request.task, request.trace
