@@ -109,6 +109,23 @@ async def test_a_killed_server_comes_back_with_every_key_and_every_task_ends_onc
     assert violations(history) == []
 
 
+async def test_the_server_that_we_ship_now_reads_what_an_older_one_wrote(make_fleet: MakeFleet, folder: Path) -> None:
+    """As when the chart or Compose is upgraded: another program, on the same files."""
+    async with redis_server(folder / "data", program=server_program("redis-7.0")) as old:
+        async with make_fleet(url=old.url).connected() as transport:
+            await transport.submit([request(Job(), recipient=UNSERVED, deadline_ms=60_000) for _ in range(20)])
+        before = contents(old)
+        await old.kill()
+        new = Server(folder / "data", old.port, program=server_program("valkey-9.1"))
+        try:
+            await new.start()
+            after = contents(new)
+        finally:
+            await new.stop()
+    assert len(before) > 20
+    assert differences(before, after) == []
+
+
 @pytest.mark.skipif(not SOAK, reason="MUSTER_CHAOS=soak is not set")
 async def test_a_replica_that_took_over_comes_back_with_every_key_when_it_is_killed_too(
     make_fleet: MakeFleet, nursery: Nursery, folder: Path, full_redis: Path

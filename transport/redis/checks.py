@@ -15,8 +15,9 @@ from .cells import Cells
 
 MIN_VERSION = (6, 2)
 # While such a server loads its append-only file, it drops each transaction that its user `default` may not run, and
-# every script with two writes is stored as one (redis#14541, mended by redis#14545 in November 2025, which 8.6 is the
-# first to have; valkey#3983, mended in 9.1.2).
+# every script with two writes is stored as one (redis#14541, valkey#3983). Redis 7.0.15 and 8.0.2 and Valkey 8.1.1 were
+# seen to do so; 6.2.14 and Valkey 9.1.2 were seen not to. The mend (redis#14545) came after 8.4.0. Which older lines
+# got it later is not known here, so they count as affected: they are refused only with users that nobody should have.
 DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
 DEFAULT_USER = "default"
 RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
