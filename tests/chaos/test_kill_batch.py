@@ -66,7 +66,7 @@ class Scene:
 async def scene(server: Server, folder: Path, places: tuple[str, ...], *, lease_s: float) -> AsyncIterator[Scene]:
     """With the limits that a fleet has, but for leases: a worker that was killed is missed sooner."""
     folder.mkdir()
-    keys, fleet_name = folder / "keyring.json", f"kill-{new_trace_id()[:8]}"
+    keys, fleet_name = folder / "keyring.json", f"chaos-kill-{new_trace_id()[:8]}"
     keyring.load_or_create(keys)
     clean = {name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")}
     environment: Mapping[str, str] = clean | {

@@ -46,7 +46,7 @@ async def one_weather(name: str, fleet: Fleet, server: Server, nursery: Nursery)
     transport = await fleet.connect()
     async with proxy_to(server.port) as proxy:
         far = await nursery.start(
-            "worker", f"far-{name}", fleet.through(f"redis://127.0.0.1:{proxy.port}/0"), slots=SLOTS
+            "worker", f"far-{name}", fleet.through(server.url_of("worker", port=proxy.port)), slots=SLOTS
         )
         near = await nursery.start("worker", f"near-{name}", fleet, slots=SLOTS)
         assert await far.is_ready()

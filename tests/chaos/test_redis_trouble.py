@@ -16,6 +16,7 @@ from lab.job import Job, request
 from lab.processes import Nursery, Program
 from lab.reader import read_history
 from lab.server import Server, redis_server
+from lab.users import lab_users
 from lab.waiting import results, running
 
 from envelope.ids import new_trace_id
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 HEALED_WITHIN_S = 60
 TROUBLE_S = 1.5 * LEASE_MS / 1000
 BALLAST_BYTES, FULL_SHARE = 64 * 1024 * 1024, 0.82
-USER, PASSWORD = "worker", "let-me-in"
+USER = lab_users().name("worker")
 
 
 async def flush_scripts(server: Server) -> None:
@@ -72,10 +73,8 @@ async def test_workers_outlive_a_server_in_trouble(make_fleet: MakeFleet, nurser
 
 async def one_trouble(name: str, make_fleet: MakeFleet, nursery: Nursery, folder: Path) -> None:
     async with redis_server(folder / name) as server:
-        server.call("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all")
         fleet = make_fleet(url=server.url)
-        theirs = fleet.through(f"redis://{USER}:{PASSWORD}@127.0.0.1:{server.port}/0")
-        async with Crew(nursery, theirs, 2, name=f"w-{name}-") as crew:
+        async with Crew(nursery, fleet, 2, name=f"w-{name}-") as crew:
             await crew.whole()
             submitter = await submit_over(nursery, fleet, name, count=60, over_s=6.0)
             await asyncio.sleep(1.0)

@@ -81,14 +81,16 @@ async def watch(
     transport: Transport, fleet: Fleet, folder: Path, debian_program: Callable[[str], str]
 ) -> AsyncIterator[Watch]:
     environment = os.environ | {
-        "MUSTER_REDIS_URL": fleet.url, "MUSTER_FLEET": fleet.name, "MUSTER_KEYRING": fleet.keyring,
+        "MUSTER_FLEET": fleet.name, "MUSTER_KEYRING": fleet.keyring,
         "MUSTER_STATE_DIR": str(folder / "state"), "MUSTER_CONFIG": str(folder / "none.toml"),
         "MUSTER_MODEL_API_KEY": CANARY,
     }  # fmt: skip
     async with asyncio.timeout(TIMEOUT_S), AsyncExitStack() as stack:
 
         async def start(*words: str) -> asyncio.subprocess.Process:
-            return await stack.enter_async_context(process(*words, environment=environment))
+            url = fleet.of_workers().url if words[0].startswith("workers.") else fleet.url
+            theirs = environment | {"MUSTER_REDIS_URL": url}
+            return await stack.enter_async_context(process(*words, environment=theirs))
 
         async def watched() -> Watched:
             await start("orchestrator.service")

@@ -110,6 +110,7 @@ def test_the_keyring_is_one(folder: Path):
 @pytest.mark.redis
 def test_redis_lets_each_role_in_by_its_settings(folder: Path, start_redis: Callable[..., Any]):
     secrets = folder / "compose" / "secrets"
+    assert "user default off resetpass allkeys allchannels +@all\n" in (secrets / "users.acl").read_text()
     server = start_redis("--aclfile", str(secrets / "users.acl"))
     for role in ("orchestrator", "worker"):
         url = tomllib.loads((secrets / f"{role}.toml").read_text())["redis_url"].replace(

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from lab.programs import server_program
+from lab.schedule import SOAK
 
 from envelope.events import TextDelta
 from envelope.ids import new_task_id, new_trace_id
@@ -170,7 +172,19 @@ async def make_sentinel_fleet(sentinel_url: str) -> AsyncIterator[MakeFleet]:
         yield make
 
 
-ON_SERVERS = [pytest.param(kind, marks=pytest.mark.redis) for kind in ("redis", "cluster", "sentinel")]
+@pytest.fixture(scope="session")
+def valkey_url(start_redis: Callable[..., Any]) -> str:
+    return f"redis://127.0.0.1:{start_redis('--appendonly', 'yes', program=server_program('valkey-9.1')).port}/0"
+
+
+@pytest_asyncio.fixture
+async def make_valkey_fleet(valkey_url: str) -> AsyncIterator[MakeFleet]:
+    async with fleets_at(valkey_url) as make:
+        yield make
+
+
+KINDS = ("redis", "cluster", "sentinel", *(("valkey",) if SOAK else ()))
+ON_SERVERS = [pytest.param(kind, marks=pytest.mark.redis) for kind in KINDS]
 
 
 @pytest.fixture(params=["memory", *ON_SERVERS])

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
 from envelope.logs import get_logger
 
-from ..errors import Misconfigured, NotPermitted
+from ..errors import Misconfigured, NotPermitted, TransportError, Unreachable
 from ..keys import PROTOCOL
 from .cell import Cell
 from .cells import Cells
 
 MIN_VERSION = (6, 2)
+# While such a server loads its append-only file, it drops each transaction that its user `default` may not run, and
+# every script with two writes is stored as one (redis#14541, valkey#3983). Redis 7.0.15 and 8.0.2 and Valkey 8.1.1 were
+# seen to do so; 6.2.14 and Valkey 9.1.2 were seen not to. The mend (redis#14545) came after 8.4.0. Which older lines
+# got it later is not known here, so they count as affected: they are refused only with users that nobody should have.
+DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
+DEFAULT_USER = "default"
+RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
 
 _log = get_logger("redis")
 
@@ -20,12 +28,13 @@ _log = get_logger("redis")
 async def check(cells: Cells) -> None:
     """`Misconfigured` with what to do about it; what is only unwise is logged."""
     clustered = cells.servers.named.kind == "cluster"
-    await cells.each(lambda cell: _check_server(cell, clustered=clustered))
+    user = cells.servers.named.options.get("username") or DEFAULT_USER
+    await cells.each(lambda cell: _check_server(cell, clustered=clustered, user=user))
     await cells.each(_check_drained)  # all of them, before one of them is taken over
     await cells.each(lambda cell: _check_meta(cell, len(cells.all)))
 
 
-async def _check_server(cell: Cell, *, clustered: bool) -> None:
+async def _check_server(cell: Cell, *, clustered: bool, user: str) -> None:
     client = cell.client.hasty()
     text = (await client.call("INFO")).decode()
     info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
@@ -33,6 +42,8 @@ async def _check_server(cell: Cell, *, clustered: bool) -> None:
     seconds, micros = await client.call("TIME")
     ours_ms = (before_ms + time.time() * 1000) / 2
     _refuse_unfit(info, clustered=clustered)
+    if user != DEFAULT_USER and _drops_transactions(info):  # what `default` itself does, it may do again
+        await _refuse_forgetful(cell, info)
     _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
     if cell.keys.cell == 0:
         _warn(info)
@@ -40,7 +51,7 @@ async def _check_server(cell: Cell, *, clustered: bool) -> None:
 
 def _refuse_unfit(info: Mapping[str, str], *, clustered: bool) -> None:
     version, policy = info["redis_version"], info.get("maxmemory_policy", "noeviction")
-    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+    if _numbers(version) < MIN_VERSION:
         raise Misconfigured(f"the Redis server is {version}, older than 6.2", hint="upgrade the Redis server")
     if policy != "noeviction":
         raise Misconfigured(
@@ -53,6 +64,43 @@ def _refuse_unfit(info: Mapping[str, str], *, clustered: bool) -> None:
         raise Misconfigured(
             "the Redis server is a replica, and takes no writes",
             hint=f"write its master's address ({info.get('master_host')}), or redis+sentinel://HOST:PORT/SERVICE/0",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _drops_transactions(info: Mapping[str, str]) -> bool:
+    """Whether this server has a file to load, and drops what its default user may not do. Valkey calls itself 7.2."""
+    if info.get("aof_enabled") != "1":
+        return False
+    if valkey := info.get("valkey_version"):
+        return _numbers(valkey) < VALKEY_MENDED
+    return DROPS_SINCE <= _numbers(info["redis_version"]) < REDIS_MENDED
+
+
+async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
+    """`Misconfigured` when a restart of this server would forget what the fleet's scripts have written."""
+    key = cell.keys.name("meta")
+    writes = (("SET", key, "1"), ("HSET", key, "f", "1"), ("ZADD", key, "1", "m"), ("XADD", key, "*", "f", "1"))
+    dry = [("ACL", "DRYRUN", DEFAULT_USER, *write) for write in (*writes, ("DEL", key))]
+    try:
+        powerful = all(reply == b"OK" for reply in await cell.client.hasty().read_many(dry))
+    except NotPermitted:  # a file of an older release has no ACL DRYRUN, and a `default` that may do nothing
+        powerful = False
+    except Unreachable:
+        raise
+    except TransportError as error:  # a service that has no such command
+        _log.warning("redis_default_user_unknown", why=error.message, hint=f"see {RUNBOOK}")
+        return
+    if not powerful:
+        version = info.get("valkey_version") or info["redis_version"]
+        raise Misconfigured(
+            f"the Redis server ({version}) forgets tasks when it restarts: its user `default` may not run what its "
+            "append-only file holds",
+            hint="load this release's helm/muster/files/users.acl with ACL LOAD, before the next restart. Do not run "
+            f"BGREWRITEAOF: what a restart forgot is in the file until then, and {RUNBOOK} brings it back",
         )
 
 

@@ -38,7 +38,11 @@ _OF_CLASS: tuple[tuple[type[Exception], str], ...] = (
     (library.NoPermissionError, "NOPERM"),
 )
 # What is known by its text alone.
-_OF_TEXT = {"max number of clients reached": "MAXCLIENTS", "The user executing the script can't": "NOPERM"}
+_OF_TEXT = {
+    "max number of clients reached": "MAXCLIENTS",
+    "The user executing the script can't": "NOPERM",  # Redis 6.2 and 7.0
+    "ACL failure in script": "NOPERM",  # Redis 7.2, Valkey
+}
 # Redis 6.2 wraps what a script's command met: `ERR Error running script …: -READONLY You can't …`.
 _WORD = re.compile(rf"(?:^|-)({'|'.join([*NOT_TAKEN, *_REFUSED, 'NOPERM', 'OOM'])})\b")
 

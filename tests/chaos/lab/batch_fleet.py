@@ -42,8 +42,10 @@ class BatchFleet:
         while not self._stopping:
             process = self._processes[place] = await asyncio.create_subprocess_exec(
                 *(sys.executable, *COMMANDS[self.places[place]]),
-                env=self.environment, stderr=asyncio.subprocess.PIPE, preexec_fn=die_with_parent,
-            )  # fmt: skip
+                env=self._environment_of(self.places[place]),
+                stderr=asyncio.subprocess.PIPE,
+                preexec_fn=die_with_parent,
+            )
             if self._stopping:  # it began while the others were told
                 process.terminate()
             assert process.stderr
@@ -56,6 +58,11 @@ class BatchFleet:
                             self._changed.notify_all()
             self._ready.discard(place)
             await process.wait()
+
+    def _environment_of(self, kind: str) -> Mapping[str, str]:
+        """Workers sign in as workers."""
+        mine = {"MUSTER_REDIS_URL": self.server.url_of("worker")} if kind == "worker" else {}
+        return {**self.environment, **mine}
 
     async def whole(self) -> None:
         """Wait until somebody serves at every place."""

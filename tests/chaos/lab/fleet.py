@@ -16,6 +16,7 @@ from transport.redis import connect_redis
 
 from .history import Recorder
 from .recorded import Recorded
+from .users import lab_users
 
 POOL = "general"
 # A lost worker's tasks wait for this long: short, so that a minute holds many lives of a task.
@@ -43,6 +44,10 @@ class Fleet:
     def through(self, url: str) -> Self:
         """The same fleet by another way to its server."""
         return replace(self, url=url)
+
+    def of_workers(self) -> Self:
+        """The same fleet as its workers sign in to it."""
+        return self.through(lab_users().url_as("worker", self.url))
 
     async def connect(self) -> Transport:
         keys = keyring.load_or_create(Path(self.keyring))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .server import START_TIMEOUT_S, Server, redis_server
+from .users import lab_users
 
 SERVICE = "fleet"
 # How long the master may be silent before Sentinel acts; ten times less than an operator would choose.
@@ -24,11 +25,11 @@ class Pair:
 
     @property
     def url(self) -> str:
-        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{SERVICE}/0"
+        return f"redis+sentinel://{lab_users().sign_in('orchestrator')}127.0.0.1:{self.sentinel.port}/{SERVICE}/0"
 
     def stop_replicating(self) -> None:
         """From now on the master acknowledges what its replica never hears of."""
-        self.master.call("ACL", "SETUSER", "default", "-psync", "-sync")
+        self.master.call("ACL", "SETUSER", lab_users().name("replica"), "-psync")
         self.master.call("CLIENT", "KILL", "TYPE", "replica")
 
     async def fail_over(self) -> None:
@@ -40,17 +41,23 @@ class Pair:
 @asynccontextmanager
 async def sentinel_pair(folder: Path, program: Path) -> AsyncIterator[Pair]:
     """`program`: a redis-server that can be a Sentinel; the bundled one cannot."""
-    async with redis_server(folder / "master", program=program) as master:
-        follows = ("--replicaof", f"127.0.0.1 {master.port}", "--repl-diskless-sync-delay", "0")
-        async with redis_server(folder / "replica", program=program, arguments=follows) as replica:
+    users = lab_users()
+    serves = ("--masteruser", users.name("replica"), "--masterauth", users.passwords["replica"])
+    async with redis_server(folder / "master", program=program, arguments=serves) as master:
+        master.call("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+        async with redis_server(folder / "replica", program=program, arguments=serves) as replica:
+            # a command, and no option of its program: once it is the master, it is that after a restart as well
+            replica.call("REPLICAOF", "127.0.0.1", master.port)
             await replica.says("Finished with success")
             rules = folder / "sentinel.conf"
             rules.write_text(
                 f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 1\n"
+                f"sentinel auth-user {SERVICE} {users.name('sentinel')}\n"
+                f"sentinel auth-pass {SERVICE} {users.passwords['sentinel']}\n"
                 f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
                 f"sentinel failover-timeout {SERVICE} 4000\n"
             )
             options = {"program": program, "arguments": (str(rules), "--sentinel"), "ready": "+monitor"}
-            async with redis_server(folder / "sentinel", **options) as sentinel:
+            async with redis_server(folder / "sentinel", **options, users=users.sentinel_file) as sentinel:
                 await sentinel.says("+slave")
                 yield Pair(master, replica, sentinel)

@@ -90,10 +90,14 @@ class Nursery:
         self._hearing = asyncio.create_task(self._hear())
 
     async def start(self, program: str, name: str, fleet: Fleet, **arguments: Any) -> Program:
-        """Returns when the process exists; `Program.is_ready` says when it serves. Names are used once."""
+        """Returns when the process exists; `Program.is_ready` says when it serves. Names are used once.
+
+        Workers sign in as workers, all others as the fleet's URL says.
+        """
         assert name not in self._programs, f"{name} was started before"
         self._programs[name] = asyncio.get_running_loop().create_future()
-        order = {"program": program, "name": name, "fleet": fleet.plain(), "arguments": arguments}
+        theirs = fleet.of_workers() if program == "worker" else fleet
+        order = {"program": program, "name": name, "fleet": theirs.plain(), "arguments": arguments}
         assert self._template.stdin
         self._template.stdin.write(json.dumps(order).encode() + b"\n")
         return await self._programs[name]

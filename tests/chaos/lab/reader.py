@@ -16,6 +16,7 @@ from transport.money import Ledger
 
 from .fleet import Fleet, clock_offset_ms
 from .history import Entry, History, read_ops
+from .users import OPERATOR, lab_users
 
 # More than any run submits.
 ALL = 1_000_000
@@ -23,7 +24,7 @@ ALL = 1_000_000
 
 async def read_history(fleet: Fleet) -> History:
     """Everything about the fleet's traces; to be called when its processes have ended."""
-    with redis.Redis.from_url(fleet.url) as client:
+    with redis.Redis.from_url(lab_users().url_as(OPERATOR, fleet.url)) as client:
         cells = dict(_traces(client, fleet))
         streams = {trace: tuple(_entries(client, f"{cell}:events:{trace}")) for trace, cell in cells.items()}
         ledgers = {trace: _ledger(client, f"{cell}:trace:{trace}") for trace, cell in cells.items()}

@@ -1,4 +1,4 @@
-"""A Redis that a test may kill and start again: the same place, the same append-only file."""
+"""A Redis that a test may kill and start again: the same place, the same append-only file, the users that we ship."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import redis
 
 from transport.embedded import find_server
 
+from .users import OPERATOR, lab_users
+
 START_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
@@ -30,19 +32,26 @@ class Server:
         program: Path | None = None,
         arguments: Sequence[str] = (),
         ready: str = "Ready to accept connections",
+        users: Path | None = None,
     ) -> None:
-        """`arguments`: more of the command line; `ready`: what its log says when it takes commands."""
+        """`arguments`: more of the command line; `ready`: what its log says when it takes commands; `users`: another
+        file than the shipped one."""
         self.port = port
-        self.url = f"redis://127.0.0.1:{port}/0"
+        self.url = self.url_of("orchestrator")
         self._folder = folder
         self._copy = folder.with_name(f"{folder.name}-copy")
-        self._command = [str(program or find_server()), *arguments, *_settings(folder, port)]
+        settings = _settings(folder, port, users or lab_users().server_file)
+        self._command = [str(program or find_server()), *arguments, *settings]
         self._ready = ready
-        self._client = redis.Redis(port=port)
+        self._client = redis.Redis(port=port, username=OPERATOR, password=OPERATOR)
         self._process: asyncio.subprocess.Process | None = None
         self._log: list[str] = []
         self._logged = asyncio.Condition()
         self._reading: asyncio.Task[None] | None = None
+
+    def url_of(self, role: str, *, port: int = 0) -> str:
+        """How a role comes in, here or by way of a proxy at another port."""
+        return f"redis://{lab_users().sign_in(role)}127.0.0.1:{port or self.port}/0"
 
     async def start(self) -> None:
         """Returns when it takes commands."""
@@ -58,6 +67,11 @@ class Server:
         """Wait until its log, which is its standard output here, has a line with this text."""
         async with asyncio.timeout(timeout_s), self._logged:
             await self._logged.wait_for(lambda: any(text in line for line in self._log))
+
+    @property
+    def said(self) -> str:
+        """Its log since its start."""
+        return "".join(self._log)
 
     async def kill(self) -> None:
         """SIGKILL: what the kernel has of the append-only file stays, as it does when a process crashes."""
@@ -83,7 +97,7 @@ class Server:
         shutil.copytree(self._copy, self._folder)
 
     def call(self, *command: Any) -> Any:
-        """One command from the side, past all proxies and users, on a connection that stays."""
+        """One command from the side, past all proxies, as a user of the tests' own, on a connection that stays."""
         return self._client.execute_command(*command)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -94,14 +108,16 @@ class Server:
                 self._logged.notify_all()
 
 
-def _settings(folder: Path, port: int) -> list[str]:
+def _settings(folder: Path, port: int, users: Path) -> list[str]:
     settings = {
         "port": port,
         "bind": "127.0.0.1",
         "dir": folder,
+        "aclfile": users,
         "appendonly": "yes",
-        # With `everysec` Redis answers up to two seconds before it writes, as long as the disk is at an earlier sync: a
-        # slow disk, and not Muster, would lose what was acknowledged.
+        # The one setting that is not as docs/redis.md has it. With `everysec` Redis answers up to two seconds before it
+        # writes, as long as the disk is at an earlier sync: a slow disk, and not Muster, would lose what was
+        # acknowledged.
         "appendfsync": "no",
         "save": "",
         "maxmemory-policy": "noeviction",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +10,13 @@ from typing import Any
 
 import pytest
 import redis
+from lab.programs import server_program
+from lab.users import OPERATOR_RULE, documented_users
 
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.redis import connect_redis
 
-ROOT = Path(__file__).parent.parent.parent.parent
-ROLES = ("orchestrator", "worker", "reader", "replica", "sentinel")
 KEYRING = fresh()
 
 
@@ -46,32 +43,16 @@ class AclServer:
         )
 
 
-def documented_users(folder: Path, fleet: str = "main", *, blocks: Sequence[str] = ("users",)) -> dict[str, str]:
-    """Makes the files in a folder by the very commands that docs/redis.md shows; the passwords."""
-    page = (ROOT / "docs" / "redis.md").read_text()
-    found = [re.search(rf"<!-- tests: {block} -->\n```sh\n(.*?)```", page, re.DOTALL) for block in blocks]
-    commands = "\n".join(block[1] for block in found if block)
-    commands = commands.replace("fleet=main", f"fleet={fleet}").replace("helm/", f"{ROOT}/helm/")
-    folder.mkdir(exist_ok=True)
-    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=folder, check=True, timeout=30)
-    return {role: (folder / f"{role}.password").read_text().strip() for role in ROLES}
-
-
-@pytest.fixture(scope="session", params=["bundled", "system"])
-def acl_server(request: Any, start_redis: Any, full_redis: Path, tmp_path_factory: pytest.TempPathFactory) -> AclServer:
+@pytest.fixture(scope="session", params=["redis-6.2", "redis-7.0", "valkey-9.1"])
+def acl_server(request: Any, start_redis: Any, tmp_path_factory: pytest.TempPathFactory) -> AclServer:
     """A server with the roles of two fleets, `main` and `other`."""
-    bundled = Path(sys.executable).parent / "redis-server"
-    if request.param == "bundled" and not bundled.exists():
-        pytest.skip("no bundled redis-server")
     folder = tmp_path_factory.mktemp("acl")
     passwords = documented_users(folder / "main")
     documented_users(folder / "other", "other")
     users = (folder / "main" / "users.acl").read_text().splitlines()
     others = [user for user in (folder / "other" / "users.acl").read_text().splitlines() if "default" not in user]
-    lines = [*users, *others, "user operator on >operator ~* &* +@all", ""]
-    (folder / "users.acl").write_text("\n".join(lines))
-    program = bundled if request.param == "bundled" else full_redis
-    server = start_redis("--aclfile", str(folder / "users.acl"), program=program)
+    (folder / "users.acl").write_text("\n".join([*users, *others, OPERATOR_RULE]))
+    server = start_redis("--aclfile", str(folder / "users.acl"), program=server_program(request.param))
     return AclServer(server.port, {**passwords, "operator": "operator"}, users)
 
 
@@ -106,5 +87,5 @@ def sentinel_files(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A folder with users.acl and sentinel.acl for a master, its replicas and their sentinels; the passwords."""
     passwords = documented_users(tmp_path, blocks=("users", "sentinel users"))
     with (tmp_path / "users.acl").open("a") as users:
-        users.write("user operator on >operator ~* &* +@all\n")
+        users.write(OPERATOR_RULE)
     return tmp_path, passwords

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ ARQ = {
 OURS, OTHERS, BLOB = "{muster:main:0}:task:1", "{muster:other:0}:task:1", "muster:other:blob:sha256:0"
 
 # To the command itself; to what a script would do; Redis 7 has no DEBUG at all unless its configuration says so.
-REFUSAL = re.compile("no permissions|The user executing the script can't|DEBUG command not allowed")
+REFUSAL = re.compile("[Nn]o permissions|The user executing the script can't|DEBUG command not allowed")
 
 NOBODY = [
     ["FLUSHALL"], ["FLUSHDB"], ["SHUTDOWN", "NOSAVE"], ["MONITOR"], ["KEYS", "*"], ["SCAN", "0"], ["RANDOMKEY"],
@@ -81,6 +82,29 @@ def test_nobody_comes_in_without_a_name(acl_server: Any, command: list[str]):
         connection.execute_command(*command)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["AUTH", "default", password] for password in ("", "default", "nopass", "operator")),
+        ["AUTH", ""],
+        ["AUTH", "operator"],
+        ["HELLO", "2", "AUTH", "default", ""],
+        ["RESET"],
+    ],
+    ids=" ".join,
+)
+def test_nobody_comes_in_as_the_default_user_who_may_do_everything(acl_server: Any, words: list[str]):
+    """It is what the server itself runs its file as. RESET makes a connection a nameless one again."""
+    connection = redis.Connection(port=acl_server.port, lib_name=None, lib_version=None)
+    with suppress(redis.exceptions.ResponseError, redis.exceptions.AuthenticationError):
+        connection.send_command(*words)
+        connection.read_response()
+    connection.send_command("GET", OURS, check_health=False)
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        connection.read_response()
+    connection.disconnect()
+
+
 def test_a_roles_password_opens_no_other_role(acl_server: Any):
     name, password = "muster-main-orchestrator", acl_server.passwords["worker"]
     with (
@@ -100,8 +124,8 @@ def commands_in(operator: Any, files: list[Path]) -> set[str]:
     for file in files:
         text = file.read_text()
         found |= {word.lower() for word in re.findall(r"""["']([A-Z]+)["']""", text)} & known
-        found |= {f"{a}|{b}".lower() for a, b in re.findall(r"""["'](CLUSTER|MEMORY)["'], ["']([A-Z]+)["']""", text)}
-    return found - {"cluster", "memory"}
+        found |= {f"{a}|{b}".lower() for a, b in re.findall(r"""["'](CLUSTER|MEMORY|ACL)["'], ["']([A-Z]+)["']""", text)}
+    return found - {"cluster", "memory", "acl"}
 
 
 def in_scripts(operator: Any, role: str) -> set[str]:
