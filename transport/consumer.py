@@ -98,7 +98,7 @@ class Consumer:
         keeper = KeeperThread(
             self._transport.keeper(),
             worker=self._worker,
-            lease_s=self._transport.limits.lease_ms / 1000,
+            every_s=self._transport.limits.look_ms / 1000,
             leases=self._held,
             on_news=self._hear,
         )

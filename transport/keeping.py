@@ -22,7 +22,7 @@ _log = get_logger("keeper")
 
 
 class KeeperThread:
-    """Renews every third of a lease, when a deadline passes, and at once when a task of this worker is cancelled.
+    """Renews every `every_s`, when a deadline passes, and at once when a task of this worker is cancelled.
 
     `leases` is called in the thread and must give a snapshot; `on_news` is called on the event loop, with the leases
     that were asked about and what became of them.
@@ -33,13 +33,13 @@ class KeeperThread:
         keeper: LeaseKeeper,
         *,
         worker: str,
-        lease_s: float,
+        every_s: float,
         leases: Callable[[], Sequence[Lease]],
         on_news: Callable[[Sequence[Lease], Renewal], None],
     ) -> None:
         self._keeper = keeper
         self._worker = worker
-        self._every_s = lease_s / 3
+        self._every_s = every_s
         self._leases = leases
         self._on_news = on_news
         self._loop = asyncio.get_running_loop()

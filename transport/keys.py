@@ -79,7 +79,20 @@ CONTROL = (
     Key("short:{tenant}", "hash", "write", "while it has members", "task that waits for a tenant's money → its ask"),
     Key("bell:{pool}", "list", "submit, claim", "while it has members", "at most one token: something is ready"),
     Key("nudge:{worker}", "list", "claim", "minutes", "a token for a worker's own claim: do not wait for the bell"),
-    Key("leases:{pool}", "zset", "claim, renew", "while it has members", "running tasks by the end of their lease"),
+    Key(
+        "leases:{pool}",
+        "zset",
+        "claim, renew",
+        "while it has members",
+        "running tasks by the end of their lease, by the lease clock",
+    ),
+    Key(
+        "reaper",
+        "hash",
+        "claim, renew, reap",
+        "always",
+        "the lease clock: the last look, how far it is behind, the last gap",
+    ),
     Key("deadlines", "zset", "submit", "while it has members", "live tasks by the moment at which they expire"),
     Key("timers", "zset", "retry, park", "while it has members", "put-off and waiting tasks by the moment they go on"),
     Key(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 # A deadline holds within five seconds, whatever the handler does: one of them is the queue's, to notice. Four are
 # enough to collect a patch of usual size (about one second) and to store what there is.
 GRACE_MS = 4_000
+# Less than the grace: what is cancelled, or over its deadline, is seen in time to be ended when the grace is over.
+LONGEST_LOOK_MS = 3_750
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class Limits:
         """A running task may end itself, with what it has, this long after its deadline or its cancellation; then the
         queue ends it."""
         return min(self.lease_ms, GRACE_MS)
+
+    @property
+    def look_ms(self) -> int:
+        """Whoever is alive looks this often at what is over, idle or busy. The lease clock stands still where nobody
+        has looked for a third of a lease (`life.lua`), so this must be less."""
+        return min(self.lease_ms // 4, LONGEST_LOOK_MS)
 
 
 PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}

@@ -10,7 +10,6 @@ from envelope.ids import new_trace_id
 from envelope.messages import Priority
 from transport.base import Allotment, Wait
 from transport.limits import Limits
-from transport.redis import claiming
 
 CELLS = 1  # each cell has a line of its own: turns and caps are exact within it
 
@@ -120,7 +119,7 @@ async def test_a_lost_worker_frees_its_place_under_the_cap(hasty_fleet):
 
 
 async def test_a_waiting_worker_is_woken_when_a_cap_lets_something_start(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself before a lease ends
+    monkeypatch.setattr(Limits, "look_ms", 3_600_000)  # it does not look by itself before a lease ends
     await fleet.transport.allot("small", Allotment(max_running=1))
     await submit_many(fleet, 2, tenant="small")
     (running,) = await claim(fleet, 9)

@@ -6,7 +6,7 @@ import asyncio
 
 from envelope.ids import new_trace_id
 from transport.base import Lease
-from transport.redis import claiming
+from transport.limits import Limits
 
 NEVER_S = 3_600.0
 
@@ -33,7 +33,7 @@ async def test_pools_are_apart(fleet):
 
 
 async def test_a_waiting_worker_is_woken_by_a_submission(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)  # it does not look by itself
+    monkeypatch.setattr(Limits, "look_ms", NEVER_S * 1000)  # it does not look by itself
     waiting = asyncio.create_task(fleet.claim_one(wait_s=NEVER_S))
     await asyncio.wait({waiting}, timeout=0.05)  # let it come to its wait
     request = await fleet.submit()
@@ -45,7 +45,7 @@ async def test_a_waiting_worker_is_woken_by_a_submission(fleet, monkeypatch):
 
 
 async def test_every_waiting_worker_is_woken_when_there_is_work_for_all(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)
+    monkeypatch.setattr(Limits, "look_ms", NEVER_S * 1000)
     waiting = [asyncio.create_task(fleet.claim_one(f"w{n}", wait_s=NEVER_S)) for n in range(5)]
     await asyncio.wait(waiting, timeout=0.05)
 
@@ -57,7 +57,7 @@ async def test_every_waiting_worker_is_woken_when_there_is_work_for_all(fleet, m
 
 
 async def test_a_claim_that_waits_ends_at_once_when_it_is_cancelled(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)
+    monkeypatch.setattr(Limits, "look_ms", NEVER_S * 1000)
     for _ in range(2):  # the second does not look before it waits
         waiting = asyncio.create_task(fleet.transport.claim("explore", "w", slots=1, wait_s=NEVER_S))
         await asyncio.wait({waiting}, timeout=0.05)
@@ -72,7 +72,7 @@ async def test_a_claim_that_waits_ends_at_once_when_it_is_cancelled(fleet, monke
 
 
 async def test_a_ring_starts_as_many_as_there_are_slots(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", NEVER_S)
+    monkeypatch.setattr(Limits, "look_ms", NEVER_S * 1000)
     waiting = asyncio.create_task(fleet.transport.claim("explore", "w", slots=20, wait_s=NEVER_S))
     await asyncio.wait({waiting}, timeout=0.05)
 

@@ -14,7 +14,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry, Wait
 from transport.errors import Fenced
-from transport.redis import claiming
+from transport.limits import Limits
 
 
 async def collect(entries) -> list[Entry]:
@@ -177,7 +177,7 @@ async def test_a_woken_task_is_the_next_of_its_trace(fleet):
 
 
 async def test_a_waiting_worker_is_woken_for_a_task_that_goes_on(fleet, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself before a lease ends
+    monkeypatch.setattr(Limits, "look_ms", 3_600_000)  # it does not look by itself before a lease ends
     parent, (child,) = await family(fleet)
     await fleet.transport.park(parent.lease, waits_for(child))
     claim = await fleet.claim_one()

@@ -14,7 +14,6 @@ from envelope.lifecycle import State
 from transport.errors import NotFound, TransportError
 from transport.keys import CellKeys
 from transport.limits import Limits
-from transport.redis import claiming
 
 pytestmark = pytest.mark.redis
 
@@ -152,7 +151,7 @@ async def test_an_idle_worker_costs_at_most_one_command_a_second(redis_fleet, ra
 
 
 async def test_a_claim_whose_connection_is_cut_while_it_waits_goes_on(redis_fleet, raw, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself
+    monkeypatch.setattr(Limits, "look_ms", 3_600_000)  # it does not look by itself
     async with raw.monitor() as monitor:
         waiting = asyncio.create_task(redis_fleet.claim_one(wait_s=3_600))
         async for seen in monitor.listen():

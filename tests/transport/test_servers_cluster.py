@@ -16,7 +16,7 @@ from transport.keyring import fresh
 from transport.keys import cell_of
 from transport.limits import Limits
 from transport.money import Ledger
-from transport.redis import claiming, connect_redis
+from transport.redis import connect_redis
 
 pytestmark = pytest.mark.redis
 
@@ -68,7 +68,7 @@ async def test_every_cell_gets_its_turn(wide_fleet):
 
 @pytest.mark.parametrize("cell", range(4))
 async def test_a_ring_in_any_cell_wakes_an_idle_worker(wide_fleet, cell, monkeypatch):
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # it does not look by itself
+    monkeypatch.setattr(Limits, "look_ms", 3_600_000)  # it does not look by itself
     waiting = asyncio.create_task(wide_fleet.claim_one(wait_s=3_600))
     await asyncio.wait({waiting}, timeout=0.2)
     request = await wide_fleet.submit(trace_id=trace_in(cell))
@@ -81,7 +81,7 @@ async def test_a_ring_that_comes_when_nobody_listens_any_more_is_for_the_next(
     wide_fleet, make_cluster_fleet, monkeypatch
 ):
     """The first worker was listening in all cells, and is busy now."""
-    monkeypatch.setattr(claiming, "MISSED_BELL_S", 3_600.0)  # nobody looks by itself before a lease ends, after 15 s
+    monkeypatch.setattr(Limits, "look_ms", 3_600_000)  # nobody looks by itself before a lease ends, after 15 s
     other = await make_cluster_fleet(name=wide_fleet.name)
     await asyncio.gather(wide_fleet.claim_one("w1", wait_s=30), wide_fleet.submit(trace_id=trace_in(0)))
     waiting = asyncio.create_task(other.claim_one("w2", wait_s=30))

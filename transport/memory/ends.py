@@ -115,7 +115,7 @@ def _end_tree(fleet: Fleet, task: Task, result: TaskResult, message: bytes) -> N
 
 def _result_of_queue(fleet: Fleet, task: Task, code: ErrorCode, text: str) -> TaskResult:
     task.finished_at_ms = fleet.now()  # read once, as a script does: its record and its result tell one length
-    took_ms = 0 if task.started_at_ms is None else task.finished_at_ms - task.started_at_ms
+    took_ms = 0 if task.started_at_ms is None else max(0, task.finished_at_ms - task.started_at_ms)
     return TaskResult(
         trace_id=task.trace_id,
         task_id=task.id,

@@ -22,10 +22,51 @@ from .line import Line
 from .tasks import Purse, Session, Task, Trace
 
 
+class LeaseClock:
+    """The clock by which leases end; it stands still while nobody looks. `redis/scripts/reaping.lua` says why.
+
+    A process whose store is in it cannot lose it, but may be stopped, or its host may sleep: it is the same to a lease.
+    """
+
+    def __init__(self, lease_ms: int) -> None:
+        self.behind_ms = 0  # the process's clock
+        self._lease_ms = lease_ms
+        self._grain_ms = -(-lease_ms // 60)
+        self._longest_gap_ms = max(lease_ms / 3, 200)
+        self._looked_at_ms: int | None = None
+        self._floor_ms = 0  # what it showed after the last gap, and the least that it shows
+        self._lock = threading.Lock()
+
+    def look(self, now_ms: int) -> int:
+        """What it shows; called by whoever reaps, or gives or renews a lease, in any thread."""
+        with self._lock:
+            looked_at_ms = now_ms if self._looked_at_ms is None else self._looked_at_ms
+            passed_ms = now_ms - looked_at_ms
+            if passed_ms > self._longest_gap_ms:
+                self._step_over_gap(self._time(looked_at_ms), now_ms)
+            elif passed_ms < 0:
+                self.behind_ms += passed_ms
+            if self._looked_at_ms is None or passed_ms < 0 or passed_ms >= self._grain_ms:
+                self._looked_at_ms = now_ms
+            return self._time(now_ms)
+
+    def _time(self, moment_ms: int) -> int:
+        return max(self._floor_ms, moment_ms - self.behind_ms)
+
+    def _step_over_gap(self, last_ms: int, now_ms: int) -> None:
+        if last_ms >= self._floor_ms + self._lease_ms:
+            self._floor_ms = last_ms + self._grain_ms + 1
+            self.behind_ms = now_ms - self._floor_ms + self._lease_ms // 4
+        else:
+            self._floor_ms = last_ms + self._lease_ms // 6
+            self.behind_ms = now_ms - self._floor_ms
+
+
 class Fleet:
     def __init__(self, clock: Callable[[], int], limits: Limits, pools: Collection[str]) -> None:
         self.now = clock
         self.limits = limits
+        self.lease_clock = LeaseClock(limits.lease_ms)
         self.pools = set(pools)
         self.tasks: dict[str, Task] = {}
         self.traces: dict[str, Trace] = {}
@@ -46,6 +87,10 @@ class Fleet:
         self._numbers = 0  # of entries, over all traces
 
     # -- looking up
+
+    def lease_ends_at_ms(self) -> int:
+        """When a lease ends that is given, or renewed, now; by the lease clock."""
+        return self.lease_clock.look(self.now()) + self.limits.lease_ms
 
     def purses_of(self, task: Task) -> tuple[Purse, Purse]:
         """Whose money it spends: its trace's and its tenant's."""

@@ -30,13 +30,13 @@ class MemoryKeeper:
         lost: set[str] = set()
         cancelled: dict[str, str] = {}
         expired: set[str] = set()
-        now = self._fleet.now()
+        now, ends_at_ms = self._fleet.now(), self._fleet.lease_ends_at_ms()
         for lease in leases:
             task = self._fleet.tasks.get(lease.task_id)
             if task is None or task.state is not State.RUNNING or task.lease != lease:
                 lost.add(lease.task_id)
                 continue
-            task.lease_ends_at_ms = now + self._fleet.limits.lease_ms
+            task.lease_ends_at_ms = ends_at_ms
             if task.cancel_reason is not None:
                 cancelled[task.id] = task.cancel_reason
             elif now >= task.expires_at_ms:

@@ -17,16 +17,18 @@ Timed = tuple[int, str]  # a moment, and the task that it is about
 
 def reap(fleet: Fleet, pools: Collection[str]) -> int:
     """Bring everything up to now: leases in these pools, then deadlines, then pauses. How many tasks were touched."""
+    now = fleet.now()
     return (
-        _each(fleet, _leases(fleet, pools), _lose)
-        + _each(fleet, _deadlines(fleet), _look_at_deadline)
-        + _each(fleet, _pauses(fleet), come_due)
+        _each(fleet, _leases(fleet, pools), _lose, fleet.lease_clock.look(now))
+        + _each(fleet, _deadlines(fleet), _look_at_deadline, now)
+        + _each(fleet, _pauses(fleet), come_due, now)
     )
 
 
 def next_end_ms(fleet: Fleet, pool: str) -> int | None:
     """Milliseconds until `reap` has something to do for this pool, when that is known."""
-    moments = [at for at, _ in (*_leases(fleet, (pool,)), *_deadlines(fleet), *_pauses(fleet))]
+    leases = [at + fleet.lease_clock.behind_ms for at, _ in _leases(fleet, (pool,))]
+    moments = [*leases, *(at for at, _ in (*_deadlines(fleet), *_pauses(fleet)))]
     return max(0, min(moments) - fleet.now()) if moments else None
 
 
@@ -34,8 +36,8 @@ def overdue(fleet: Fleet, late_ms: int) -> int:
     return sum(at <= fleet.now() - late_ms for at, _ in _deadlines(fleet))
 
 
-def _each(fleet: Fleet, timed: Iterator[Timed], do: Callable[[Fleet, Task], None]) -> int:
-    over = sorted((at, task_id) for at, task_id in timed if at <= fleet.now())
+def _each(fleet: Fleet, timed: Iterator[Timed], do: Callable[[Fleet, Task], None], now_ms: int) -> int:
+    over = sorted((at, task_id) for at, task_id in timed if at <= now_ms)
     for _, task_id in over:
         if fleet.tasks[task_id].live:  # one that ended with its parent just now has nothing left to lose
             do(fleet, fleet.tasks[task_id])

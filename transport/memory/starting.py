@@ -54,7 +54,7 @@ def _start(fleet: Fleet, task: Task, worker: str) -> Claim:
     task.attempt += 1
     task.started_at_ms = now if task.started_at_ms is None else task.started_at_ms
     task.lease = Lease(task.id, task.trace_id, task.pool, worker, task.attempt)
-    task.lease_ends_at_ms = now + fleet.limits.lease_ms
+    task.lease_ends_at_ms = fleet.lease_ends_at_ms()
     fleet.move(task, State.RUNNING)
     continues = task.request.resume_token and task.checkpoint is None
     return Claim(

@@ -29,7 +29,7 @@ class Task:
     forgiven: int | None = None  # leases that it had lost when it last got on
     retries: int = 0
     lease: Lease | None = None
-    lease_ends_at_ms: int = 0
+    lease_ends_at_ms: int = 0  # by the lease clock
     started_at_ms: int | None = None  # for the first time
     finished_at_ms: int | None = None
     ended_as: int = 0  # how many had ended before

@@ -166,7 +166,8 @@ class MemoryTransport:
             if claims or left_s <= 0:
                 return claims
             due_ms = reaping.next_end_ms(self._fleet, pool)
-            pause_s = left_s if due_ms is None else min(left_s, (due_ms + 1) / 1000)
+            look_ms = self.limits.look_ms if due_ms is None else min(due_ms + 1, self.limits.look_ms)
+            pause_s = min(left_s, max(look_ms, 1) / 1000)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await pulse.wait()

@@ -17,10 +17,10 @@ from .client import MAX_BLOCK_S
 from .listening import Listener, by_client
 from .queue import take
 
-# Who takes the doorbell's token and dies takes the ring with it; others look again after this long.
-MISSED_BELL_S = 5.0
 # A lease that ends in the very next moment must not become a busy loop (and 0 would block for ever).
 MIN_BLOCK_S = 0.002
+# However short leases are: an idle worker must not keep its server busy.
+SHORTEST_LOOK_S = 0.05
 
 _log = get_logger("redis")
 
@@ -52,7 +52,8 @@ class Claiming:
             wake_ms, claims = await self._take(pool, worker, slots, max(MIN_BLOCK_S, pause_s) if pause_s > 0 else 0)
             # a millisecond on top: the moment itself must have passed
             due_s = (wake_ms + 1) / 1000 if wake_ms >= 0 else MAX_BLOCK_S
-            look_at = loop.time() + min(due_s, MISSED_BELL_S)
+            # who takes the doorbell's token and dies takes the ring with it: others look by themselves
+            look_at = loop.time() + min(due_s, max(self._cells.limits.look_ms / 1000, SHORTEST_LOOK_S))
             if claims or loop.time() >= until:
                 if len(claims) < slots:
                     self._look_at[pool, worker] = look_at

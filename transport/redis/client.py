@@ -48,6 +48,11 @@ class Client:
         self._patience_s = sum(pauses_s)
         self._timeout_s = timeout_s
         self._watch = watch
+        self._missed_at_s: float | None = None
+
+    def missed_ms(self) -> int | None:
+        """How long ago this client last got no answer; None if it has always got one."""
+        return None if self._missed_at_s is None else int((time.monotonic() - self._missed_at_s) * 1000)
 
     def hasty(self, pauses_s: Sequence[float] = START_PAUSES_S) -> Client:
         """The same, for those who rather hear soon that there is no server."""
@@ -120,6 +125,8 @@ class Client:
             replies = await self._try(commands, timeout_s)
         except TransportError as error:
             self._watch.failed(error)
+            if isinstance(error, Unreachable):
+                self._missed_at_s = time.monotonic()
             raise
         if what is WAITS:
             self._watch.reached()

@@ -118,7 +118,7 @@ class RedisKeeper:
 
 async def _renew(cell: Cell, leases: Sequence[Lease]) -> Renewal:
     rows = [[lease.task_id, lease.attempt, lease.worker] for lease in leases]
-    answer: list[Any] = await cell.run("renew", repeatable=True, leases=rows)
+    answer: list[Any] = await cell.run("renew", repeatable=True, leases=rows, missed_ms=cell.client.missed_ms())
     lost, cancelled, expired = cast(list[list[bytes]], answer[:3])
     texts = [text.decode() for text in cancelled]
     return Renewal(

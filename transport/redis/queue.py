@@ -107,7 +107,7 @@ async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, 
 
 async def _take(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -> tuple[int, list[Claim]]:
     call: dict[str, Any] = {"pool": pool, "worker": worker, "slots": slots, "once": (worker, next(_serials))}
-    call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE}
+    call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE, "missed_ms": cell.client.missed_ms()}
     if bell_s:
         bells = ("BLPOP", cell.keys.name("bell", pool), cell.keys.name("nudge", worker), bell_s)
         wake_ms, now_ms, values = await cell.run_after("claim", bells, bell_s, **call)

@@ -11,6 +11,8 @@ from importlib.resources import files
 SHARED = ("lib", "line", "life")
 # Those in which somebody decides something; to the others, which run all the time, its functions would be a burden.
 DECIDING = frozenset({"allot", "answer", "cancel", "fund", "note", "purge", "raise"})
+# Those that look after what is over, each time that they run.
+REAPING = frozenset({"claim", "reap", "renew"})
 # Those that move no task need less. The server goes through all that stands before a script at each call: 16 us for all
 # of it, half of that for the first part alone, and five times as long after a pause.
 _NEEDS = {"rate": SHARED[:1], "announce": SHARED[:1], "purge": SHARED[:1], "submit": SHARED[:2], "allot": SHARED[:2]}
@@ -27,7 +29,8 @@ class Script:
 def script(name: str) -> Script:
     """The script as the server gets it."""
     folder = files(__package__ or "transport.redis") / "scripts"
-    parts = (*_NEEDS.get(name, SHARED), *(("audit",) if name in DECIDING else ()), name)
+    more = ("reaping",) if name in REAPING else ("audit",) if name in DECIDING else ()
+    parts = (*_NEEDS.get(name, SHARED), *more, name)
     *shared, body = ((folder / f"{part}.lua").read_text() for part in parts)
     source = f"{''.join(shared)}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

@@ -10,7 +10,8 @@ local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'l
 -- After every name.
 local LAST = '\255'
 
-local LEASE_ENDS = text_of(now + A.lease_ms)
+look()
+local LEASE_ENDS = lease_end()
 local slots = math.min(A.slots, MAX_STARTS)
 local claims, started, leases, visits, pool = {}, {}, {}, 0, pool_of(A.pool)
 

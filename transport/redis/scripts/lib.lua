@@ -1,4 +1,4 @@
--- In front of every script, first of up to three parts: keys, the server's time, records, what is told to whom.
+-- In front of every script, first of up to four parts: keys, the server's time, records, what is told to whom.
 -- (`script.py` lists the parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's
 -- prefix as its only key and one msgpack blob of arguments.
 
@@ -24,7 +24,7 @@ local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), tex
 
 local LIVE = {pending = true, running = true, waiting = true}
 -- All that a move may have to know; hot scripts name less.
-local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'parent', 'root',
+local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'excused', 'parent', 'root',
                 'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',
                 'holds'}
 -- How long an answer is kept for a caller who lost it on its way: longer than anyone repeats a call.

@@ -127,7 +127,7 @@ local function close_by_queue(task, ending, text)
   close(task, e.status, message({
     kind = 'result', trace_id = task.trace, task_id = task.id, attempt = task.attempt, status = e.status,
     errors = {{code = e.code, message = text, hint = e.hint, retryable = e.retryable, turn = e.turn}},
-    metrics = {cost_microusd = tonumber(task.spent or 0), latency_ms = began and now - began or 0}, resume_token = task.checkpoint and session_of(task) or '',
+    metrics = {cost_microusd = tonumber(task.spent or 0), latency_ms = began and math.max(0, now - began) or 0}, resume_token = task.checkpoint and session_of(task) or '',
   }))
 end
 
@@ -175,100 +175,6 @@ end
 local function bury(task, code, why)
   call('XADD', cell('dead'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'trace', task.trace, 'pool', task.pool,
        'code', code, 'why', why, 'worker', task.worker)
-end
-
-local function lose(task)
-  local lost = call('HINCRBY', task.key, 'lost', 1)
-  local in_vain = lost - tonumber(task.forgiven or 0)
-  count('lost_leases')
-  if task.cancel then
-    finish_by_queue(task, 'cancelled', task.cancel)
-  elseif now >= task.expires then
-    finish_by_queue(task, 'expired', TOO_LATE)
-  elseif in_vain >= A.poison_after * (task.forgiven and A.way_back or 1) then
-    local why = 'the task was given up after ' .. in_vain .. ' lost leases'
-    count('poisoned')
-    bury(task, 'poison', why)
-    finish_by_queue(task, 'poison', why)
-  else
-    requeue(task, 'its worker was lost')
-  end
-end
-
--- The first end in each set that was looked at and had nothing to reap (false: it is empty). Most have nothing.
-local next_in = {}
-
--- Reaping is bounded, so that one script never holds the server for long; who finds a full batch comes again.
-local function due_in(name)
-  local first = tonumber(call('ZRANGE', name, 0, 0, 'WITHSCORES')[2])
-  if not first or first > now then
-    next_in[name] = first or false
-    return {}
-  end
-  next_in = {}  -- what is reaped brings new ends
-  return call('ZRANGEBYSCORE', name, '-inf', now, 'LIMIT', 0, 200)
-end
-
-local function reap_leases(pool)
-  local ids = due_in(key('leases', pool))
-  for _, id in ipairs(ids) do
-    local task = load_task(id)
-    if task and task.state == 'running' then lose(task) else call('ZREM', key('leases', pool), id) end
-  end
-  return #ids
-end
-
-local function ends_by(task)
-  if task.state ~= 'running' then return task.expires end
-  return math.min(task.expires + A.grace_ms, tonumber(task.cancel_ends or math.huge))
-end
-
-local function reap_deadlines()
-  local ids = due_in(cell('deadlines'))
-  for _, id in ipairs(ids) do
-    local task = load_task(id)
-    if not task or not LIVE[task.state] then
-      call('ZREM', cell('deadlines'), id)
-    elseif now < ends_by(task) then
-      call('ZADD', cell('deadlines'), ends_by(task), id)
-    elseif task.cancel then
-      finish_by_queue(task, 'cancelled', task.cancel)
-    else
-      finish_by_queue(task, 'expired', TOO_LATE)
-    end
-  end
-  return #ids
-end
-
--- What was put off, and what has waited long enough.
-local function reap_timers()
-  local ids = due_in(cell('timers'))
-  for _, id in ipairs(ids) do
-    local task = load_task(id)
-    call('ZREM', cell('timers'), id)
-    if task and task.state == 'waiting' then
-      resume(task, 'it waited long enough')
-    elseif task and task.state == 'pending' then
-      enqueue_again(task)
-      ring(task.pool)
-    end
-  end
-  return #ids
-end
-
--- Milliseconds until there is something to reap in these pools (-1: nothing at all).
-local function next_end(names)
-  local soonest, ends = -1, {cell('deadlines'), cell('timers')}
-  for _, pool in ipairs(names) do ends[#ends + 1] = key('leases', pool) end
-  for _, name in ipairs(ends) do
-    local first = next_in[name]
-    if first == nil then first = tonumber(call('ZRANGE', name, 0, 0, 'WITHSCORES')[2]) end
-    if first then
-      local wait = math.max(first - now, 0)
-      if soonest < 0 or wait < soonest then soonest = wait end
-    end
-  end
-  return soonest
 end
 
 -- What ended tasks took, for the admission of new ones (`pressure.py`): bytes and tasks of the traces that were measured, the

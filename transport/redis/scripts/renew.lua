@@ -4,6 +4,7 @@
 
 local RENEWED = {'trace', 'state', 'attempt', 'worker', 'pool', 'expires', 'cancel'}
 
+look()
 local lost, cancelled, expired, ends_by_pool = {}, {}, {}, {}
 for _, lease in ipairs(A.leases) do
   local id = lease[1]
@@ -13,7 +14,7 @@ for _, lease in ipairs(A.leases) do
   else
     local ends = ends_by_pool[task.pool] or {}
     ends_by_pool[task.pool] = ends
-    ends[#ends + 1] = now + A.lease_ms
+    ends[#ends + 1] = lease_end()
     ends[#ends + 1] = id
     if task.cancel then
       cancelled[#cancelled + 1] = id

@@ -85,7 +85,7 @@ function DO.emit(task, message, amounts)
   end
   emit(task, message, amounts[1], amounts[2])
   -- leases that were lost before a task got on speak no longer for poison: see `lose`
-  if amounts[3] then call('HSET', task.key, 'forgiven', call('HGET', task.key, 'lost') or 0) end
+  if amounts[3] then call('HSET', task.key, 'forgiven', call('HGET', task.key, 'lost') or 0, 'excused', 0) end
   return ledger(task)
 end
 

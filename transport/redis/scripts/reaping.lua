@@ -1,0 +1,186 @@
+-- Fourth part, for the scripts that look after what is over (claim, renew, reap): the lease clock, and the end of leases,
+-- deadlines and timers. `look` comes first in each of them.
+
+-- The lease clock. Leases end by it, and not by the server's clock: it stands still while nobody looks, for a worker that
+-- could not renew has not failed. A gap of over a third of a lease between two looks (claim, renew, reap) says that the
+-- server was away (dead, frozen, loading, failing over, a slot on its way, a long script, no network), that its clock was
+-- set, or that nobody was alive. Whoever is alive looks every quarter of a lease, so that no other gap is as long.
+--   A gap does not count, and after it the clock rests for a quarter of a lease: with the three quarters that a renewed
+-- lease had left, its worker has a whole lease to come back. A gap that follows another within a lease counts for a
+-- sixth and gives no rest: so the clock goes on although every look is late, and who is dead is noticed.
+--   Where the server's clock was set back, this one goes on from where it was.
+-- `reaper` holds: `at`, the last look, a sixtieth of a lease too early at most, which keeps it cheap; `lag`, by how much
+-- the lease clock is behind the server's; `floor`, what it showed after the last gap, and the least that it shows;
+-- `away_from` and `away_to`, that gap by the server's clock; `excused`, the floor of the last gap that was an outage;
+-- `server`, which process it was.
+local GRAIN_MS = math.ceil(A.lease_ms / 60)
+-- Leases below 600 ms are for tests, and a busy machine makes a gap of 100 ms by itself.
+local LONGEST_GAP_MS = math.max(A.lease_ms / 3, 200)
+local REAPER = {'at', 'lag', 'floor', 'away_from', 'away_to', 'excused', 'server'}
+
+local lease_clock = nil
+
+local function lease_time_at(clock, moment) return math.max(clock.floor, moment - clock.lag) end
+
+local function lease_time() return lease_time_at(lease_clock, now) end
+
+local function server_process()
+  local told = redis.pcall('INFO', 'server')
+  return type(told) == 'string' and string.match(told, 'run_id:(%w+)') or ''
+end
+
+-- Evidence of an outage, beside a gap that has other causes, too: another process serves, or a caller has got no answer
+-- within that gap.
+local function was_away(clock, server)
+  local missed_at = A.missed_ms and now - A.missed_ms
+  return server and server ~= clock.server
+    or missed_at and missed_at >= clock.away_from and missed_at <= clock.away_to
+end
+
+local function step_over_gap(clock, last)
+  if last >= clock.floor + A.lease_ms then
+    clock.floor = last + GRAIN_MS + 1
+    clock.lag = now - clock.floor + math.floor(A.lease_ms / 4)
+  else
+    clock.floor = last + math.floor(A.lease_ms / 6)
+    clock.lag = now - clock.floor
+  end
+  clock.away_from, clock.away_to = clock.at, now
+end
+
+local function store_clock(clock)
+  local fields = {}
+  for _, name in ipairs(REAPER) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = name == 'server' and clock.server or text_of(clock[name])
+  end
+  call('HSET', cell('reaper'), unpack(fields))
+end
+
+-- Once in each script that reaps or gives a lease, before it does.
+local function look()
+  local found, clock, server = call('HMGET', cell('reaper'), unpack(REAPER)), {}, nil
+  for i, name in ipairs(REAPER) do clock[name] = name == 'server' and found[i] or tonumber(found[i] or 0) end
+  lease_clock = clock
+  local is_first = not found[1]
+  if is_first then clock.at, clock.server = now, server_process() end
+  local passed = now - clock.at
+  if passed > LONGEST_GAP_MS then
+    step_over_gap(clock, lease_time_at(clock, clock.at))
+    server = server_process()
+  elseif passed < 0 then
+    clock.lag = clock.lag + passed
+  end
+  local is_news = clock.excused < clock.floor and was_away(clock, server)
+  if is_news then clock.excused = clock.floor end
+  if not (is_first or is_news or passed < 0 or passed >= GRAIN_MS) then return end
+  clock.at, clock.server = now, server or clock.server
+  store_clock(clock)
+end
+
+-- When a lease ends that is given, or renewed, now.
+local function lease_end() return text_of(lease_time() + A.lease_ms) end
+
+-- Of a lease that was not renewed since the last outage ended. How its worker ended is not known.
+local function is_excused(task, pool)
+  return tonumber(call('ZSCORE', key('leases', pool), task.id)) < lease_clock.excused + A.lease_ms
+end
+
+local function lose(task, excused)
+  local lost = call('HINCRBY', task.key, 'lost', 1)
+  if excused then task.excused = call('HINCRBY', task.key, 'excused', 1) end
+  local in_vain = lost - tonumber(task.forgiven or 0) - tonumber(task.excused or 0)
+  count('lost_leases')
+  if task.cancel then
+    finish_by_queue(task, 'cancelled', task.cancel)
+  elseif now >= task.expires then
+    finish_by_queue(task, 'expired', TOO_LATE)
+  elseif in_vain >= A.poison_after * (task.forgiven and A.way_back or 1) then
+    local why = 'the task was given up after ' .. in_vain .. ' lost leases'
+    count('poisoned')
+    bury(task, 'poison', why)
+    finish_by_queue(task, 'poison', why)
+  else
+    requeue(task, 'its worker was lost')
+  end
+end
+
+-- The first end in each set that was looked at and had nothing to reap (false: it is empty). Most have nothing.
+local next_in = {}
+
+-- Reaping is bounded, so that one script never holds the server for long; who finds a full batch comes again.
+local function due_in(name, time)
+  local first = tonumber(call('ZRANGE', name, 0, 0, 'WITHSCORES')[2])
+  if not first or first > time then
+    next_in[name] = first or false
+    return {}
+  end
+  next_in = {}  -- what is reaped brings new ends
+  return call('ZRANGEBYSCORE', name, '-inf', text_of(time), 'LIMIT', 0, 200)
+end
+
+local function reap_leases(pool)
+  local ids = due_in(key('leases', pool), lease_time())
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    if task and task.state == 'running' then
+      lose(task, is_excused(task, pool))
+    else
+      call('ZREM', key('leases', pool), id)
+    end
+  end
+  return #ids
+end
+
+local function ends_by(task)
+  if task.state ~= 'running' then return task.expires end
+  return math.min(task.expires + A.grace_ms, tonumber(task.cancel_ends or math.huge))
+end
+
+local function reap_deadlines()
+  local ids = due_in(cell('deadlines'), now)
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    if not task or not LIVE[task.state] then
+      call('ZREM', cell('deadlines'), id)
+    elseif now < ends_by(task) then
+      call('ZADD', cell('deadlines'), ends_by(task), id)
+    elseif task.cancel then
+      finish_by_queue(task, 'cancelled', task.cancel)
+    else
+      finish_by_queue(task, 'expired', TOO_LATE)
+    end
+  end
+  return #ids
+end
+
+-- What was put off, and what has waited long enough.
+local function reap_timers()
+  local ids = due_in(cell('timers'), now)
+  for _, id in ipairs(ids) do
+    local task = load_task(id)
+    call('ZREM', cell('timers'), id)
+    if task and task.state == 'waiting' then
+      resume(task, 'it waited long enough')
+    elseif task and task.state == 'pending' then
+      enqueue_again(task)
+      ring(task.pool)
+    end
+  end
+  return #ids
+end
+
+-- Milliseconds until there is something to reap in these pools (-1: nothing at all).
+local function next_end(names)
+  local soonest, ends = -1, {[cell('deadlines')] = 0, [cell('timers')] = 0}
+  for _, pool in ipairs(names) do ends[key('leases', pool)] = lease_clock.lag end
+  for name, lag in pairs(ends) do
+    local first = next_in[name]
+    if first == nil then first = tonumber(call('ZRANGE', name, 0, 0, 'WITHSCORES')[2]) end
+    if first then
+      local wait = math.max(first + lag - now, 0)
+      if soonest < 0 or wait < soonest then soonest = wait end
+    end
+  end
+  return soonest
+end
