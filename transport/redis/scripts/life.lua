@@ -93,6 +93,20 @@ local function let_go(task)
   call('PEXPIRE', name, A.retention_ms)
 end
 
+-- Process → the tasks it waits for that this script has ended. `settle` tells each process once.
+local news = {}
+
+local function tell_waiters(task)
+  local names = task.awaited_by
+  if names == nil then names = call('HGET', task.key, 'awaited_by') end  -- whoever loaded the task did not ask
+  if not names then return end
+  for process in string.gmatch(names, '%S+') do
+    news[process] = news[process] or {}
+    table.insert(news[process], task.id)
+  end
+  call('HDEL', task.key, 'awaited_by')
+end
+
 -- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
 -- (a child with its parent, a lease that ended with its deadline) is not ended again.
 local function close(task, status, result, by)
@@ -103,6 +117,7 @@ local function close(task, status, result, by)
   call('PEXPIRE', task.key, RETENTION_MS)
   LEAVE[task.state](task)
   append(task.trace, result)
+  tell_waiters(task)
   if task.session or task.checkpoint then let_go(task) end
   if task.mail then call('DEL', key('inbox', session_of(task))) end
   if task.parent then
@@ -279,5 +294,9 @@ local function settle()
   if #ended > 0 then
     call_many('ZREM', cell('deadlines'), ended)
     call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
+    for process, ids in pairs(news) do
+      -- a process that is gone has no stream, and gets none
+      call('XADD', key('news', process), 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'ids', table.concat(ids, ' '))
+    end
   end
 end
