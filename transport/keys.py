@@ -104,6 +104,7 @@ CONTROL = (
     ),
     Key("wake:{worker}", "list", "cancel", "minutes", "a token for the worker's lease keeper: look at your leases"),
     Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),
+    Key("news:{process}", "stream", "await", "minutes", "ids of tasks that ended and that this process waits for"),
     Key("dead", "stream", "claim, reap", "always", "dead letters: task, pool, code and why, about the last 10,000"),
     Key("audit", "stream", "all that decide", "always", "the audit log: entries as JSON, and their hashes"),
     Key("audithead", "hash", "all that decide", "always", "number and hash of the log's last entry"),

@@ -1,29 +1,26 @@
-"""What happened in one cell: a trace's stream, and the ends of many tasks over one connection."""
+"""What happened in one cell: the stream of a trace."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from typing import cast
 
-from envelope.codec import decode, decode_result
-from envelope.errors import EnvelopeError, ErrorCode
+from envelope.codec import decode
+from envelope.errors import EnvelopeError
 from envelope.logs import get_logger
 from envelope.messages import TaskProgress, TaskResult
 
-from ..base import Entry, Lease
+from ..base import Entry
 from ..concerning import concerns
-from ..delivery import failed
-from ..errors import no_task, no_trace
+from ..errors import no_trace
 from ..snapshot import snapshot
 from . import records
 from .cell import Cell
 from .client import MAX_BLOCK_S
+from .results import ends, readable
 
 # One read's worth: at the usual 300 bytes an entry, 150 KiB.
 PAGE = 500
-# The stream of ended tasks is trimmed, and a failover may forget a task: who waits looks for itself, this often.
-SWEEP_S = 30.0
 # More tasks than any trace has that a person reads; a snapshot of them is some megabytes.
 SNAPSHOT_TASKS = 10_000
 
@@ -95,29 +92,13 @@ async def _oldest(cell: Cell, stream: str) -> str | None:
 
 async def _snapshot(cell: Cell, trace_id: str, after: str, before_first: str, about: str) -> list[Entry]:
     tasks = await records.tasks(cell, trace_id, SNAPSHOT_TASKS)
-    ended = {result.task_id: result for result in await _ended(cell, [task.task_id for task in tasks])}
+    ended = {
+        end.task_id: readable(end.task_id, end.result)
+        for end in await ends(cell, [task.task_id for task in tasks])
+        if end.result
+    }
     now_ms = await records.now_ms(cell)
     return snapshot(tasks, ended, now_ms=now_ms, after=after, before_first=before_first, about=about)
-
-
-async def results(cell: Cell, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
-    """First those that ended before, then whatever the cell's stream of ended tasks names."""
-    loop = asyncio.get_running_loop()
-    wanted = dict.fromkeys(task_ids)
-    newest = await cell.client.call("XREVRANGE", cell.keys.name("done"), "+", "-", "COUNT", 1)
-    last = newest[0][0].decode() if newest else "0"
-    found, sweep_at = list(wanted), loop.time() + SWEEP_S
-    while True:
-        for result in await _ended(cell, found):
-            wanted.pop(result.task_id, None)
-            yield result
-        if not wanted:
-            return
-        page = await _read(cell, cell.keys.name("done"), last, block=True)
-        last = page[-1][0].decode() if page else last
-        found = [task for _, (_, ids) in page for task in ids.decode().split() if task in wanted]
-        if not page or loop.time() >= sweep_at:
-            found, sweep_at = list(wanted), loop.time() + SWEEP_S
 
 
 async def _read(cell: Cell, stream: str, after: str, *, block: bool) -> Page:
@@ -128,28 +109,3 @@ async def _read(cell: Cell, stream: str, after: str, *, block: bool) -> Page:
     else:
         pages = await cell.client.call("XREAD", "COUNT", PAGE, "STREAMS", stream, after)
     return cast(Page, pages[0][1]) if pages else []
-
-
-async def _ended(cell: Cell, task_ids: Sequence[str]) -> list[TaskResult]:
-    """The results that are there, in the order in which the tasks ended."""
-    rows: list[list[bytes | None]] = []
-    for start in range(0, len(task_ids), PAGE):
-        names = [cell.keys.name("task", task) for task in task_ids[start : start + PAGE]]
-        rows += await cell.client.read_many([("HMGET", name, "state", "finished", "result") for name in names])
-    ended: list[tuple[int, str, bytes]] = []
-    for task_id, (state, finished, result) in zip(task_ids, rows, strict=True):
-        if state is None:
-            raise no_task(task_id)
-        if finished and result:
-            ended.append((int(finished), task_id, result))
-    ended.sort(key=lambda row: row[0])
-    return [_result(task_id, data) for _, task_id, data in ended]
-
-
-def _result(task_id: str, data: bytes) -> TaskResult:
-    """Who waits for a task must hear of its end, also when what was stored cannot be read."""
-    try:
-        return decode_result(data)
-    except EnvelopeError as error:
-        lease = Lease(task_id, "0" * 32, "", "", 0)
-        return failed(lease, ErrorCode.INTERNAL, f"the stored result cannot be read: {error.message}")

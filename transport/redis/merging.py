@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from envelope.messages import TaskResult
 
 from ..base import DeadLetter, PoolStats, Roots, TaskRecord
 from ..listing import cursor_of, place_of
 from ..money import Ledger
-from . import events, operators, records
+from . import operators, records
 from .cell import Cell
 from .cells import Cells
+from .results import Results
 
 
-async def results(cells: Cells, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
+async def results(
+    cells: Cells, results_in: Mapping[Cell, Results], task_ids: Iterable[str]
+) -> AsyncIterator[TaskResult]:
     """In the order in which they come in from the cells, each of which tells its own in order."""
     shares = await cells.of_tasks(task_ids)
-    streams = [events.results(cell, share) for cell, share in shares.items()]
+    streams = [results_in[cell].of(share) for cell, share in shares.items()]
     if len(streams) == 1:
         async for result in streams[0]:
             yield result

@@ -15,7 +15,14 @@ DECIDING = frozenset({"allot", "answer", "cancel", "fund", "note", "purge", "rai
 REAPING = frozenset({"claim", "reap", "renew"})
 # Those that move no task need less. The server goes through all that stands before a script at each call: 16 us for all
 # of it, half of that for the first part alone, and five times as long after a pause.
-_NEEDS = {"rate": SHARED[:1], "announce": SHARED[:1], "purge": SHARED[:1], "submit": SHARED[:2], "allot": SHARED[:2]}
+_NEEDS = {
+    "rate": SHARED[:1],
+    "await": SHARED[:1],
+    "announce": SHARED[:1],
+    "purge": SHARED[:1],
+    "submit": SHARED[:2],
+    "allot": SHARED[:2],
+}
 
 
 @dataclass(frozen=True, slots=True)

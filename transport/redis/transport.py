@@ -46,6 +46,7 @@ from .claiming import Claiming
 from .leases import RedisKeeper
 from .notices import RedisNotices
 from .rates import RedisRates
+from .results import Results
 from .servers import Servers
 from .submitting import Submitting
 from .writer import Writer
@@ -95,6 +96,7 @@ class RedisTransport:
         self.audit: AuditLog = RedisAudit(cells, keyring)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
+        self._results = {cell: Results(cell) for cell in cells.all}
         self._claiming = Claiming(cells, self.give_back)
         self._submitting = Submitting(cells, keyring, self._writer)
 
@@ -134,7 +136,7 @@ class RedisTransport:
         return events.follow(self._cells.of_trace(trace_id), trace_id, after, wait=wait, about=about)
 
     def results(self, task_ids: Iterable[str]) -> AsyncIterator[TaskResult]:
-        return merging.results(self._cells, task_ids)
+        return merging.results(self._cells, self._results, task_ids)
 
     async def request(self, task_id: str) -> TaskRequest:
         return await records.request(await self._cells.of_task(task_id), self.keyring, task_id)
@@ -290,6 +292,8 @@ class RedisTransport:
 
     async def close(self) -> None:
         self._claiming.close()
+        for results in self._results.values():
+            await results.close()
         for writer in self._writers.values():
             await writer.close()
         await self._cells.servers.close()

@@ -93,6 +93,19 @@ async def test_a_parent_whose_worker_submits_children_and_waits_for_them(people,
     assert {(await people.ended(task.task_id)).status for task in (root, child)} == {State.COMPLETED}
 
 
+async def test_who_may_only_read_hears_of_an_end_too(as_role, emptied):
+    """It may not ask to be told, and looks."""
+    people, reader = await as_role("orchestrator"), await as_role("reader")
+    root = await people.submit()
+    ended = asyncio.create_task(reader.ended(root.task_id))
+    await asyncio.wait({ended}, timeout=0.1)
+
+    await people.finish(await people.claim_one())
+
+    async with asyncio.timeout(10):
+        assert (await ended).task_id == root.task_id
+
+
 async def test_a_tree_that_is_cancelled_while_its_lease_is_kept(people, worker):
     root = await people.submit()
     claim = await worker.claim_one()
@@ -230,7 +243,8 @@ async def test_a_reader_sees_all_that_is_recorded(as_role, emptied):
     assert [card.worker for card in await seen.workers()] == ["w1"]
     assert [(pool.ready, pool.running) for pool in await seen.stats(["explore"])] == [(0, 0)]
     assert await seen.blobs.get(blob) == b"patch"
-    assert {entry["object"] for entry in emptied.acl_log()} == {"getex"}  # it renews nothing, and reads all the same
+    # it renews nothing, and asks to be told of nothing: it reads all the same
+    assert {entry["object"] for entry in emptied.acl_log()} == {"getex", "evalsha"}
 
 
 @pytest.mark.parametrize(

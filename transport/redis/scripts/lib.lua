@@ -26,7 +26,7 @@ local LIVE = {pending = true, running = true, waiting = true}
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'excused', 'parent', 'root',
                 'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',
-                'holds'}
+                'holds', 'awaited_by'}
 -- How long an answer is kept for a caller who lost it on its way: longer than anyone repeats a call.
 local REPLY_MS = 60000
 

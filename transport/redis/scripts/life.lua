@@ -101,6 +101,20 @@ local function kept_ms(task)
   return text_of(math.max(A.retention_ms, parent_ends + A.grace_ms - now))
 end
 
+-- Process → the tasks it waits for that this script has ended. `settle` tells each process once.
+local news = {}
+
+local function tell_waiters(task)
+  local names = task.awaited_by
+  if names == nil then names = call('HGET', task.key, 'awaited_by') end  -- whoever loaded the task did not ask
+  if not names then return end
+  for process in string.gmatch(names, '%S+') do
+    news[process] = news[process] or {}
+    table.insert(news[process], task.id)
+  end
+  call('HDEL', task.key, 'awaited_by')
+end
+
 -- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
 -- (a child with its parent, a lease that ended with its deadline) is not ended again.
 local function close(task, status, result, by)
@@ -112,6 +126,7 @@ local function close(task, status, result, by)
   LEAVE[task.state](task)
   last_entry[task.trace] = append(task.trace, result)
   left[task.trace] = (left[task.trace] or 0) + 1
+  tell_waiters(task)
   if task.session or task.checkpoint then let_go(task) end
   if task.mail then call('DEL', key('inbox', session_of(task))) end
   if task.parent then
@@ -224,5 +239,9 @@ local function settle()
     call_many('ZREM', cell('deadlines'), ended)
     call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
     settle_traces()
+    for process, ids in pairs(news) do
+      -- a process that is gone has no stream, and gets none
+      call('XADD', key('news', process), 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'ids', table.concat(ids, ' '))
+    end
   end
 end

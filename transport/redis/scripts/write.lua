@@ -11,7 +11,7 @@
 -- What an operation must know of its task; all there is when it does not say.
 local HELD = {'trace', 'state', 'attempt', 'worker', 'flow'}
 local END = {'trace', 'state', 'attempt', 'worker', 'pool', 'flow', 'parent', 'root', 'reserved', 'session',
-             'checkpoint', 'mail', 'has_children', 'cancel', 'expires', 'holds'}
+             'checkpoint', 'mail', 'has_children', 'cancel', 'expires', 'holds', 'awaited_by'}
 local NEEDS = {emit = HELD, reserve = HELD, checkpoint = {'trace', 'state', 'attempt', 'worker', 'session', 'flow'}, inbox = {'trace', 'state',
                'attempt', 'worker', 'session'}, hold = {'trace', 'state', 'attempt', 'worker', 'flow', 'holds'}, finish = END}
 
