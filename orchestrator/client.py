@@ -17,7 +17,7 @@ from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from envelope.plan import Plan
 from repo.local import Place
 from transport.audit import Decision
-from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, PoolStats, Roots, TaskRecord, Transport
+from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Page, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.money import Ledger
 from transport.outbox import Outbox
@@ -310,7 +310,7 @@ class Muster(Facets, SessionMethods):
 
     async def roots(
         self, *, tenant: str | None = None, states: Collection[State] = (), after: str = "", limit: int = 100
-    ) -> Roots:
+    ) -> Page:
         """Goals, batches and other root tasks that are still kept, latest first; `cursor` is what to go on `after`.
 
         Of a tenant, or of all; in one of these states, or in any. A page may have fewer than `limit` and yet a cursor.

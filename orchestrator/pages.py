@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from envelope.lifecycle import State
-from transport.base import Roots, TaskRecord, Transport
+from transport.base import Page, TaskRecord, Transport
 from transport.listing import cursor_of
 
 # A page of rare ones ends here even when it is not full: its cursor goes on.
@@ -26,7 +26,7 @@ class Wanted:
         return (not self.states or record.state in self.states) and self.fits(record)
 
 
-async def page_of(transport: Transport, wanted: Wanted, *, after: str, limit: int) -> Roots:
+async def page_of(transport: Transport, wanted: Wanted, *, after: str, limit: int) -> Page:
     """Up to `limit` of the roots that are wanted, the latest first."""
     found: list[TaskRecord] = []
     for _ in range(max(1, LOOKED_AT // AT_ONCE)):
@@ -37,8 +37,8 @@ async def page_of(transport: Transport, wanted: Wanted, *, after: str, limit: in
             if len(found) == limit:
                 is_last = index == len(page.records) and not page.cursor
                 place = (record.accepted_at_ms, record.task_id)
-                return Roots(tuple(found), "" if is_last else cursor_of(place))
+                return Page(tuple(found), "" if is_last else cursor_of(place))
         after = page.cursor
         if not after:
             break
-    return Roots(tuple(found), after)
+    return Page(tuple(found), after)

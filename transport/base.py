@@ -161,11 +161,13 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Roots:
-    """Some of a listing. `cursor`: what to go on after; empty at its end."""
+class Page:
+    """Some of a listing. `cursor`: what to go on after; empty at its end. `total`: how many the whole listing has; None
+    where nobody counts them."""
 
     records: tuple[TaskRecord, ...]
     cursor: str
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +275,30 @@ class Transport(Protocol):
         """A trace's tasks in the order of their submission; without a trace the latest roots first."""
         ...
 
-    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Page:
         """Root tasks that are still kept, of a tenant or of all, the latest first: up to `limit` from a cursor on.
 
         Whatever is submitted, and ends, meanwhile: each is listed once. `Refused` for what is no cursor.
+        """
+        ...
+
+    async def live_roots(
+        self, *, tenant: str | None = None, shards: bool | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        """As `roots`, of those alone that have not ended, with their `total`.
+
+        `shards`: those that belong to a batch (they have a `batch_id`), or (False) all others; None: both.
+        """
+        ...
+
+    async def asking(
+        self, *, tenant: str | None = None, trace_id: str | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        """Tasks that wait for answers of people (`Wait.asks`, `hold`), money included: who waits longest is first.
+
+        Of a tenant, of a trace, or of all. A page may have fewer than `limit` and yet a cursor. Who reads to the end
+        misses nobody that has waited all the time; one that begins anew meanwhile may be listed twice. `total`: of the
+        tenant or of all; None for a trace. `Refused` for what is no cursor.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Where a page of a listing ends: a root task by the moment of its acceptance, and among equals by its id."""
+"""Where a page of a listing ends: a task by a moment (of its acceptance, say), and among equals by its id."""
 
 from __future__ import annotations
 

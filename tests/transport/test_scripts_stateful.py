@@ -1,8 +1,9 @@
 """The scripts against the model: the same random steps on Redis and in memory, under one clock that the test moves.
 
 Compared after every step: what each call gave back (which tasks a claim starts, in which order), every record, the
-figures of the pools, the money of the traces, the dead letters. At the end of each run all tasks are brought to
-their end, and the whole streams are compared. `MUSTER_STATEFUL_RUNS` makes it longer (`make soak`).
+listings of what is under way and of what waits for people, the figures of the pools, the money of the traces, the dead
+letters. At the end of each run all tasks are brought to their end, and the whole streams are compared.
+`MUSTER_STATEFUL_RUNS` makes it longer (`make soak`).
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ class ScriptsAndModel(RuleBasedStateMachine):
         super().__init__()
         self.clock = Clock()
         fleet = f"stateful{next(_fleets)}"
-        real = RedisTransport(self.cells(url, fleet), KEYRING, MemoryBlobs(), POOLS)
+        cells = self.cells(url, fleet)
+        self.cell = cells.first
+        real = RedisTransport(cells, KEYRING, MemoryBlobs(), POOLS)
         self.pair = Pair(runner, MemoryTransport(clock=self.clock, limits=LIMITS, keyring=KEYRING), real)
         self.keepers = {
             self.pair.model: self.pair.model.keeper,
@@ -395,6 +398,26 @@ class ScriptsAndModel(RuleBasedStateMachine):
             return stats, letters, await transport.counters()
 
         self.both(of)
+
+    @invariant()
+    def the_listings_say_what_is_under_way_and_who_waits_for_people(self) -> None:
+        """Of all that is there, and of each tenant: the keys themselves, for a page passes over what is stale."""
+        names = [(listing, *tenant) for listing in ("live", "shards", "asking") for tenant in ((), *zip(TENANTS))]
+        model, cell = self.pair.model, self.cell
+        listings = {
+            "live": lambda tenant: model.live_roots(tenant=tenant, shards=False, limit=1_000),
+            "shards": lambda tenant: model.live_roots(tenant=tenant, shards=True, limit=1_000),
+            "asking": lambda tenant: model.asking(tenant=tenant, limit=1_000),
+        }
+
+        async def compare() -> None:
+            found = await cell.client.read_many([("ZRANGE", cell.keys.name(*name), 0, -1) for name in names])
+            for (listing, *tenant), members in zip(names, found, strict=True):
+                page = await listings[listing](tenant[0] if tenant else None)
+                listed = [task_id.decode() for task_id in members]
+                assert [record.task_id for record in page.records] == (listed if listing == "asking" else listed[::-1])
+
+        self.pair.runner.run(compare())
 
     @invariant()
     def the_money_is_the_same(self) -> None:

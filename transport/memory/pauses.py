@@ -43,11 +43,13 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
         fleet.tell_others(Kind.ASKED, task, asks=tuple(asks))
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
     task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
+    task.asks_since_ms = fleet.now()
     return True
 
 
 def hold(fleet: Fleet, task: Task, asks: frozenset[str]) -> None:
     was_held = bool(task.waits_for)
+    task.asks_since_ms = task.asks_since_ms if was_held else fleet.now()
     task.waits_for = {ask for ask in asks if _is_open(fleet, task, ask)}
     if task.waits_for:
         fleet.tell_others(Kind.ASKED, task, asks=tuple(task.waits_for))

@@ -40,6 +40,7 @@ class Task:
     look_at_ms: int = 0  # when its deadline is looked at next
     due_at_ms: int | None = None  # when it comes back into line: a retry, or a wait that takes no longer
     waits_for: set[str] = field(default_factory=set[str])
+    asks_since_ms: int = 0  # since when it waits for asks, while it does
     wakes_at_first: bool = False  # or at a word to its session; of a task that waits
     prompted: bool = False  # since it was last sent on for a prompt
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
@@ -82,6 +83,11 @@ class Task:
     def told_state(self) -> State:
         """One that waits with its slot runs, as far as leases go, and waits for everybody else."""
         return State.WAITING if self.state is State.RUNNING and self.waits_for else self.state
+
+    @property
+    def asks(self) -> set[str]:
+        """Those among what it waits for."""
+        return self.waits_for - set(self.children)
 
     def record(self) -> TaskRecord:
         return TaskRecord(

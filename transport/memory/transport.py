@@ -29,9 +29,9 @@ from ..base import (
     Handle,
     Lease,
     LeaseKeeper,
+    Page,
     PoolStats,
     Prompt,
-    Roots,
     Saved,
     TaskRecord,
     Wait,
@@ -41,11 +41,10 @@ from ..blobs.base import Blobs
 from ..errors import no_session
 from ..keyring import fresh
 from ..limits import Limits
-from ..listing import cursor_of, place_of
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
-from . import ends, pauses, reaping, starting, stream, submitting, writing
+from . import ends, listing, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
 from .fleet import Fleet
 from .keeper import MemoryKeeper
@@ -136,20 +135,22 @@ class MemoryTransport:
 
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         if trace_id is None:
-            ids = [trace.root for trace in reversed(self._fleet.traces.values())]
-        else:
-            trace = self._fleet.traces.get(trace_id)
-            ids = trace.tasks if trace else []
-        return [self._fleet.tasks[task_id].record() for task_id in ids[:limit]]
+            return list((await self.roots(limit=limit)).records)
+        trace = self._fleet.traces.get(trace_id)
+        return [self._fleet.tasks[task_id].record() for task_id in (trace.tasks if trace else [])[:limit]]
 
-    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
-        begin = place_of(after)
-        known = (self._fleet.tasks[trace.root] for trace in self._fleet.traces.values())
-        mine = (task for task in known if tenant in (None, task.request.tenant))
-        places = sorted(((task.accepted_at_ms, task.id) for task in mine), reverse=True)
-        page = [place for place in places if begin is None or place < begin][:limit]
-        records = tuple(self._fleet.tasks[task_id].record() for _, task_id in page)
-        return Roots(records, cursor_of(page[-1]) if len(page) == limit and page else "")
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Page:
+        return listing.latest(self._fleet, tenant, after, limit)
+
+    async def live_roots(
+        self, *, tenant: str | None = None, shards: bool | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        return listing.live(self._fleet, tenant, shards, after, limit)
+
+    async def asking(
+        self, *, tenant: str | None = None, trace_id: str | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        return listing.asking(self._fleet, tenant, trace_id, after, limit)
 
     # -- for those who do it
 

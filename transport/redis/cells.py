@@ -111,9 +111,10 @@ class Cells:
                 raise answer
         return None
 
-    async def each(self, work: Callable[[Cell], Awaitable[T]]) -> list[T]:
-        """The same for every cell at once; all are done, or have failed, before the first failure is raised."""
-        answers = await asyncio.gather(*(work(cell) for cell in self.all), return_exceptions=True)
+    async def each(self, work: Callable[[Cell], Awaitable[T]], some: Sequence[Cell] | None = None) -> list[T]:
+        """The same for every cell (or for some) at once; all are done, or have failed, before the first failure is
+        raised."""
+        answers = await asyncio.gather(*(work(cell) for cell in some or self.all), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskResult
 
-from ..base import DeadLetter, PoolStats, Roots, TaskRecord
-from ..listing import cursor_of, place_of
+from ..base import DeadLetter, Page, PoolStats, TaskRecord
+from ..listing import Place, cursor_of, place_of
 from ..money import Ledger
 from . import operators, records
 from .cell import Cell
@@ -42,28 +43,63 @@ async def results(
 
 
 async def tasks(cells: Cells, trace_id: str | None, limit: int) -> list[TaskRecord]:
-    """Latest roots are sorted by the clocks of their cells' servers."""
     if trace_id is not None:
         return await records.tasks(cells.of_trace(trace_id), trace_id, limit)
-    if len(cells.all) == 1:
-        return await records.tasks(cells.first, None, limit)
-    found = [record for share in await cells.each(lambda cell: records.tasks(cell, None, limit)) for record in share]
-    return sorted(found, key=lambda record: record.accepted_at_ms, reverse=True)[:limit]
+    return list((await roots(cells, None, "", limit)).records) if limit > 0 else []
 
 
-async def roots(cells: Cells, tenant: str | None, after: str, limit: int) -> Roots:
-    """By the clocks of the cells' servers; a place says in which order two cells' roots come."""
+async def roots(cells: Cells, tenant: str | None, after: str, limit: int) -> Page:
+    return await _page(cells, ("index",), tenant, after, limit)
+
+
+async def live_roots(cells: Cells, tenant: str | None, shards: bool | None, after: str, limit: int) -> Page:
+    names = {None: ("live", "shards"), True: ("shards",), False: ("live",)}[shards]
+    page = await _page(cells, names, tenant, after, limit)
+    alive = tuple(record for record in page.records if record.state not in TERMINAL)  # some have just ended
+    return Page(alive, page.cursor, await _total(cells, names, tenant))
+
+
+async def asking(cells: Cells, tenant: str | None, trace_id: str | None, after: str, limit: int) -> Page:
+    asked = None if trace_id is None else (cells.of_trace(trace_id),)
+    page = await _page(cells, ("asking",), tenant, after, limit, latest_first=False, asked=asked)
+    waiting = [record for record in page.records if record.state is State.WAITING]  # some have just gone on
+    if trace_id is not None:
+        return Page(tuple(record for record in waiting if record.trace_id == trace_id), page.cursor)
+    return Page(tuple(waiting), page.cursor, await _total(cells, ("asking",), tenant))
+
+
+async def _page(
+    cells: Cells,
+    names: Sequence[str],
+    tenant: str | None,
+    after: str,
+    limit: int,
+    *,
+    latest_first: bool = True,
+    asked: Sequence[Cell] | None = None,
+) -> Page:
+    """Of all these listings together, by the clocks of the cells' servers; places say how tasks of two cells stand."""
     begin = place_of(after)
-    shares = await cells.each(lambda cell: records.places(cell, tenant, begin, limit))
-    homes = {place: cell for cell, share in zip(cells.all, shares, strict=True) for place in share}
-    page = sorted(homes, reverse=True)[:limit]
+
+    async def places(cell: Cell) -> list[Place]:
+        found = [await records.places(cell, name, tenant, begin, limit, latest_first=latest_first) for name in names]
+        return [place for each in found for place in each]
+
+    shares = await cells.each(places, asked)
+    homes = {place: cell for cell, share in zip(asked or cells.all, shares, strict=True) for place in share}
+    page = sorted(homes, reverse=latest_first)[:limit]
 
     async def of_cell(cell: Cell) -> list[TaskRecord]:
         return await records.records_of(cell, [place[1] for place in page if homes[place] is cell])
 
-    found = {record.task_id: record for share in await cells.each(of_cell) for record in share}
+    found = {record.task_id: record for share in await cells.each(of_cell, asked) for record in share}
     kept = tuple(found[task_id] for _, task_id in page if task_id in found)
-    return Roots(kept, cursor_of(page[-1]) if len(page) == limit else "")
+    return Page(kept, cursor_of(page[-1]) if page and len(page) == limit else "")
+
+
+async def _total(cells: Cells, names: Sequence[str], tenant: str | None) -> int:
+    shares = [await cells.each(lambda cell, name=name: records.listed(cell, name, tenant)) for name in names]
+    return sum(map(sum, shares))
 
 
 async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:

@@ -66,6 +66,7 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
         "trace": request.trace_id,
         "parent": request.parent_task_id,
         "pool": request.recipient,
+        "shard": bool(request.batch_id),
         "flow": f"{request.tenant}:{request.priority}:{flow_of(request)}",
         "agent": request.agent,
         "deadline_ms": request.deadline_ms,

@@ -49,26 +49,39 @@ async def record(cell: Cell, task_id: str) -> TaskRecord:
     raise no_task(task_id)
 
 
-async def tasks(cell: Cell, trace_id: str | None, limit: int) -> list[TaskRecord]:
-    name = cell.keys.name("tasks", trace_id) if trace_id else cell.keys.name("roots")
+async def tasks(cell: Cell, trace_id: str, limit: int) -> list[TaskRecord]:
+    name = cell.keys.name("tasks", trace_id)
     ids = cast(list[bytes], await cell.client.call("LRANGE", name, 0, limit - 1)) if limit > 0 else []
     return await records_of(cell, [task.decode() for task in ids])
 
 
-async def places(cell: Cell, tenant: str | None, after: Place | None, limit: int) -> list[Place]:
-    """Of up to `limit` roots, the latest first; some may be kept no longer."""
-    name = cell.keys.name("index", tenant) if tenant else cell.keys.name("index")
+async def places(
+    cell: Cell, listing: str, tenant: str | None, after: Place | None, limit: int, *, latest_first: bool = True
+) -> list[Place]:
+    """Of up to `limit` tasks of a sorted set, of a tenant or of all; some may be kept no longer."""
+    name = _listing(cell, listing, tenant)
     found: list[Place] = []
-    below = "+inf"
-    if after is not None:  # what was accepted in the same millisecond goes by its id
-        equal: list[bytes] = await cell.client.call("ZRANGE", name, after[0], after[0], "BYSCORE", "REV")
-        found = [(after[0], task_id) for task_id in map(bytes.decode, equal) if task_id < after[1]]
-        below = f"({after[0]}"
+    order, ends = (("REV",), ("+inf", "-inf")) if latest_first else ((), ("-inf", "+inf"))
+    begin = ends[0]
+    if after is not None:  # what has the same millisecond goes by its id
+        equal: list[bytes] = await cell.client.call("ZRANGE", name, after[0], after[0], "BYSCORE", *order)
+        ids = map(bytes.decode, equal)
+        found = [(after[0], each) for each in ids if (each < after[1] if latest_first else each > after[1])]
+        begin = f"({after[0]}"
     if len(found) < limit:
-        bounds = (below, "-inf", "BYSCORE", "REV", "LIMIT", 0, limit - len(found), "WITHSCORES")
+        bounds = (begin, ends[1], "BYSCORE", *order, "LIMIT", 0, limit - len(found), "WITHSCORES")
         rows: list[bytes] = await cell.client.call("ZRANGE", name, *bounds)
         found += [(int(score), task.decode()) for task, score in zip(rows[::2], rows[1::2], strict=True)]
     return found[:limit]
+
+
+async def listed(cell: Cell, listing: str, tenant: str | None) -> int:
+    """How many tasks are in a sorted set."""
+    return int(await cell.client.call("ZCARD", _listing(cell, listing, tenant)))
+
+
+def _listing(cell: Cell, listing: str, tenant: str | None) -> str:
+    return cell.keys.name(listing, tenant) if tenant else cell.keys.name(listing)
 
 
 async def records_of(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
@@ -76,14 +89,16 @@ async def records_of(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
     rows = await cell.client.read_many([("HMGET", cell.keys.name("task", task), *FIELDS) for task in task_ids])
     found = [_readable(task, row) for task, row in zip(task_ids, rows, strict=True) if row[0] is not None]
     records = [record for record in found if record]
-    return [await _with_waits(cell, record) if record.state is State.WAITING else record for record in records]
-
-
-async def _with_waits(cell: Cell, record: TaskRecord) -> TaskRecord:
-    names = cast(list[bytes], await cell.client.call("SMEMBERS", cell.keys.name("awaits", record.task_id)))
-    return replace(
-        record, waits_for=tuple(sorted(name.decode().removeprefix("ask:") for name in names if name != FIRST))
+    waiting = [record.task_id for record in records if record.state is State.WAITING]
+    sets: list[list[bytes]] = await cell.client.read_many(
+        [("SMEMBERS", cell.keys.name("awaits", task)) for task in waiting]
     )
+    waits = {task: _names(members) for task, members in zip(waiting, sets, strict=True)}
+    return [replace(each, waits_for=waits[each.task_id]) if each.task_id in waits else each for each in records]
+
+
+def _names(awaited: Sequence[bytes]) -> tuple[str, ...]:
+    return tuple(sorted(name.decode().removeprefix("ask:") for name in awaited if name != FIRST))
 
 
 def _readable(task_id: str, row: Sequence[bytes | None]) -> TaskRecord | None:

@@ -22,9 +22,9 @@ from ..base import (
     Handle,
     Lease,
     LeaseKeeper,
+    Page,
     PoolStats,
     Prompt,
-    Roots,
     Saved,
     TaskRecord,
     Wait,
@@ -150,8 +150,18 @@ class RedisTransport:
     async def tasks(self, *, trace_id: str | None = None, limit: int = 100) -> list[TaskRecord]:
         return await merging.tasks(self._cells, trace_id, limit)
 
-    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Roots:
+    async def roots(self, *, tenant: str | None = None, after: str = "", limit: int = 100) -> Page:
         return await merging.roots(self._cells, tenant, after, limit)
+
+    async def live_roots(
+        self, *, tenant: str | None = None, shards: bool | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        return await merging.live_roots(self._cells, tenant, shards, after, limit)
+
+    async def asking(
+        self, *, tenant: str | None = None, trace_id: str | None = None, after: str = "", limit: int = 100
+    ) -> Page:
+        return await merging.asking(self._cells, tenant, trace_id, after, limit)
 
     # -- for those who do it
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from envelope.lifecycle import State
-from transport.base import Roots, TaskRecord
+from transport.base import Page, TaskRecord
 
 from ...client import Muster
 from ...pages import Wanted, page_of
@@ -122,12 +122,12 @@ def _listing(caller: Caller, states: Sequence[State]) -> Looks:
     return looks
 
 
-async def _list_parts(muster: Muster, found: Roots) -> dict[str, str]:
+async def _list_parts(muster: Muster, found: Page) -> dict[str, str]:
     now_ms = await muster.transport.now_ms()
     return {"traces-list": fragment("traces/list.html", records=found.records, glyphs=GLYPH, now_ms=now_ms)}
 
 
-async def _roots(caller: Caller, words: str, states: Sequence[State], after: str) -> Roots:
+async def _roots(caller: Caller, words: str, states: Sequence[State], after: str) -> Page:
     def fits(record: TaskRecord) -> bool:
         return finds(words, f"{record.intent} {record.agent}", record.task_id, record.trace_id)
 

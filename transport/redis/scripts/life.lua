@@ -3,6 +3,8 @@
 
 -- Tasks that this script ended; how many of each trace, and the last entry of each.
 local ended, left, last_entry = {}, {}, {}
+-- Roots that this script has ended, by the list of live ones that they stood in.
+local ended_roots = {}
 
 -- What the queue itself says when it ends a task; a test compares the codes with envelope/errors.py.
 local ENDINGS = {
@@ -32,6 +34,7 @@ local function waits_no_longer(task)
   call('DEL', key('awaits', task.id))
   call('ZREM', cell('timers'), task.id)
   call('HDEL', key('short', tenant_of(task.flow)), task.id)
+  asks_no_more(task.id, task.flow)
 end
 
 local function resume(task, reason)
@@ -49,12 +52,30 @@ local function wakes_at_first(task_id) return call('SISMEMBER', key('awaits', ta
 -- Of a task that waits with its slot (it `holds` it): its worker looks for the answers itself.
 local function goes_on(task)
   call('HDEL', task.key, 'holds')
+  asks_no_more(task.id, task.flow)
   tell(task, 'running', IS_THERE, task.worker)
+end
+
+-- Names of asks among what a task awaits begin so.
+local ASK = 'ask:'
+
+local function is_ask(name) return string.sub(name, 1, #ASK) == ASK end
+
+-- Of a task that still waits, but perhaps for its children alone.
+local function look_for_asks(task_id)
+  for _, name in ipairs(call('SMEMBERS', key('awaits', task_id))) do
+    if is_ask(name) then return end
+  end
+  local flow = call('HGET', key('task', task_id), 'flow')
+  if flow then asks_no_more(task_id, flow) end
 end
 
 local function arrived(task_id, name)
   if call('SREM', key('awaits', task_id), name) == 0 then return end
-  if call('EXISTS', key('awaits', task_id)) == 1 and not wakes_at_first(task_id) then return end
+  if call('EXISTS', key('awaits', task_id)) == 1 and not wakes_at_first(task_id) then
+    if is_ask(name) then look_for_asks(task_id) end
+    return
+  end
   local task = load_task(task_id)
   if not task then return end
   if task.state == 'waiting' then resume(task, IS_THERE) elseif task.holds then goes_on(task) end
@@ -65,14 +86,14 @@ local function give(id, ask, text, by)
   local name = key('answers', id)
   local standing = call('HGET', name, ask)
   if standing then
-    arrived(id, 'ask:' .. ask)  -- a tenant's cap may be waited for, and answered, more than once
+    arrived(id, ASK .. ask)  -- a tenant's cap may be waited for, and answered, more than once
     return standing
   end
   if not LIVE[call('HGET', key('task', id), 'state')] then return false end
   standing = cjson.encode({text = text, by = by, at_ms = now})
   call('HSET', name, ask, standing)
   call('PEXPIRE', name, A.answers_ms)
-  arrived(id, 'ask:' .. ask)
+  arrived(id, ASK .. ask)
   return standing
 end
 
@@ -115,6 +136,13 @@ local function tell_waiters(task)
   call('HDEL', task.key, 'awaited_by')
 end
 
+local function list_as_ended(task)
+  local name = (task.root == 'shards' and 'shards:' or 'live:') .. tenant_of(task.flow)
+  local listed = ended_roots[name] or {}
+  ended_roots[name] = listed
+  listed[#listed + 1] = task.id
+end
+
 -- The one terminal move of one task; `by`: the worker that made it, if it was one. What this script has ended already
 -- (a child with its parent, a lease that ended with its deadline) is not ended again.
 local function close(task, status, result, by)
@@ -134,6 +162,7 @@ local function close(task, status, result, by)
     arrived(task.parent, task.id)
   elseif task.root then
     call('HSET', key('trace', task.trace), 'ended', NOW)
+    list_as_ended(task)
   end
 end
 
@@ -235,6 +264,10 @@ end
 -- What is cheaper once for a script than once for a task.
 local function settle()
   settle_line()
+  for name, ids in pairs(ended_roots) do
+    call_many('ZREM', cell(name), ids)
+    call_many('ZREM', cell(string.match(name, '^%a+')), ids)
+  end
   if #ended > 0 then
     call_many('ZREM', cell('deadlines'), ended)
     call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))

@@ -32,6 +32,12 @@ local function tenant_of(flow)
   return tenants_of[flow]
 end
 
+-- Tasks that wait for people stand in `asking`, of all and of their tenant, by the moment at which they began to wait.
+-- Whatever deletes what a task awaits takes it out.
+local function asks_no_more(id, flow)
+  if call('ZREM', cell('asking'), id) == 1 then call('ZREM', key('asking', tenant_of(flow)), id) end
+end
+
 local function group_of(flow) return string.match(flow, '^[^:]+:[^:]+:(.*)') end
 
 -- What the key of a lane or a flow says of it: its kind, pool, tenant, and a flow's priority. (Read from its beginning:
@@ -154,6 +160,7 @@ local function leave_flight(task)
   if task.holds then
     call('DEL', key('awaits', task.id))
     call('HDEL', key('task', task.id), 'holds')
+    asks_no_more(task.id, task.flow)
   end
   flight[tenant] = (flight[tenant] or 0) - 1
   if left then left[#left + 1] = task.id else left_by_pool[task.pool] = {task.id} end

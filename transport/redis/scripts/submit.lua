@@ -72,6 +72,11 @@ local function add(to, name, value)
 end
 
 local in_line, of_traces, of_parents, of_tenants = lists(), lists(), lists(), lists()
+-- Roots that have not ended: `shards` of batches, and `live` ones that people began.
+local of_live = lists()
+
+local function list_of(root) return root.shard and 'shards' or 'live' end
+
 -- A root is listed for as long as its record may be kept: a task takes a day at most.
 local LISTED_MS = A.retention_ms + 86400000
 -- Traces that this script has seen; whether they began with it.
@@ -89,7 +94,10 @@ local function begin(request)
   if request.cap then fields[5], fields[6] = 'cap', request.cap end
   call('HSET', name, unpack(fields))
   roots[#roots + 1] = request.task
-  add(of_tenants, tenant_of(request.flow), request.task)
+  local tenant = tenant_of(request.flow)
+  add(of_tenants, tenant, request.task)
+  add(of_live, list_of(request), request.task)
+  add(of_live, list_of(request) .. ':' .. tenant, request.task)
   return true
 end
 
@@ -105,7 +113,7 @@ local function accept(request, expires_ms)
     call('HSET', key('session', request.session), 'holder', request.task)
     call('PERSIST', key('session', request.session))
   end
-  if begin(request) then also('root', 1) end
+  if begin(request) then also('root', list_of(request)) end
   call('HSET', key('task', request.task), 'trace', request.trace, 'pool', request.pool, 'flow', request.flow,
        'state', 'pending', 'attempt', '0', 'accepted', NOW, 'expires', expires, 'agent', request.agent,
        'envelope', request.envelope, unpack(record))
@@ -127,10 +135,14 @@ local function enter_trace(trace, count)
   call('ZREM', cell('ended'), trace)
 end
 
-local function list_roots(name, ids)
+local function list_now(name, ids)
   local rows = {}
   for _, id in ipairs(ids) do rows[#rows + 1], rows[#rows + 2] = NOW, id end
   call_many('ZADD', name, rows)
+end
+
+local function list_roots(name, ids)
+  list_now(name, ids)
   call('ZREMRANGEBYSCORE', name, '-inf', text_of(now - LISTED_MS))
   call('PEXPIRE', name, text_of(LISTED_MS))
 end
@@ -156,11 +168,8 @@ local function write_lists()
     call_many('RPUSH', key('tasks', trace), ids)
     enter_trace(trace, #ids)
   end
-  call_many('LPUSH', cell('roots'), roots)
-  if #roots > 0 then
-    call('LTRIM', cell('roots'), 0, 9999)
-    list_roots(cell('index'), roots)
-  end
+  if #roots > 0 then list_roots(cell('index'), roots) end
+  for name, ids in pairs(of_live.by_name) do list_now(cell(name), ids) end
   for tenant, ids in pairs(of_tenants.by_name) do list_roots(key('index', tenant), ids) end
 end
 

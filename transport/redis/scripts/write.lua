@@ -135,12 +135,18 @@ local function missing(task, wait)
   end
   local children = #names
   for _, ask in ipairs(wait.asks) do
-    if is_open(task, ask) then names[#names + 1] = 'ask:' .. ask end
+    if is_open(task, ask) then names[#names + 1] = ASK .. ask end
   end
   if wait.first and (#names < #wait.children + #wait.asks or call('EXISTS', key('inbox', session_of(task))) == 1) then
     return {}
   end
-  return names, 'waits for ' .. children .. ' children, ' .. (#names - children) .. ' asks'
+  local asks = #names - children
+  return names, 'waits for ' .. children .. ' children, ' .. asks .. ' asks', asks
+end
+
+local function begins_to_ask(task, since_ms)
+  call('ZADD', cell('asking'), since_ms, task.id)
+  call('ZADD', key('asking', tenant_of(task.flow)), since_ms, task.id)
 end
 
 local function tell_people(task, asks)
@@ -148,7 +154,7 @@ local function tell_people(task, asks)
 end
 
 function DO.park(task, _, wait)
-  local names, reason = missing(task, wait)
+  local names, reason, asks = missing(task, wait)
   if #names == 0 then return {1, 0} end
   if ends_instead(task) then return {1, 1} end
   leave_flight(task)
@@ -156,6 +162,7 @@ function DO.park(task, _, wait)
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
+  if asks > 0 then begins_to_ask(task, NOW) end
   if #wait.asks > 0 then tell_people(task, wait.asks) end
   tell(task, 'waiting', reason, '')
   return {1, 1}
@@ -163,10 +170,12 @@ end
 
 -- It waits, and keeps its lease and its slot: to all that looks at leases it runs.
 function DO.hold(task, _, asks)
+  local since_ms = call('ZSCORE', cell('asking'), task.id) or NOW
   waits_no_longer(task)
   local names, reason = missing(task, {children = {}, asks = asks})
   if #names > 0 then
     call_many('SADD', key('awaits', task.id), names)
+    begins_to_ask(task, since_ms)
     tell_people(task, asks)
     if not task.holds then
       call('HSET', task.key, 'holds', 1)
