@@ -108,10 +108,16 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap)."""
+    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap).
+
+    `max_queued`: tasks in line of a cell; `max_tree`: tasks of one trace, with those that have ended (None: as
+    `Limits` says).
+    """
 
     weight: float = 1.0
     max_running: int | None = None
+    max_queued: int | None = None
+    max_tree: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

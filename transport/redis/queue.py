@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from typing import Any
@@ -25,6 +25,9 @@ Operation = tuple[str, str, int, str, Any, Any]
 
 # How many values `claim.lua` tells of a task.
 CLAIM_VALUES = 11
+# What one script accepts: some milliseconds of the server's time.
+PART_TASKS, PART_BYTES = 100, 2 * 1024 * 1024
+WITHDRAWN = "a later part of its submission was refused"
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
 
@@ -35,18 +38,50 @@ _serials = count(1)
 async def submit(
     cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None = None
 ) -> list[Handle]:
-    """Parents and scopes were checked; the script checks what may have changed since."""
-    if not requests:
-        return []
+    """Parents and scopes were checked; the script checks what may have changed since.
+
+    All or none of a part. When a later one is refused, those that were accepted are cancelled.
+    """
     sent = [_row(request, keyring) for request in requests]
     check_bytes([row["envelope"] for row in sent])
     submitter = [under.task_id, under.attempt, under.worker] if under else None
-    answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent, under=submitter)
-    if not answer[0]:
-        _refuse(requests, under, answer)
-    ids: list[str] = [text.decode() for text in answer[1:]]
-    rows = zip(requests, ids[::2], ids[1::2], strict=True)
-    return [Handle(task, trace, task != mine.task_id) for mine, task, trace in rows]
+    handles: list[Handle] = []
+    begun: list[str] = []
+    for part in _parts(sent):
+        mine = requests[len(handles) : len(handles) + len(part)]
+        answer: list[Any] = await cell.run("submit", repeatable=True, requests=part, under=submitter)
+        if not answer[0]:
+            await _withdraw(cell, begun)
+            _refuse(mine, under, answer)
+        tasks, traces = (_texts(answer[at::3]) for at in (1, 2))
+        begun += [task for task, is_new in zip(tasks, answer[3::3], strict=True) if is_new]
+        rows = zip(mine, tasks, traces, strict=True)
+        handles += [Handle(task, trace, task != request.task_id) for request, task, trace in rows]
+    return handles
+
+
+def _texts(values: list[bytes]) -> list[str]:
+    return [value.decode() for value in values]
+
+
+def _parts(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    part: list[dict[str, Any]] = []
+    size_bytes = 0
+    for row in rows:
+        row_bytes = len(row["envelope"])
+        if part and (len(part) == PART_TASKS or size_bytes + row_bytes > PART_BYTES):
+            yield part
+            part, size_bytes = [], 0
+        part.append(row)
+        size_bytes += row_bytes
+    if part:
+        yield part
+
+
+async def _withdraw(cell: Cell, task_ids: Sequence[str]) -> None:
+    """What ends with its parent is not there any more when its turn comes."""
+    for task_id in task_ids:
+        await cancel(cell, task_id, by="", reason=WITHDRAWN)
 
 
 def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
@@ -172,15 +207,27 @@ def fenced(lease: Lease) -> Fenced:
 
 
 async def cancel(cell: Cell, task_id: str, *, by: str, reason: str) -> int:
-    alive = await cell.run("cancel", repeatable=True, task=task_id, by=by, reason=reason, told=told(reason))
+    """Whoever cancels a large tree does it in bites; who claims or renews goes on where a caller goes away."""
+    call = {"task": task_id, "by": by, "reason": reason, "told": told(reason)}
+    alive, is_open = await cell.run("cancel", repeatable=True, **call)
     if alive < 0:
         raise no_task(task_id)
+    loop = asyncio.get_running_loop()
+    while is_open:
+        asked_s = loop.time()
+        next_ms, is_open, alive = await cell.run("chores", repeatable=True, task=task_id)
+        if is_open:  # the pause counts from the beginning of a bite
+            await asyncio.sleep(asked_s + next_ms / 1000 - loop.time())
     return alive
 
 
 async def reap(cell: Cell) -> int:
-    """Each script takes a bounded bite; again while there was a full one."""
+    """Each script takes a bounded bite; again while there was something to do."""
     total = 0
-    while touched := await cell.run("reap", repeatable=True):
+    while True:
+        touched, bite_ms = await cell.run("reap", repeatable=True)
         total += touched
-    return total
+        if not touched and bite_ms < 0:
+            return total
+        if not touched:
+            await asyncio.sleep(bite_ms / 1000)
