@@ -11,6 +11,6 @@ if A.cap then call('HSET', name, 'cap', text_of(A.cap)) else call('HDEL', name, 
 local cursor, woken = '0', 0
 if before >= 0 and (not A.cap or A.cap > before) then
   cursor, woken = wake_tenant(A.tenant, A.by, '0')
-  if cursor ~= '0' then call('HSET', begin_chore('fund', A.tenant), 'by', A.by, 'cursor', cursor) end
+  if cursor ~= '0' then call('HSET', begin_chore('fund', A.tenant), 'by', A.by, 'cursor', kept_cursor(cursor)) end
 end
 return {tonumber(found[1] or 0), A.cap or -1, tonumber(found[3] or 0), woken}

@@ -157,9 +157,26 @@ local function begin_chore(kind, id)
     call('RPUSH', cell('chores'), name)
     for _, pool in ipairs(call('SMEMBERS', cell('pools'))) do ring(pool) end
   end
-  call('HSET', chore, 'open', 1, 'cursor', '0')
+  call('HSET', chore, 'open', 1)
+  call('HDEL', chore, 'cursor')
   has_chores = true
   return chore
+end
+
+-- A place in a set or a hash, to be kept for another script. It holds in this process of the server alone: after a
+-- restart or a failover the set has another order, and is looked through from its start.
+local this_run
+
+local function server_run()
+  this_run = this_run or string.match(call('INFO', 'server'), 'run_id:(%w+)') or '?'
+  return this_run
+end
+
+local function kept_cursor(cursor) return cursor .. '@' .. server_run() end
+
+local function cursor_of(kept)
+  local cursor, run = string.match(kept or '', '^(%w+)@(.+)$')
+  return run == server_run() and cursor or '0'
 end
 
 -- After every script; each part may have its own.

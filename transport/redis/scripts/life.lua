@@ -216,6 +216,7 @@ local function kept_frame(stack)
     local task = load_task(id)
     spend(LOOK)
     if task and (LIVE[task.state] or task.state == 'closing') then
+      cursor = cursor_of(cursor)
       return {task = task, cursor = cursor, is_through = cursor == 'end'}
     end
   end
@@ -251,7 +252,7 @@ local function keep(frames, reason, stack)
       local ending = end_by_queue(task, 'cancelled', reason)
       begin_close(task, ending[1], ending[2], '', reason)
     end
-    kept[i] = task.id .. ' ' .. (frame.is_through and 'end' or frame.cursor)
+    kept[i] = task.id .. ' ' .. kept_cursor(frame.is_through and 'end' or frame.cursor)
   end
   call_many('RPUSH', stack, kept)
 end
@@ -460,8 +461,8 @@ end
 local function go_on_waking(wake_some)
   return function(id, chore)
     local by, cursor = unpack(call('HMGET', chore, 'by', 'cursor'))
-    local at = wake_some(id, by or '', cursor or '0')
-    call('HSET', chore, 'cursor', at)
+    local at = wake_some(id, by or '', cursor_of(cursor))
+    call('HSET', chore, 'cursor', kept_cursor(at))
     return at == '0'
   end
 end

@@ -11,6 +11,6 @@ if cap >= 0 and cap < A.cap then
   cap = A.cap
   call('HSET', name, 'cap', text_of(cap))
   local cursor = wake_trace(A.trace, A.by, '0')
-  if cursor ~= '0' then call('HSET', begin_chore('raise', A.trace), 'by', A.by, 'cursor', cursor) end
+  if cursor ~= '0' then call('HSET', begin_chore('raise', A.trace), 'by', A.by, 'cursor', kept_cursor(cursor)) end
 end
 return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0)}
