@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -27,6 +28,7 @@ Operation = tuple[str, str, int, str, Any, Any]
 CLAIM_VALUES = 11
 # What one script accepts: some milliseconds of the server's time.
 PART_TASKS, PART_BYTES = 100, 2 * 1024 * 1024
+BOUNDS = (b"queued", b"tree")
 WITHDRAWN = "a later part of its submission was refused"
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
@@ -38,26 +40,52 @@ _serials = count(1)
 async def submit(
     cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None = None
 ) -> list[Handle]:
-    """Parents and scopes were checked; the script checks what may have changed since.
+    """Parents and scopes were checked; the scripts check what may have changed since.
 
-    All or none of a part. When a later one is refused, those that were accepted are cancelled.
+    All or none of a part. When a later one is refused, what was accepted before is cancelled.
     """
-    sent = [_row(request, keyring) for request in requests]
-    check_bytes([row["envelope"] for row in sent])
+    rows = [_row(request, keyring) for request in requests]
+    check_bytes([row["envelope"] for row in rows])
     submitter = [under.task_id, under.attempt, under.worker] if under else None
+    later = Counter(chain.from_iterable(map(_bounded_by, rows)))
+    admitted: dict[str, bool] = {}
     handles: list[Handle] = []
     begun: list[str] = []
-    for part in _parts(sent):
+    for part in _parts(rows):
         mine = requests[len(handles) : len(handles) + len(part)]
-        answer: list[Any] = await cell.run("submit", repeatable=True, requests=part, under=submitter)
+        names = Counter(chain.from_iterable(map(_bounded_by, part)))
+        later -= names
+        call = {"requests": part, "under": submitter, "admitted": {name: True for name in names if name in admitted}}
+        answer: list[Any] = await _accept(cell, rows[len(handles) + len(part) :], names, later, call)
         if not answer[0]:
             await _withdraw(cell, begun)
             _refuse(mine, under, answer)
+        admitted |= dict.fromkeys(names, True)
         tasks, traces = (_texts(answer[at::3]) for at in (1, 2))
         begun += [task for task, is_new in zip(tasks, answer[3::3], strict=True) if is_new]
-        rows = zip(mine, tasks, traces, strict=True)
-        handles += [Handle(task, trace, task != request.task_id) for request, task, trace in rows]
+        handles += [
+            Handle(*row, row[0] != one.task_id) for one, row in zip(mine, zip(tasks, traces, strict=True), strict=True)
+        ]
     return handles
+
+
+async def _accept(
+    cell: Cell, rest: Sequence[dict[str, Any]], names: Iterable[str], later: Counter[str], call: dict[str, Any]
+) -> list[Any]:
+    """What is still to come counts, too. Some of it may be known already; that is looked at when it is too much."""
+    coming = {name: later[name] for name in names if later[name]}
+    answer: list[Any] = await cell.run("submit", repeatable=True, later=coming, **call)
+    if answer[0] or not coming or answer[2] not in BOUNDS:
+        return answer
+    known = await cell.client.read_many([("EXISTS", cell.keys.name("task", row["task"])) for row in rest])
+    new = [row for row, is_known in zip(rest, known, strict=True) if not is_known]
+    unknown = Counter(chain.from_iterable(map(_bounded_by, new)))
+    return await cell.run("submit", repeatable=True, later={name: unknown[name] for name in coming}, **call)
+
+
+def _bounded_by(row: dict[str, Any]) -> tuple[str, str]:
+    """What bounds a request, by the names that `submit.lua` gives them: its tenant's line, and its tree."""
+    return f"line:{row['flow'].partition(':')[0]}", f"tree:{row['trace']}"
 
 
 def _texts(values: list[bytes]) -> list[str]:

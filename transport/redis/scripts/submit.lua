@@ -29,7 +29,9 @@ local function session_trouble(session, tenant)
   if not kept[2] then return 'session' end
 end
 
--- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be.
+-- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be. A submission that
+-- comes in parts is judged whole where the tenant or the trace is met first: A.later counts what is still to come, and
+-- what stands in A.admitted was judged before.
 local most, counts = {}, {}
 
 local function most_of(tenant)
@@ -42,7 +44,8 @@ local function most_of(tenant)
 end
 
 local function is_too_much(name, known, limit)
-  counts[name] = (counts[name] or known()) + 1
+  if A.admitted and A.admitted[name] then return false end
+  counts[name] = (counts[name] or known() + (A.later and A.later[name] or 0)) + 1
   return counts[name] > limit
 end
 
