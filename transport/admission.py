@@ -15,10 +15,13 @@ from envelope.scope import narrow
 
 from .base import Lease
 from .bounds import MAX_REQUESTS, MAX_REQUESTS_BYTES
-from .errors import Busy, NotFound, Refused, TransportError
+from .errors import Busy, NotFound, QueueFull, Refused, TransportError
 
 # Pools that a fleet has without anybody announcing them.
 DEFAULT_POOLS = ("orchestrator", "explore", "general", "build")
+
+# Of a tenant whose line is full.
+LINE_RETRY_S = 5.0
 
 IN_PARTS = "submit them in parts; the same key is the same task"
 
@@ -78,8 +81,14 @@ def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
     """Why the queue does not take a request: one of the words that `submit.lua` gives, and what it says to it."""
     if why == "busy":
         return Busy(request.resume_token, what)
+    if why == "queued":
+        return QueueFull(
+            f"the tenant {request.tenant} would have more than {what} tasks in line",
+            retry_after_s=LINE_RETRY_S,
+            hint=f"come again when some have started, or: `muster pool allot {request.tenant} --max-queued N`",
+        )
     field, message, hint = _REFUSALS[why]
-    return Refused(field, message.format(request=request, what=what), hint=hint.format(what=what))
+    return Refused(field, message.format(request=request, what=what), hint=hint.format(request=request, what=what))
 
 
 _REFUSALS = {
@@ -105,6 +114,11 @@ _REFUSALS = {
         "take that task, or submit this work under a key of its own",
     ),
     "pool": ("recipient", "there is no pool {request.recipient!r}", "{what}"),
+    "tree": (
+        "trace_id",
+        "the trace {request.trace_id} would have more than {what} tasks",
+        "begin another trace, or give the tenant more: `muster pool allot {request.tenant} --max-tree N`",
+    ),
     "home": (
         "trace_id",
         "a trace that starts under an idempotency key or goes on with a session must live beside it",

@@ -80,6 +80,9 @@ def allotment(value: Allotment) -> Allotment:
         raise Refused("weight", f"{value.weight!r} is not between {lowest} and {highest}")
     if value.max_running is not None:
         count("max_running", value.max_running)
+    for field, most in (("max_queued", value.max_queued), ("max_tree", value.max_tree)):
+        if most is not None:
+            count(field, most)
     return value
 
 

@@ -27,6 +27,14 @@ class Limits:
     # A long trace is about 1,000 turns of 30 entries; beyond that the oldest are dropped.
     max_entries: int = 100_000
 
+    # Of a tenant, in a cell, where its allotment says nothing else: tasks in line, and all tasks of one trace.
+    max_queued: int = 1_000_000
+    max_tree: int = 100_000
+    # What one script does at most, in tasks that it moves (some 50 us each). What is more is a chore: a bite of the
+    # same size is done so often. So a large tree takes about half of the server while it is stopped.
+    tasks_per_script: int = 100
+    bite_every_ms: int = 10
+
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
     memory_share: float = 0.8
 

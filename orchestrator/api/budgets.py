@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Self
 
@@ -32,10 +33,15 @@ class TenantCap(Body):
 
 
 class Share(Body):
-    """`weight`: of the starts; `max_running`: tasks at once, None: no cap."""
+    """`weight`: of the starts; `max_running`: tasks at once, None: no cap.
+
+    `max_queued`: tasks in line; `max_tree`: tasks of one trace. None: as for everybody.
+    """
 
     weight: Annotated[float, Field(gt=0)] = 1.0
     max_running: Annotated[int, Field(ge=0)] | None = None
+    max_queued: Annotated[int, Field(ge=0)] | None = None
+    max_tree: Annotated[int, Field(ge=0)] | None = None
 
 
 class Money(BaseModel):
@@ -80,7 +86,7 @@ async def show_allotment(tenant: str, caller: Viewer) -> Share:
     """What a tenant gets beside others; who was given nothing has the weight 1, and no cap."""
     require_own(tenant, caller)
     given = (await caller.muster.allotments()).get(tenant, Allotment())
-    return Share(weight=given.weight, max_running=given.max_running)
+    return Share(**asdict(given))
 
 
 @router.put("/{tenant:path}/allotment")
@@ -89,7 +95,7 @@ async def allot(tenant: str, share: Share, caller: Operator) -> Share:
     require_own(tenant, caller)
     if caller.seen_tenant is not None:
         raise Problem(HTTPStatus.FORBIDDEN, "a tenant's share is given by who sees all", hint="a token of tenant *")
-    await caller.muster.allot(tenant, Allotment(share.weight, share.max_running), by=caller.name)
+    await caller.muster.allot(tenant, Allotment(**share.model_dump()), by=caller.name)
     return share
 
 

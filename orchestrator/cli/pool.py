@@ -45,9 +45,16 @@ def allot(
     max_running: Annotated[
         int | None, typer.Option("--max-running", metavar="N", help="At most so many tasks at once; 0 stops it.")
     ] = None,
+    max_queued: Annotated[
+        int | None, typer.Option("--max-queued", metavar="N", help="At most so many tasks in line.")
+    ] = None,
+    max_tree: Annotated[
+        int | None, typer.Option("--max-tree", metavar="N", help="At most so many tasks of one goal, ended ones too.")
+    ] = None,
 ) -> None:
-    """Say what a tenant gets beside others, from now on. Without --max-running it has no cap."""
-    asyncio.run(_allot(tenant, Allotment(weight, max_running)))
+    """Say what a tenant gets beside others, from now on. What is not named is as for everybody: no cap on what runs,
+    1,000,000 tasks in line, 100,000 of one goal."""
+    asyncio.run(_allot(tenant, Allotment(weight, max_running, max_queued, max_tree)))
 
 
 async def _list(as_json: bool) -> None:
@@ -96,4 +103,9 @@ async def _allot(tenant: str, allotment: Allotment) -> None:
 
 def _allotted(allotment: Allotment) -> str:
     cap = "no cap" if allotment.max_running is None else f"at most {allotment.max_running} at once"
-    return f"weight {allotment.weight:g}, {cap}"
+    bounds = [
+        f", at most {most} {what}"
+        for most, what in ((allotment.max_queued, "in line"), (allotment.max_tree, "of one goal"))
+        if most is not None
+    ]
+    return f"weight {allotment.weight:g}, {cap}{''.join(bounds)}"

@@ -11,7 +11,8 @@ from envelope.errors import ScopeExceeded
 from envelope.ids import new_trace_id
 from envelope.lifecycle import State
 from transport.base import Allotment
-from transport.errors import NotFound, Refused
+from transport.errors import NotFound, QueueFull, Refused
+from transport.limits import Limits
 
 ABSURD = 10**17
 
@@ -85,7 +86,15 @@ async def test_no_slots_claim_nothing_and_leave_the_books_right(fleet):
 
 
 @pytest.mark.parametrize(
-    "allotment", [Allotment(weight=0), Allotment(weight=math.nan), Allotment(1, 10**18), Allotment(1, -1)]
+    "allotment",
+    [
+        Allotment(weight=0),
+        Allotment(weight=math.nan),
+        Allotment(1, 10**18),
+        Allotment(1, -1),
+        Allotment(max_queued=-1),
+        Allotment(max_tree=10**18),
+    ],
 )
 async def test_a_tenant_cannot_get_what_no_queue_can_give(fleet, allotment):
     with pytest.raises(Refused):
@@ -104,3 +113,75 @@ async def test_a_result_is_of_the_attempt_that_stores_it(fleet):
 async def test_what_is_no_trace_is_not_found(fleet):
     with pytest.raises(NotFound):
         await anext(fleet.transport.follow("no-such-trace"))
+
+
+async def test_a_tree_grows_no_larger_than_its_tenant_may_have_it(fleet):
+    """Those that have ended count: their records and their events are kept."""
+    await fleet.transport.allot("acme", Allotment(max_tree=3))
+    root = await fleet.submit(tenant="acme")
+    await fleet.transport.submit([fleet.child(root, tenant="acme")])
+    too_much = [fleet.child(root, tenant="acme") for _ in range(2)]
+
+    with pytest.raises(Refused, match="more than 3 tasks") as refused:
+        await fleet.transport.submit(too_much)
+
+    assert (refused.value.field, "--max-tree" in refused.value.hint) == ("trace_id", True)
+    await fleet.transport.submit(too_much[:1])
+    await fleet.transport.submit(too_much[:1])  # nothing new
+    await fleet.transport.allot("acme", Allotment(max_tree=4))
+    await fleet.transport.submit(too_much)
+    assert len(await fleet.transport.tasks(trace_id=root.trace_id)) == 4
+
+
+async def test_a_tenants_line_is_no_longer_than_it_may_be(make_fleet):
+    fleet = await make_fleet(Limits(max_queued=3))
+    # in one cell
+    root = fleet.request()
+    requests = [root, *(fleet.child(root) for _ in range(2))]
+    await fleet.transport.submit(requests)
+
+    with pytest.raises(QueueFull, match="more than 3 tasks in line") as full:
+        await fleet.transport.submit([fleet.child(root)])
+    assert (full.value.retry_after_s > 0, "--max-queued" in full.value.hint) == (True, True)
+
+    claim = await fleet.claim_one()
+    await fleet.transport.submit([fleet.child(root)])  # what runs does not stand in line
+    with pytest.raises(QueueFull):
+        await fleet.transport.submit([fleet.child(root)])
+    await fleet.transport.give_back(claim.lease)  # what was accepted comes back all the same
+    await fleet.transport.cancel(requests[1].task_id, by="me", reason="enough")
+    with pytest.raises(QueueFull):
+        await fleet.transport.submit([fleet.child(root)])
+    await fleet.transport.allot("default", Allotment(max_queued=4))
+    await fleet.transport.submit([fleet.child(root)])
+
+
+async def test_a_large_submission_that_is_too_much_is_refused_before_any_of_it(fleet):
+    await fleet.transport.allot("acme", Allotment(max_queued=250))
+    root = fleet.request(tenant="acme")
+    requests = [root, *(fleet.child(root, tenant="acme") for _ in range(250))]
+
+    with pytest.raises(QueueFull):
+        await fleet.transport.submit(requests)
+
+    assert await fleet.transport.tasks(trace_id=root.trace_id) == []
+    assert len(await fleet.transport.submit(requests[:250])) == 250
+    assert len(await fleet.transport.submit(requests[:250])) == 250  # nothing new
+
+
+async def test_what_was_accepted_of_a_submission_that_is_refused_later_does_not_run(fleet):
+    requests = [fleet.request() for _ in range(250)]
+    # known to nobody; in a cell of its own it would be refused before
+    trace_id = requests[0].trace_id
+    requests = [request.model_copy(update={"trace_id": trace_id}) for request in requests]
+    requests[220] = requests[220].model_copy(update={"resume_token": requests[220].task_id})
+    keyed = await fleet.submit(trace_id=trace_id)
+
+    with pytest.raises(Refused):
+        await fleet.transport.submit([keyed, *requests])
+
+    records = await fleet.transport.tasks(trace_id=trace_id, limit=1_000)
+    assert {record.task_id for record in records if record.state is State.PENDING} == {keyed.task_id}
+    assert [claim.lease.task_id for claim in await fleet.transport.claim("explore", "w", slots=300, wait_s=0)] == [
+        keyed.task_id
+    ]

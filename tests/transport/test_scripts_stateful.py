@@ -13,6 +13,7 @@ import itertools
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ from transport.keyring import fresh
 from transport.limits import Limits
 from transport.memory import MemoryTransport
 from transport.redis import RedisTransport
+from transport.redis.cell import Cell
 from transport.redis.cells import Cells
 from transport.redis.leases import RedisKeeper
 from transport.redis.servers import Servers
@@ -50,7 +52,9 @@ STEPS = 100  # 5,000 in all
 FURTHEST_BACK_MS = 2_000
 
 # Short leases and few places, so that a hundred steps meet all that can happen.
-LIMITS = Limits(lease_ms=1_000, poison_after=2, children_per_trace=2, replay_window_ms=10_000_000)
+LIMITS = Limits(lease_ms=1_000, poison_after=2, children_per_trace=2, replay_window_ms=10_000_000, bite_every_ms=0)
+# Every tree is too large for one script.
+SMALL_BITES = replace(LIMITS, tasks_per_script=2)
 POOLS = ("explore", "build")
 WORKERS = ("w1", "w2", "w3")
 TENANTS = ("a", "a-b")  # names of which one begins with the other sort differently with and without what follows
@@ -78,8 +82,8 @@ class Clock:
 class ClockedCells(Cells):
     """One cell whose scripts go by the test's clock."""
 
-    def __init__(self, servers: Servers, fleet: str, clock: Clock) -> None:
-        super().__init__(servers, fleet, LIMITS)
+    def __init__(self, servers: Servers, fleet: str, clock: Clock, limits: Limits) -> None:
+        super().__init__(servers, fleet, limits)
         self.all = tuple(replace(cell, clock=clock) for cell in self.all)
         self.first = self.all[0]
 
@@ -91,11 +95,13 @@ class Pair:
     runner: asyncio.Runner
     model: Transport
     real: Transport
+    do_chores: Callable[[], Coroutine[Any, Any, None]]
     differ: bool = False
 
     def both(self, call: Callable[[Transport], Coroutine[Any, Any, Any]]) -> Any:
-        """The outcome of a call, the same from both."""
+        """The outcome of a call, the same from both, and all that follows from it is done."""
         expected, got = self.runner.run(_outcome(call(self.model))), self.runner.run(_outcome(call(self.real)))
+        self.runner.run(self.do_chores())
         self.differ = got != expected
         assert got == expected
         return expected
@@ -124,6 +130,8 @@ def some_of(most: int) -> st.SearchStrategy[int]:
 
 
 class ScriptsAndModel(RuleBasedStateMachine):
+    limits = LIMITS
+
     def __init__(self, runner: asyncio.Runner, url: str) -> None:
         super().__init__()
         self.clock = Clock()
@@ -131,7 +139,8 @@ class ScriptsAndModel(RuleBasedStateMachine):
         cells = self.cells(url, fleet)
         self.cell = cells.first
         real = RedisTransport(cells, KEYRING, MemoryBlobs(), POOLS)
-        self.pair = Pair(runner, MemoryTransport(clock=self.clock, limits=LIMITS, keyring=KEYRING), real)
+        model = MemoryTransport(clock=self.clock, limits=LIMITS, keyring=KEYRING)
+        self.pair = Pair(runner, model, real, partial(self.do_chores, cells.first))
         self.keepers = {
             self.pair.model: self.pair.model.keeper,
             self.pair.real: lambda: RedisKeeper(self.cells(url, fleet)),
@@ -142,7 +151,13 @@ class ScriptsAndModel(RuleBasedStateMachine):
         self.numbers = itertools.count(1)
 
     def cells(self, url: str, fleet: str) -> Cells:
-        return ClockedCells(Servers(url), fleet, self.clock)
+        return ClockedCells(Servers(url), fleet, self.clock, self.limits)
+
+    async def do_chores(self, cell: Cell) -> None:
+        """Nothing is left to do of what was decided."""
+
+    def reap_before(self) -> None:
+        """A claim and a renewal reap by themselves."""
 
     def teardown(self) -> None:
         if not self.pair.differ:  # else what comes after the first difference would hide it
@@ -234,6 +249,7 @@ class ScriptsAndModel(RuleBasedStateMachine):
 
     @rule(pool=st.sampled_from(POOLS), worker=st.sampled_from(WORKERS), slots=st.integers(1, 6))
     def claim(self, pool: str, worker: str, slots: int) -> None:
+        self.reap_before()
         self.claims += self.both(lambda transport: transport.claim(pool, worker, slots=slots, wait_s=0))
 
     def progress(self, lease: Lease) -> TaskProgress:
@@ -329,6 +345,7 @@ class ScriptsAndModel(RuleBasedStateMachine):
     def renew(self, backs: list[int], pool: str) -> None:
         leases = [lease for lease in map(self.lease_at, backs) if lease.pool == pool]
         if leases:
+            self.reap_before()
             self.both(lambda transport: renewed(self.keepers[transport], leases))
 
     # -- from outside
@@ -446,6 +463,20 @@ class ScriptsAndModel(RuleBasedStateMachine):
                 assert [isinstance(message, TaskResult) for message in messages].count(True) == 1  # each has ended once
 
 
+class SmallBites(ScriptsAndModel):
+    """What no script has time for is done in bites, right after the call. What is due is done before a claim or a
+    renewal, for these do only some of it."""
+
+    limits = SMALL_BITES
+
+    async def do_chores(self, cell: Cell) -> None:
+        while await cell.client.call("EXISTS", cell.keys.name("chores")):
+            await cell.run("chores", task="")
+
+    def reap_before(self) -> None:
+        self.reap()
+
+
 async def lives_in(transport: Transport, trace_id: str) -> dict[str, list[TaskProgress | TaskResult]]:
     """What is told of each task; children of one parent that end with it do so in any order."""
     lives: dict[str, list[TaskProgress | TaskResult]] = {}
@@ -463,12 +494,13 @@ async def stream(transport: Transport, trace_id: str) -> list[TaskProgress | Tas
     return messages
 
 
-def test_the_scripts_do_what_the_model_does(redis_server: Server):
+@pytest.mark.parametrize(("machine", "runs"), [(ScriptsAndModel, RUNS), (SmallBites, RUNS // 5)])
+def test_the_scripts_do_what_the_model_does(redis_server: Server, machine: type[ScriptsAndModel], runs: int):
     with asyncio.Runner() as runner:
         run_state_machine_as_test(
-            lambda: ScriptsAndModel(runner, redis_server.url),
+            lambda: machine(runner, redis_server.url),
             settings=settings(
-                max_examples=RUNS,
+                max_examples=runs,
                 phases=(
                     Phase.explicit,
                     Phase.generate,

@@ -8,7 +8,7 @@ from ..base import Answer, Wait
 from ..errors import NotFound, no_trace
 from ..money import Ledger
 from ..notices import Kind
-from ..raising import TENANTS, ask_for_more, ask_for_more_of_tenant
+from ..raising import ASK_FOR_MORE, TENANTS, ask_for_more_of_tenant
 from .ends import IS_THERE, arrived, ends_instead
 from .fleet import Fleet
 from .tasks import Task, Trace
@@ -58,11 +58,16 @@ def hold(fleet: Fleet, task: Task, asks: frozenset[str]) -> None:
 
 
 def _is_open(fleet: Fleet, task: Task, ask: str) -> bool:
-    """An ask for more of a tenant's money is answered by another cap."""
+    """An ask for more of a tenant's money is answered by another cap, of a trace's by a higher one, too."""
     if not ask.startswith(TENANTS):
-        return ask not in task.answers
+        return ask not in task.answers and not _is_raised(fleet.traces[task.trace_id], ask)
     cap = fleet.purses[task.request.tenant].cap_microusd
     return cap is not None and ask == ask_for_more_of_tenant(cap)
+
+
+def _is_raised(trace: Trace, ask: str) -> bool:
+    asked = ask.removeprefix(ASK_FOR_MORE)
+    return asked != ask and asked.isdecimal() and int(asked) < (trace.cap_microusd or 0)
 
 
 def _has_mail(fleet: Fleet, task: Task) -> bool:
@@ -94,14 +99,14 @@ def trace_of(fleet: Fleet, trace_id: str) -> Trace:
 
 
 def raise_cap(fleet: Fleet, trace_id: str, cap_microusd: int, by: str) -> Ledger:
-    """The money as it is then. Who waits for a higher cap goes on; tasks that are about to have their answer, too."""
+    """The money as it is then. Who waits for a higher cap goes on."""
     trace = trace_of(fleet, trace_id)
     before = trace.cap_microusd
     if before is not None and before < cap_microusd:
         trace.cap_microusd = cap_microusd
         for task in [fleet.tasks[task_id] for task_id in trace.tasks]:
-            if task.live:
-                answer(fleet, task, ask_for_more(before), Answer("raised", by, fleet.now()))
+            for ask in [each for each in task.waits_for if _is_raised(trace, each)]:
+                answer(fleet, task, ask, Answer("raised", by, fleet.now()))
     return trace.ledger()
 
 

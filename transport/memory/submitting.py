@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from envelope.deadline import expires_at_ms
 from envelope.messages import TaskRequest
 
 from ..admission import refusal, work_of
-from ..base import Handle, Lease
+from ..base import Allotment, Handle, Lease
 from .fleet import Fleet
 from .tasks import Task, Trace
 
@@ -50,6 +50,7 @@ def _check(fleet: Fleet, requests: Sequence[TaskRequest]) -> None:
             raise refusal(request, "created", str(fleet.now()))
         _check_parent(fleet, request, coming)
         _check_session(fleet, request, coming)
+        _check_bounds(fleet, request, coming)
         coming[request.task_id] = request
         if request.idempotency_key:
             keys[key] = request
@@ -76,6 +77,21 @@ def _check_session(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskReq
         raise refusal(request, "busy", session.holder)
     if session.checkpoint is None:
         raise refusal(request, "session")
+
+
+def _check_bounds(fleet: Fleet, request: TaskRequest, coming: Mapping[str, TaskRequest]) -> None:
+    allotted = fleet.allotments.get(request.tenant, Allotment())
+    most = fleet.limits.max_tree if allotted.max_tree is None else allotted.max_tree
+    trace = fleet.traces.get(request.trace_id)
+    in_tree = len(trace.tasks) if trace else 0
+    if in_tree + sum(other.trace_id == request.trace_id for other in coming.values()) >= most:
+        raise refusal(request, "tree", str(most))
+    most = fleet.limits.max_queued if allotted.max_queued is None else allotted.max_queued
+    if len(fleet.tasks) + len(coming) < most:
+        return  # nobody needs to count
+    in_line = sum(task.in_line and task.request.tenant == request.tenant for task in fleet.tasks.values())
+    if in_line + sum(other.tenant == request.tenant for other in coming.values()) >= most:
+        raise refusal(request, "queued", str(most))
 
 
 def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:

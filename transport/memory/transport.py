@@ -270,7 +270,10 @@ class MemoryTransport:
         checked = bounds.allotment(allotment)
         if self._fleet.allotments.get(tenant) != checked:
             most = "no cap" if checked.max_running is None else checked.max_running
-            self._note(bounds.reason(by), "allot", tenant, tenant, weight=str(checked.weight), max_running=most)
+            given = {"weight": str(checked.weight), "max_running": most}
+            more = {"max_queued": checked.max_queued, "max_tree": checked.max_tree}
+            given |= {name: value for name, value in more.items() if value is not None}
+            self._note(bounds.reason(by), "allot", tenant, tenant, **given)
         self._fleet.allotments[tenant] = checked
         for line in self._fleet.lines.values():
             line.release_tenant(tenant)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from envelope.codec import pack_plain
+from envelope.messages import MAX_DEADLINE_MS
 
 from ..keys import CellKeys
 from ..limits import TICK, Limits
@@ -40,4 +41,6 @@ class Cell:
 
 @cache
 def _as_arguments(limits: Limits) -> dict[str, Any]:
-    return {**asdict(limits), "grace_ms": limits.expiry_grace_ms, "tick": TICK}
+    # an answer is kept longer than its task, which ends within its deadline and is kept for the retention time then
+    answers_ms = limits.retention_ms + MAX_DEADLINE_MS
+    return {**asdict(limits), "grace_ms": limits.expiry_grace_ms, "tick": TICK, "answers_ms": answers_ms}

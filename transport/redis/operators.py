@@ -9,9 +9,10 @@ from envelope.logs import get_logger
 from ..base import Allotment, DeadLetter
 from ..errors import no_trace
 from ..money import Ledger
-from ..raising import ASK_FOR_MORE
 from .cell import Cell
-from .sessions import answers_ms
+
+# A page of dead letters takes the server some milliseconds.
+LETTERS_AT_ONCE = 1_000
 
 _log = get_logger("operators")
 
@@ -51,25 +52,22 @@ def _letter(entry_id: str, fields: Sequence[bytes]) -> DeadLetter:
 
 
 async def purge(cell: Cell, task_ids: Iterable[str], by: str) -> int:
-    return await cell.run("purge", repeatable=True, tasks=list(task_ids), by=by)
+    wanted, purged, after = list(task_ids), 0, "-"
+    while after:
+        count, page = await cell.run("purge", repeatable=True, tasks=wanted, by=by, after=after, count=LETTERS_AT_ONCE)
+        purged, after = purged + count, page.decode()
+    return purged
 
 
 async def allot(cell: Cell, tenant: str, allotment: Allotment, by: str) -> None:
-    weight, cap = str(allotment.weight), allotment.max_running
-    await cell.run("allot", repeatable=True, tenant=tenant, weight=weight, cap=cap, by=by)
+    given = {"weight": str(allotment.weight), "cap": allotment.max_running}
+    bounds = {"queued": allotment.max_queued, "tree": allotment.max_tree}
+    await cell.run("allot", repeatable=True, tenant=tenant, **given, **bounds, by=by)
 
 
 async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int, by: str) -> Ledger:
     """The money as it is then."""
-    found: list[int] = await cell.run(
-        "raise",
-        repeatable=True,
-        trace=trace_id,
-        cap=cap_microusd,
-        ask=ASK_FOR_MORE,
-        by=by,
-        answers_ms=answers_ms(cell),
-    )
+    found: list[int] = await cell.run("raise", repeatable=True, trace=trace_id, cap=cap_microusd, by=by)
     if not found:
         raise no_trace(trace_id)
     spent, cap, reserved = found
@@ -88,13 +86,14 @@ async def ledger(cell: Cell, trace_id: str) -> Ledger:
 async def allotments(cell: Cell) -> Mapping[str, Allotment]:
     found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("tenants"))
     rows = {name.decode(): row.decode().split(" ") for name, row in zip(found[::2], found[1::2], strict=True)}
-    return {name: Allotment(float(weight), int(cap) if cap else None) for name, (weight, cap) in rows.items()}
+    return {
+        name: Allotment(float(weight), *(int(value) if value else None for value in bounds))
+        for name, (weight, *bounds) in rows.items()
+    }
 
 
 async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
-    spent, cap, reserved, woken = await cell.run(
-        "fund", repeatable=True, tenant=tenant, cap=cap_microusd, by=by, answers_ms=answers_ms(cell)
-    )
+    spent, cap, reserved, woken = await cell.run("fund", repeatable=True, tenant=tenant, cap=cap_microusd, by=by)
     if woken:
         _log.info("tenant_funded", tenant=tenant, tasks_that_go_on=woken)
     return Ledger(spent, cap if cap >= 0 else None, reserved)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from typing import Any
@@ -25,6 +26,10 @@ Operation = tuple[str, str, int, str, Any, Any]
 
 # How many values `claim.lua` tells of a task.
 CLAIM_VALUES = 11
+# What one script accepts: some milliseconds of the server's time.
+PART_TASKS, PART_BYTES = 100, 2 * 1024 * 1024
+BOUNDS = (b"queued", b"tree")
+WITHDRAWN = "a later part of its submission was refused"
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
 
@@ -35,18 +40,76 @@ _serials = count(1)
 async def submit(
     cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None = None
 ) -> list[Handle]:
-    """Parents and scopes were checked; the script checks what may have changed since."""
-    if not requests:
-        return []
-    sent = [_row(request, keyring) for request in requests]
-    check_bytes([row["envelope"] for row in sent])
+    """Parents and scopes were checked; the scripts check what may have changed since.
+
+    All or none of a part. When a later one is refused, what was accepted before is cancelled.
+    """
+    rows = [_row(request, keyring) for request in requests]
+    check_bytes([row["envelope"] for row in rows])
     submitter = [under.task_id, under.attempt, under.worker] if under else None
-    answer: list[Any] = await cell.run("submit", repeatable=True, requests=sent, under=submitter)
-    if not answer[0]:
-        _refuse(requests, under, answer)
-    ids: list[str] = [text.decode() for text in answer[1:]]
-    rows = zip(requests, ids[::2], ids[1::2], strict=True)
-    return [Handle(task, trace, task != mine.task_id) for mine, task, trace in rows]
+    later = Counter(chain.from_iterable(map(_bounded_by, rows)))
+    admitted: dict[str, bool] = {}
+    handles: list[Handle] = []
+    begun: list[str] = []
+    for part in _parts(rows):
+        mine = requests[len(handles) : len(handles) + len(part)]
+        names = Counter(chain.from_iterable(map(_bounded_by, part)))
+        later -= names
+        call = {"requests": part, "under": submitter, "admitted": {name: True for name in names if name in admitted}}
+        answer: list[Any] = await _accept(cell, rows[len(handles) + len(part) :], names, later, call)
+        if not answer[0]:
+            await _withdraw(cell, begun)
+            _refuse(mine, under, answer)
+        admitted |= dict.fromkeys(names, True)
+        tasks, traces = (_texts(answer[at::3]) for at in (1, 2))
+        begun += [task for task, is_new in zip(tasks, answer[3::3], strict=True) if is_new]
+        handles += [
+            Handle(*row, row[0] != one.task_id) for one, row in zip(mine, zip(tasks, traces, strict=True), strict=True)
+        ]
+    return handles
+
+
+async def _accept(
+    cell: Cell, rest: Sequence[dict[str, Any]], names: Iterable[str], later: Counter[str], call: dict[str, Any]
+) -> list[Any]:
+    """What is still to come counts, too. Some of it may be known already; that is looked at when it is too much."""
+    coming = {name: later[name] for name in names if later[name]}
+    answer: list[Any] = await cell.run("submit", repeatable=True, later=coming, **call)
+    if answer[0] or not coming or answer[2] not in BOUNDS:
+        return answer
+    known = await cell.client.read_many([("EXISTS", cell.keys.name("task", row["task"])) for row in rest])
+    new = [row for row, is_known in zip(rest, known, strict=True) if not is_known]
+    unknown = Counter(chain.from_iterable(map(_bounded_by, new)))
+    return await cell.run("submit", repeatable=True, later={name: unknown[name] for name in coming}, **call)
+
+
+def _bounded_by(row: dict[str, Any]) -> tuple[str, str]:
+    """What bounds a request, by the names that `submit.lua` gives them: its tenant's line, and its tree."""
+    return f"line:{row['flow'].partition(':')[0]}", f"tree:{row['trace']}"
+
+
+def _texts(values: list[bytes]) -> list[str]:
+    return [value.decode() for value in values]
+
+
+def _parts(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    part: list[dict[str, Any]] = []
+    size_bytes = 0
+    for row in rows:
+        row_bytes = len(row["envelope"])
+        if part and (len(part) == PART_TASKS or size_bytes + row_bytes > PART_BYTES):
+            yield part
+            part, size_bytes = [], 0
+        part.append(row)
+        size_bytes += row_bytes
+    if part:
+        yield part
+
+
+async def _withdraw(cell: Cell, task_ids: Sequence[str]) -> None:
+    """What ends with its parent is not there any more when its turn comes."""
+    for task_id in task_ids:
+        await cancel(cell, task_id, by="", reason=WITHDRAWN)
 
 
 def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
@@ -174,15 +237,27 @@ def fenced(lease: Lease) -> Fenced:
 
 
 async def cancel(cell: Cell, task_id: str, *, by: str, reason: str) -> int:
-    alive = await cell.run("cancel", repeatable=True, task=task_id, by=by, reason=reason, told=told(reason))
+    """Whoever cancels a large tree does it in bites; who claims or renews goes on where a caller goes away."""
+    call = {"task": task_id, "by": by, "reason": reason, "told": told(reason)}
+    alive, is_open = await cell.run("cancel", repeatable=True, **call)
     if alive < 0:
         raise no_task(task_id)
+    loop = asyncio.get_running_loop()
+    while is_open:
+        asked_s = loop.time()
+        next_ms, is_open, alive = await cell.run("chores", repeatable=True, task=task_id)
+        if is_open:  # the pause counts from the beginning of a bite
+            await asyncio.sleep(asked_s + next_ms / 1000 - loop.time())
     return alive
 
 
 async def reap(cell: Cell) -> int:
-    """Each script takes a bounded bite; again while there was a full one."""
+    """Each script takes a bounded bite; again while there was something to do."""
     total = 0
-    while touched := await cell.run("reap", repeatable=True):
+    while True:
+        touched, bite_ms = await cell.run("reap", repeatable=True)
         total += touched
-    return total
+        if not touched and bite_ms < 0:
+            return total
+        if not touched:
+            await asyncio.sleep(bite_ms / 1000)

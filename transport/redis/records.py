@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -25,7 +25,7 @@ FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
     "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow", "spent",
-    "reserved", "holds",
+    "reserved", "holds", "was",
 )  # fmt: skip
 
 
@@ -109,6 +109,13 @@ def _readable(task_id: str, row: Sequence[bytes | None]) -> TaskRecord | None:
         return None
 
 
+def _state(text: Mapping[str, str]) -> State:
+    """One that is closing is shown as it was: its end is told when all below it have ended."""
+    if text["state"] == "closing":
+        return State(text["was"])
+    return State.WAITING if text.get("holds") else State(text["state"])
+
+
 def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
     text = {name: value.decode() for name, value in zip(FIELDS, row, strict=True) if value is not None}
     return TaskRecord(
@@ -116,7 +123,7 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         trace_id=text["trace"],
         pool=text["pool"],
         agent=text["agent"],
-        state=State.WAITING if text.get("holds") else State(text["state"]),
+        state=_state(text),
         attempt=int(text["attempt"]),
         accepted_at_ms=int(text["accepted"]),
         expires_at_ms=int(text["expires"]),

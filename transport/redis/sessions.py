@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envelope.messages import MAX_DEADLINE_MS
-
 from ..audit import told
 from ..base import Answer, Handle
 from ..errors import NotFound, no_session, no_task
@@ -25,11 +23,6 @@ async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
     return Handle(task.decode(), trace.decode(), existing=True)
 
 
-def answers_ms(cell: Cell) -> int:
-    """How long an answer is kept: a task ends within its deadline, and is kept for the retention time after that."""
-    return cell.limits.retention_ms + MAX_DEADLINE_MS
-
-
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:
     """The answer that stands: this one, or that of whoever was first."""
     standing = await cell.run(
@@ -40,7 +33,6 @@ async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> A
         text=text,
         told=told(text),
         by=by,
-        answers_ms=answers_ms(cell),
     )
     if not standing:
         raise NotFound(f"the task {task_id} has ended, or is not known", hint="its ask needs no answer any more")

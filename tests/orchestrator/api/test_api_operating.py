@@ -39,14 +39,17 @@ async def test_dead_letters_are_seen_done_again_and_dropped_by_their_own_tenant(
 
 async def test_a_tenants_share_is_given_by_who_sees_all(api):
     api.secrets["fleet"] = api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
-    path, share = "/v1/tenants/default/allotment", {"weight": 2.0, "max_running": 3}
+    path, share = (
+        "/v1/tenants/default/allotment",
+        {"weight": 2.0, "max_running": 3, "max_queued": 500, "max_tree": None},
+    )
 
     usual = await api.call("GET", path, who="viewer")
     own = await api.call("PUT", path, json=share)
     given = await api.call("PUT", path, who="fleet", json=share)
     none = await api.call("PUT", path, who="fleet", json={"weight": 10**9})
 
-    assert usual == (200, {"weight": 1.0, "max_running": None})
+    assert usual == (200, {"weight": 1.0, "max_running": None, "max_queued": None, "max_tree": None})
     assert (own[0], given, none[0]) == (403, (200, share), 422)
     assert (await api.call("GET", path, who="viewer"))[1] == share
 

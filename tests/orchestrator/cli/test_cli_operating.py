@@ -271,11 +271,11 @@ async def test_pools_tell_who_serves_them_and_what_waits(town):
 async def test_what_a_tenant_gets_is_set_and_listed(town):
     assert "no cap" in (await town.type("pool", "tenants")).stderr
 
-    allotted = await town.type("pool", "allot", "acme", "--weight", "2.5", "--max-running", "10")
+    allotted = await town.type("pool", "allot", "acme", "--weight", "2.5", "--max-running", "10", "--max-tree", "7")
 
-    assert allotted.stderr.strip() == "acme: weight 2.5, at most 10 at once"
+    assert allotted.stderr.strip() == "acme: weight 2.5, at most 10 at once, at most 7 of one goal"
     [row] = map(json.loads, (await town.type("pool", "tenants", "--json")).stdout.splitlines())
-    assert row == {"tenant": "acme", "weight": 2.5, "max_running": 10}
+    assert row == {"tenant": "acme", "weight": 2.5, "max_running": 10, "max_queued": None, "max_tree": 7}
 
 
 @pytest.mark.parametrize(
@@ -285,6 +285,7 @@ async def test_what_a_tenant_gets_is_set_and_listed(town):
         (("a", "--weight", "0"), "is no share"),
         (("a", "--weight", "nan"), "is no share"),
         (("a", "--max-running", "-1"), "fewer than no tasks"),
+        (("a", "--max-queued", "-1"), "no number of tasks"),
     ],
 )
 async def test_what_no_tenant_can_get_is_refused(town, words, sentence):

@@ -1,6 +1,6 @@
 -- Publish a worker's card, and forget those that are overdue. Its pool is known from now on.
 
-for _, worker in ipairs(call('ZRANGEBYSCORE', cell('workers'), '-inf', now)) do
+for _, worker in ipairs(call('ZRANGEBYSCORE', cell('workers'), '-inf', now, 'LIMIT', 0, 100)) do
   call('ZREM', cell('workers'), worker)
   call('HDEL', cell('cards'), worker)
 end

@@ -2,9 +2,10 @@
 -- Returns {ms until the next lease, deadline or timer ends (-1: none), now, claims}. The claims are one flat list, 11 values
 -- each (`hand_over`): the server looks into each table of an answer seven times before it sends it.
 
--- These bound the time for which one script holds the server, to about 50 ms: starts; turns of lanes, and looks at flows
--- (among them those at ids of ended tasks).
-local MAX_STARTS, MAX_VISITS = 1000, 5000
+-- These bound the time for which one script holds the server: starts; turns of lanes, and looks at flows (among them those
+-- at ids of ended tasks). MAX_STALE: looks at such ids in one lane; then the lane waits for the next claim, so that one
+-- tenant's ended tasks do not delay another's start.
+local MAX_STARTS, MAX_VISITS, MAX_STALE = 256, 1000, 100
 local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'lost', 'retries', 'envelope',
                'checkpoint', 'session', 'parent', 'flow', 'worker'}
 -- After every name.
@@ -14,6 +15,7 @@ look()
 local LEASE_ENDS = lease_end()
 local slots = math.min(A.slots, MAX_STARTS)
 local claims, started, leases, visits, pool = {}, {}, {}, 0, pool_of(A.pool)
+local has_passed = false
 
 local function hand_over(task)
   local earlier = task.session and not task.checkpoint and call('HGET', key('session', task.session), 'checkpoint')
@@ -31,6 +33,8 @@ local function start(task)
   leases[#leases + 1] = LEASE_ENDS
   leases[#leases + 1] = task.id
   started[#started + 1] = task.id
+  local tenant = tenant_of(task.flow)
+  queued[tenant] = (queued[tenant] or 0) - 1
   enter_flight(task)
   tell(task, 'running', '', A.worker)
   hand_over(task)
@@ -41,7 +45,7 @@ local tenants = {}
 
 local function tenant_named(name)
   if not tenants[name] then
-    local weight, cap = string.match(call('HGET', cell('tenants'), name) or '1', '^(%S+) ?(%S*)$')
+    local weight, cap = string.match(call('HGET', cell('tenants'), name) or '1', '^(%S+) ?([^ ]*)')
     tenants[name] = {name = name, stride = math.floor(A.lane_stride / tonumber(weight)), cap = tonumber(cap)}
   end
   return tenants[name]
@@ -124,9 +128,14 @@ end
 
 -- The first task of a lane that may start, and its flow. An emptied flow stays until its turn comes: who submits one by
 -- one gains nothing by it. Ids of tasks that were ended while they waited are left behind in the lists.
+-- No task and no flow: nothing is left, or (`lane.is_passed`) there was no time to find it.
 local function next_task(lane)
-  local times = lane_of(pool, lane.name)
+  local times, stale = lane_of(pool, lane.name), 0
   while visits < MAX_VISITS do
+    if stale >= MAX_STALE then
+      lane.is_passed, has_passed = true, true
+      return nil
+    end
     local flow = head(lane.flows)
     if not flow then return nil end
     visits = visits + 1
@@ -135,7 +144,9 @@ local function next_task(lane)
     if not id then
       drop(lane.flows, flow)
       times.vtime = math.max(times.vtime, flow.due)
-    elseif task and task.state == 'pending' then
+    elseif not task or task.state ~= 'pending' or doom_of(task) then
+      stale = stale + 1  -- it has ended, or whoever stops the tree above it will end it
+    else
       if not crowded(task) then return task, flow, times end
       call('LPUSH', flow.name, id)
       drop(lane.flows, flow)
@@ -161,6 +172,8 @@ local function visit(lanes, lane)
     move_back(lanes, lane, tenant.stride)
     flow.stride = flow.stride or A.strides[select(4, place_of(flow.name))]
     move_back(lane.flows, flow, flow.stride)
+  elseif lane.is_passed then
+    lanes.first = lanes.first + 1
   elseif visits < MAX_VISITS then
     drop(lanes, lane)
     pool.vtime = math.max(pool.vtime, lane.due)
@@ -174,7 +187,7 @@ local function take()
   while #started < slots and visits < MAX_VISITS do
     local lane = head(lanes)
     if not lane then break end
-    visit(lanes, lane)
+    if lane.is_passed then lanes.first = lanes.first + 1 else visit(lanes, lane) end
   end
   for _, lane in pairs(lanes.known) do
     if lane.flows then save(lane.flows) end
@@ -209,7 +222,9 @@ else
   take()
   -- One token wakes one worker; who leaves something behind wakes the next. Who found less than it could take has left
   -- only what a cap holds back.
-  if (#started == slots or visits >= MAX_VISITS) and pool.ready > 0 then ring(A.pool) end
+  if (#started == slots or visits >= MAX_VISITS or has_passed) and pool.ready > 0 then ring(A.pool) end
   if #started > 0 then remember(started) end
+  do_chores()
 end
-return {next_end({A.pool}), now, claims}
+-- Who has work in every slot does not come back for the chores.
+return {next_end({A.pool}, #started < slots and A.worker, 0), now, claims}

@@ -1,17 +1,16 @@
--- Let a tenant spend up to A.cap (none: as much as it likes); who waits for more of its money goes on, in the same step.
--- Returns its money {spent, cap (-1: none), reserved}, and who waited.
+-- Let a tenant spend up to A.cap (none: as much as it likes); who waits for more of its money goes on. Returns its money
+-- {spent, cap (-1: none), reserved}, and how many went on in this step.
 
-local name, short = key('money', A.tenant), key('short', A.tenant)
+local name = key('money', A.tenant)
 local found = call('HMGET', name, 'spent', 'cap', 'reserved')
 local before = tonumber(found[2] or -1)
 if before ~= (A.cap or -1) then
   note(A.by, 'fund', A.tenant, A.tenant, {from_microusd = before >= 0 and before or 'no cap', to_microusd = A.cap or 'no cap'})
 end
 if A.cap then call('HSET', name, 'cap', text_of(A.cap)) else call('HDEL', name, 'cap') end
-local woken = {}
+local cursor, woken = '0', 0
 if before >= 0 and (not A.cap or A.cap > before) then
-  woken = call('HGETALL', short)
-  for at = 1, #woken, 2 do give(woken[at], woken[at + 1], 'raised', A.by) end
-  call('DEL', short)
+  cursor, woken = wake_tenant(A.tenant, A.by, '0')
+  if cursor ~= '0' then call('HSET', begin_chore('fund', A.tenant), 'by', A.by, 'cursor', kept_cursor(cursor)) end
 end
-return {tonumber(found[1] or 0), A.cap or -1, tonumber(found[3] or 0), #woken / 2}
+return {tonumber(found[1] or 0), A.cap or -1, tonumber(found[3] or 0), woken}

@@ -23,10 +23,11 @@ end
 local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), text_of(A.retention_ms)
 
 local LIVE = {pending = true, running = true, waiting = true}
+-- A task that is `closing` has its end, which is told after the ends of those below it. It is neither alive nor ended.
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'excused', 'parent', 'root',
                 'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',
-                'holds', 'awaited_by'}
+                'holds', 'awaited_by', 'end_status', 'end_result', 'ended_by', 'below'}
 -- How long an answer is kept for a caller who lost it on its way: longer than anyone repeats a call.
 local REPLY_MS = 60000
 
@@ -156,6 +157,49 @@ local function trim(count)
   for _, trace in ipairs(traces) do call('XTRIM', key('events', trace), 'MAXLEN', 0) end
   if #traces > 0 then call('ZREM', cell('ended'), unpack(traces)) end
   return #traces
+end
+
+-- What one script may do, counted in tasks that it moves (about 50 us each). What is more becomes a chore.
+local work_left = A.tasks_per_script
+-- What a look at one task costs beside a move.
+local LOOK = 0.1
+
+local function spend(work) work_left = work_left - work end
+
+-- Whether there are chores; nil: nobody has looked.
+local has_chores
+
+-- A chore is work that was decided in one step and is too long for one script. It is data: whoever comes does a bite of
+-- it (`do_chores`). A chore that is begun once more begins at its start. Returns the name of its key.
+local function begin_chore(kind, id)
+  local name = kind .. '.' .. id
+  local chore = key('chore', name)
+  if not call('HGET', chore, 'open') then
+    call('DEL', chore)
+    call('RPUSH', cell('chores'), name)
+    for _, pool in ipairs(call('SMEMBERS', cell('pools'))) do ring(pool) end
+  end
+  call('HSET', chore, 'open', 1)
+  call('HDEL', chore, 'cursor')
+  has_chores = true
+  return chore
+end
+
+-- A place in a set or a hash, to be kept for another script. It holds in this process of the server alone: after a
+-- restart or a failover the set has another order, and is looked through from its start.
+local this_run
+
+local function server_run()
+  local told = this_run or redis.pcall('INFO', 'server')
+  this_run = this_run or type(told) == 'string' and string.match(told, 'run_id:(%w+)') or '?'
+  return this_run
+end
+
+local function kept_cursor(cursor) return cursor .. '@' .. server_run() end
+
+local function cursor_of(kept)
+  local cursor, run = string.match(kept or '', '^(%w+)@(.+)$')
+  return run == server_run() and cursor or '0'
 end
 
 -- After every script; each part may have its own.

@@ -6,6 +6,8 @@
 
 -- Figures of pools, running tasks of tenants and children of traces: changed here, written once, by `settle_line`.
 local pools, flight, left_by_pool = {}, {}, {}
+-- By how much the number of a tenant's tasks in line has changed.
+local queued = {}
 
 local function pool_of(name)
   if not pools[name] then
@@ -79,6 +81,7 @@ local function enqueue_all(push, pool_name, flow, ids)
   local lane = lane_of(pool, key('flows', pool_name .. ':' .. tenant))
   call_many(push, list, ids)
   pool.ready = pool.ready + #ids
+  queued[tenant] = (queued[tenant] or 0) + #ids
   stand_in_pool(pool, lane, tenant)
   stand(lane.name, list, lane, held_flows(group_of(flow)))
 end
@@ -91,34 +94,69 @@ local function forget(lane) lane.vtime, lane.stands = 0, nil end
 -- A held one stands aside with its distance from the virtual time: it keeps its place in line, and saves up nothing.
 local function hold(held, name, due, times) call('ZADD', held, math.max(0, due - times.vtime), name) end
 
-local function is_stale(flow)
-  for _, id in ipairs(call('LRANGE', flow, 0, -1)) do
-    if call('HGET', key('task', id), 'state') == 'pending' then return false end
+-- How many of one kind are looked at in one step.
+local PAGE = math.min(50, A.tasks_per_script)
+
+-- Drop what stands stale at the head of a flow. True: nothing is left. False: a task that waits. nil: there was no time.
+local function sweep_flow(flow)
+  while work_left > 0 do
+    local ids = call('LRANGE', flow, 0, PAGE - 1)
+    if #ids == 0 then return true end
+    for i, id in ipairs(ids) do
+      spend(LOOK)
+      if call('HGET', key('task', id), 'state') == 'pending' then
+        call('LTRIM', flow, i - 1, -1)
+        return false
+      end
+    end
+    call('LTRIM', flow, #ids, -1)
   end
-  return true
 end
 
--- Nothing is left in line but ids of tasks that have ended: a pool that nobody serves would keep them for ever.
 local function sweep_lane(pool, name)
-  for _, flow in ipairs(call('ZRANGE', name, 0, -1)) do
-    if is_stale(flow) then
-      call('DEL', flow)
-      call('ZREM', name, flow)
+  local kept = 0
+  repeat
+    local flows = call('ZRANGE', name, kept, kept + PAGE - 1)
+    for _, flow in ipairs(flows) do
+      spend(LOOK)
+      local is_empty = sweep_flow(flow)
+      if is_empty == nil then return false end
+      if is_empty then call('ZREM', name, flow) else kept = kept + 1 end
     end
-  end
-  if call('EXISTS', name) == 1 then return end
+  until #flows == 0
+  if kept > 0 then return true end
   pool.vtime = math.max(pool.vtime, tonumber(call('ZSCORE', key('lanes', pool.name), name) or 0))
   call('ZREM', key('lanes', pool.name), name)
   call('ZREM', held_lanes(tenant_of_lane(name)), name)
   forget(lane_of(pool, name))
+  return true
+end
+
+-- Nothing is left in line but ids of tasks that have ended: a pool that nobody serves would keep them for ever. False:
+-- there was no time for all of it.
+local function sweep_some(pool)
+  local cursor = '0'
+  repeat
+    for name, lane in pairs(pool.lanes) do
+      if lane.vtime > 0 and not sweep_lane(pool, name) then return false end
+    end
+    if work_left <= 0 then return false end
+    spend(LOOK)
+    local page = call('HSCAN', key('pool', pool.name), cursor, 'COUNT', PAGE)
+    cursor = page[1]
+    for at = 1, #page[2], 2 do
+      local name = page[2][at]
+      if name ~= 'vtime' and name ~= 'ready' and not pool.lanes[name] then
+        if not sweep_lane(pool, name) then return false end
+      end
+    end
+  until cursor == '0'
+  call('DEL', key('bell', pool.name))
+  return true
 end
 
 local function sweep(pool)
-  for _, name in ipairs(call('HKEYS', key('pool', pool.name))) do
-    if name ~= 'vtime' and name ~= 'ready' then lane_of(pool, name) end
-  end
-  for name in pairs(pool.lanes) do sweep_lane(pool, name) end
-  call('DEL', key('bell', pool.name))
+  if not sweep_some(pool) then begin_chore('sweep', pool.name) end
 end
 
 local function put_back_flow(pool, tenant, flow, distance)
@@ -189,6 +227,13 @@ local function settle_flight()
   end
 end
 
+local function settle_queued()
+  for tenant, change in pairs(queued) do
+    if change ~= 0 and call('HINCRBY', cell('queued'), tenant, change) <= 0 then call('HDEL', cell('queued'), tenant) end
+  end
+  queued = {}
+end
+
 -- What has changed of a pool's figures, as fields and values; lanes that have left the line have none.
 local function changes_of(pool)
   local set, gone = {}, {}
@@ -208,6 +253,7 @@ end
 
 local function settle_line()
   settle_flight()
+  settle_queued()
   for name, pool in pairs(pools) do
     local set, gone = changes_of(pool)
     call_many('HSET', key('pool', name), set)

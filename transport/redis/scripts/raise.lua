@@ -1,5 +1,5 @@
--- Let a trace spend more: its cap becomes A.cap, if it has a lower one, and who waits for that goes on, in the same step.
--- Returns its money {spent, cap (-1: none), reserved}; nothing for a trace that is not known.
+-- Let a trace spend more: its cap becomes A.cap, if it has a lower one, and who waits for that goes on. Returns its money
+-- {spent, cap (-1: none), reserved}; nothing for a trace that is not known.
 
 local name = key('trace', A.trace)
 local found = call('HMGET', name, 'root', 'spent', 'cap', 'reserved')
@@ -8,9 +8,9 @@ local cap = tonumber(found[3] or -1)
 if cap >= 0 and cap < A.cap then
   local root = call('HGET', key('task', found[1]), 'flow')
   note(A.by, 'raise', A.trace, root and tenant_of(root) or '', {from_microusd = cap, to_microusd = A.cap})
-  -- Those that are about to wait have their answer, too. All of the trace's tasks: for a person's rare command.
-  for _, id in ipairs(call('LRANGE', key('tasks', A.trace), 0, -1)) do give(id, A.ask .. found[3], 'raised', A.by) end
   cap = A.cap
-  call('HSET', name, 'cap', cap)
+  call('HSET', name, 'cap', text_of(cap))
+  local cursor = wake_trace(A.trace, A.by, '0')
+  if cursor ~= '0' then call('HSET', begin_chore('raise', A.trace), 'by', A.by, 'cursor', kept_cursor(cursor)) end
 end
 return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0)}

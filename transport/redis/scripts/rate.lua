@@ -42,7 +42,7 @@ local function cost_ms(per_minute)
 end
 
 local function drop_late()
-  for _, ticket in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', now)) do forget(ticket) end
+  for _, ticket in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 100)) do forget(ticket) end
 end
 
 -- Until a meter that is busy so long has room for this call and for those before it.
@@ -87,7 +87,7 @@ local function ask()
   s.tokens_until = math.max(s.tokens_until, now) + own_tokens
   s.recent, s.recent_at = recent() + 1, now
   s.virtual = math.max(s.virtual, place)
-  call('ZREMRANGEBYSCORE', ENDS, '-inf', exact(s.virtual))
+  for _, trace in ipairs(call('ZRANGEBYSCORE', ENDS, '-inf', exact(s.virtual), 'LIMIT', 0, 100)) do call('ZREM', ENDS, trace) end
   store()
   return {1, now, exact((A.requests > 0 and A.requests or A.tokens) * speed)}
 end

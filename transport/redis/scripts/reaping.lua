@@ -24,11 +24,6 @@ local function lease_time_at(clock, moment) return math.max(clock.floor, moment 
 
 local function lease_time() return lease_time_at(lease_clock, now) end
 
-local function server_process()
-  local told = redis.pcall('INFO', 'server')
-  return type(told) == 'string' and string.match(told, 'run_id:(%w+)') or ''
-end
-
 -- Evidence of an outage, beside a gap that has other causes, too: another process serves, or a caller has got no answer
 -- within that gap.
 local function was_away(clock, server)
@@ -63,11 +58,11 @@ local function look()
   for i, name in ipairs(REAPER) do clock[name] = name == 'server' and found[i] or tonumber(found[i] or 0) end
   lease_clock = clock
   local is_first = not found[1]
-  if is_first then clock.at, clock.server = now, server_process() end
+  if is_first then clock.at, clock.server = now, server_run() end
   local passed = now - clock.at
   if passed > LONGEST_GAP_MS then
     step_over_gap(clock, lease_time_at(clock, clock.at))
-    server = server_process()
+    server = server_run()
   elseif passed < 0 then
     clock.lag = clock.lag + passed
   end
@@ -87,6 +82,11 @@ local function is_excused(task, pool)
 end
 
 local function lose(task, excused)
+  local doom = not task.cancel and doom_of(task)
+  if doom then
+    stop(task.id, doom)
+    task.cancel = doom
+  end
   local lost = call('HINCRBY', task.key, 'lost', 1)
   if excused then task.excused = call('HINCRBY', task.key, 'excused', 1) end
   local in_vain = lost - tonumber(task.forgiven or 0) - tonumber(task.excused or 0)
@@ -108,7 +108,7 @@ end
 -- The first end in each set that was looked at and had nothing to reap (false: it is empty). Most have nothing.
 local next_in = {}
 
--- Reaping is bounded, so that one script never holds the server for long; who finds a full batch comes again.
+-- Reaping is bounded, so that one script never holds the server for long: `next_end` says that there is more.
 local function due_in(name, time)
   local first = tonumber(call('ZRANGE', name, 0, 0, 'WITHSCORES')[2])
   if not first or first > time then
@@ -116,12 +116,16 @@ local function due_in(name, time)
     return {}
   end
   next_in = {}  -- what is reaped brings new ends
-  return call('ZRANGEBYSCORE', name, '-inf', text_of(time), 'LIMIT', 0, 200)
+  if work_left <= 0 then return {} end
+  return call('ZRANGEBYSCORE', name, '-inf', text_of(time), 'LIMIT', 0, math.ceil(work_left))
 end
 
 local function reap_leases(pool)
-  local ids = due_in(key('leases', pool), lease_time())
-  for _, id in ipairs(ids) do
+  local touched = 0
+  for _, id in ipairs(due_in(key('leases', pool), lease_time())) do
+    if work_left <= 0 then break end
+    spend(1)
+    touched = touched + 1
     local task = load_task(id)
     if task and task.state == 'running' then
       lose(task, is_excused(task, pool))
@@ -129,7 +133,7 @@ local function reap_leases(pool)
       call('ZREM', key('leases', pool), id)
     end
   end
-  return #ids
+  return touched
 end
 
 local function ends_by(task)
@@ -138,26 +142,35 @@ local function ends_by(task)
 end
 
 local function reap_deadlines()
-  local ids = due_in(cell('deadlines'), now)
-  for _, id in ipairs(ids) do
+  local touched = 0
+  for _, id in ipairs(due_in(cell('deadlines'), now)) do
+    if work_left <= 0 then break end
+    spend(1)
+    touched = touched + 1
     local task = load_task(id)
+    local doom = task and LIVE[task.state] and not task.cancel and now >= ends_by(task) and doom_of(task)
     if not task or not LIVE[task.state] then
       call('ZREM', cell('deadlines'), id)
     elseif now < ends_by(task) then
       call('ZADD', cell('deadlines'), ends_by(task), id)
+    elseif doom then
+      stop(id, doom)
     elseif task.cancel then
       finish_by_queue(task, 'cancelled', task.cancel)
     else
       finish_by_queue(task, 'expired', TOO_LATE)
     end
   end
-  return #ids
+  return touched
 end
 
 -- What was put off, and what has waited long enough.
 local function reap_timers()
-  local ids = due_in(cell('timers'), now)
-  for _, id in ipairs(ids) do
+  local touched = 0
+  for _, id in ipairs(due_in(cell('timers'), now)) do
+    if work_left <= 0 then break end
+    spend(1)
+    touched = touched + 1
     local task = load_task(id)
     call('ZREM', cell('timers'), id)
     if task and task.state == 'waiting' then
@@ -167,12 +180,12 @@ local function reap_timers()
       ring(task.pool)
     end
   end
-  return #ids
+  return touched
 end
 
--- Milliseconds until there is something to reap in these pools (-1: nothing at all).
-local function next_end(names)
-  local soonest, ends = -1, {[cell('deadlines')] = 0, [cell('timers')] = 0}
+-- Milliseconds until there is something to reap in these pools (-1: nothing at all), or to do for `who` of the chores.
+local function next_end(names, who, extra_ms)
+  local soonest, ends = who and next_bite(who, extra_ms) or -1, {[cell('deadlines')] = 0, [cell('timers')] = 0}
   for _, pool in ipairs(names) do ends[key('leases', pool)] = lease_clock.lag end
   for name, lag in pairs(ends) do
     local first = next_in[name]
@@ -184,3 +197,4 @@ local function next_end(names)
   end
   return soonest
 end
+

@@ -32,4 +32,6 @@ for pool in pairs(ends_by_pool) do
 end
 reap_deadlines()
 reap_timers()
-return {lost, cancelled, expired, next_end(renewed)}
+do_chores()
+-- Who has a free slot claims, and comes for the chores; a renewal costs more.
+return {lost, cancelled, expired, next_end(renewed, A.leases[1] and 'keeper of ' .. A.leases[1][3], 250)}

@@ -1,5 +1,5 @@
--- Accept all requests or none. Returns {0, index, why, what} of one that is refused, else {1, task, trace, task, ...}: the
--- tasks that stand for the requests, which are earlier ones where an idempotency key was seen before.
+-- Accept all requests or none. Returns {0, index, why, what} of one that is refused, else {1, task, trace, is it new (0, 1),
+-- task, ...}: the tasks that stand for the requests, which are earlier ones where an idempotency key was seen before.
 
 local SUBMITTER = {'trace', 'state', 'attempt', 'worker'}
 
@@ -26,8 +26,37 @@ local function session_trouble(session, tenant)
   local task = call('HMGET', key('task', holder), 'state', 'flow')
   local owner = kept[3] or (task[2] and tenant_of(task[2]))
   if owner ~= tenant then return 'session' end
-  if LIVE[task[1]] then return 'busy', holder end
+  if LIVE[task[1]] or task[1] == 'closing' then return 'busy', holder end
   if not kept[2] then return 'session' end
+end
+
+-- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be. A submission that
+-- comes in parts is judged whole where the tenant or the trace is met first: A.later counts what is still to come, and
+-- what stands in A.admitted was judged before.
+local most, counts = {}, {}
+
+local function most_of(tenant)
+  if not most[tenant] then
+    local given = call('HGET', cell('tenants'), tenant) or ''
+    local in_line, in_tree = string.match(given, '^%S+ [^ ]* ([^ ]*) ([^ ]*)$')
+    most[tenant] = {queued = tonumber(in_line) or A.max_queued, tree = tonumber(in_tree) or A.max_tree}
+  end
+  return most[tenant]
+end
+
+local function is_too_much(name, known, limit)
+  if A.admitted and A.admitted[name] then return false end
+  counts[name] = (counts[name] or known() + (A.later and A.later[name] or 0)) + 1
+  return counts[name] > limit
+end
+
+local function bound_trouble(request)
+  local tenant = tenant_of(request.flow)
+  local limits = most_of(tenant)
+  local function in_line() return tonumber(call('HGET', cell('queued'), tenant) or 0) end
+  local function in_tree() return call('LLEN', key('tasks', request.trace)) end
+  if is_too_much('tree:' .. request.trace, in_tree, limits.tree) then return 'tree', text_of(limits.tree) end
+  if is_too_much('line:' .. tenant, in_line, limits.queued) then return 'queued', text_of(limits.queued) end
 end
 
 local coming, taken, expiry, expires_of = {}, {}, {}, {}
@@ -52,6 +81,8 @@ local function trouble(request, at)
       if why then return why, what end
       taken[request.session] = request.task
     end
+    local why, what = bound_trouble(request)
+    if why then return why, what end
     expires_of[request.task] = expires
   end
   expiry[at] = expires
@@ -143,7 +174,8 @@ end
 
 local function list_roots(name, ids)
   list_now(name, ids)
-  call('ZREMRANGEBYSCORE', name, '-inf', text_of(now - LISTED_MS))
+  local old = call('ZRANGEBYSCORE', name, '-inf', text_of(now - LISTED_MS), 'LIMIT', 0, 200)
+  call_many('ZREM', name, old)
   call('PEXPIRE', name, text_of(LISTED_MS))
 end
 
@@ -177,10 +209,10 @@ local function accept_each(handles)
   for i, request in ipairs(A.requests) do
     local first = first_of(request)
     if first then
-      handles[2 * i], handles[2 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37, 68)
+      handles[3 * i - 1], handles[3 * i], handles[3 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37, 68), 0
     else
       accept(request, expiry[i])
-      handles[2 * i], handles[2 * i + 1] = request.task, request.trace
+      handles[3 * i - 1], handles[3 * i], handles[3 * i + 1] = request.task, request.trace, 1
     end
   end
 end

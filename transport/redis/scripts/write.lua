@@ -123,9 +123,20 @@ local function is_short(task, ask)
   return true
 end
 
+-- An ask for more of a trace's money is answered by a higher cap, too. What waits stands in a list of its own, so that
+-- raising the cap looks at nobody else.
+local function is_capped(task, ask)
+  local asked = tonumber(string.match(ask, '^' .. TRACES_CAP .. '(%d+)$'))
+  if not asked then return true end
+  if asked < tonumber(call('HGET', key('trace', task.trace), 'cap') or 0) then return false end
+  call('HSET', key('capped', task.trace), task.id, ask)
+  call('PEXPIRE', key('capped', task.trace), A.answers_ms)
+  return true
+end
+
 local function is_open(task, ask)
   if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then return is_short(task, ask) end
-  return call('HEXISTS', key('answers', task.id), ask) == 0
+  return call('HEXISTS', key('answers', task.id), ask) == 0 and is_capped(task, ask)
 end
 
 local function missing(task, wait)
@@ -206,8 +217,7 @@ function DO.finish(task, message, more)
     return {1, 0}
   end
   if code then bury(task, code, why) end
-  stop_children(task)
-  close(task, status, message, task.worker)
+  close_tree(task, {status, message, task.worker})
   return {1, 1}
 end
 
