@@ -24,7 +24,7 @@ local function await(id)
   local record = key('task', id)
   local state, names = unpack(call('HMGET', record, 'state', 'awaited_by'))
   if not state then return -1 end
-  if not LIVE[state] then return 1 end
+  if not LIVE[state] and state ~= 'closing' then return 1 end
   names = names or ''
   if string.find(names, A.process, 1, true) then return 0 end
   if #names + 1 >= MAX_NAMES * (#A.process + 1) then

@@ -179,7 +179,7 @@ local function end_by_queue(task, ending, text)
   return {e.status, message({
     kind = 'result', trace_id = task.trace, task_id = task.id, attempt = task.attempt, status = e.status,
     errors = {{code = e.code, message = text, hint = e.hint, retryable = e.retryable, turn = e.turn}},
-    metrics = {cost_microusd = tonumber(task.spent or 0), latency_ms = began and now - began or 0}, resume_token = task.checkpoint and session_of(task) or '',
+    metrics = {cost_microusd = tonumber(task.spent or 0), latency_ms = began and math.max(0, now - began) or 0}, resume_token = task.checkpoint and session_of(task) or '',
   })}
 end
 
