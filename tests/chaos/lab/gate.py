@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from redis.asyncio import Redis
+from .server import Server
 
 # A script may write; which do is not worth knowing.
 SCRIPTS = {b"eval", b"evalsha"}
@@ -28,6 +27,7 @@ class Gate:
     """`writes`: how many came so far. `kill` is called at the fated one; from then on nothing passes."""
 
     writing: frozenset[bytes]
+    server: Server
     kill: Callable[[], None] = lambda: None
     fate: Fate | None = None
     writes: int = 0
@@ -37,14 +37,14 @@ class Gate:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return self.server.url_of("orchestrator", port=self.port)
 
     def let_live(self, kill: Callable[[], None], fate: Fate | None) -> None:
         """For the next process."""
         self.kill, self.fate, self.writes, self._is_shut = kill, fate, 0, False
 
-    async def carry(self, socket: str, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        far, onward = await asyncio.open_unix_connection(socket)
+    async def carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        far, onward = await asyncio.open_connection("127.0.0.1", self.server.port)
         answering = asyncio.create_task(_pump(far, back))
         try:
             while not self._is_shut and (command := await _command(near)):
@@ -70,7 +70,7 @@ class Gate:
         if self.fate.taken:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
-            onward.write(raw + b"*2\r\n$4\r\nECHO\r\n$9\r\n<<taken>>\r\n")
+            onward.write(raw + b"*2\r\n$4\r\nPING\r\n$9\r\n<<taken>>\r\n")
             await far.readuntil(b"<<taken>>")  # a server answers in order
         self.kill()
         return True
@@ -98,16 +98,10 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 @asynccontextmanager
-async def gate_to(socket: Path) -> AsyncIterator[Gate]:
-    client = Redis(unix_socket_path=str(socket))
-    names: list[bytes] = await client.execute_command("ACL", "CAT", "write")
-    await client.aclose()
-    gate = Gate(frozenset(names) | SCRIPTS)
-
-    async def carry(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        await gate.carry(str(socket), near, back)
-
-    server = await asyncio.start_server(carry, "127.0.0.1", 0, limit=CHUNK_BYTES)
-    gate.port = server.sockets[0].getsockname()[1]
-    async with server:
+async def gate_to(server: Server) -> AsyncIterator[Gate]:
+    names: list[bytes] = server.call("ACL", "CAT", "write")
+    gate = Gate(frozenset(names) | SCRIPTS, server)
+    listener = await asyncio.start_server(gate.carry, "127.0.0.1", 0, limit=CHUNK_BYTES)
+    gate.port = listener.sockets[0].getsockname()[1]
+    async with listener:
         yield gate

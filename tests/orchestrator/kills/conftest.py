@@ -15,6 +15,8 @@ from typing import Any
 import pytest_asyncio
 from lab.gate import Fate, Gate, gate_to
 from lab.mortals import KILLED, Mortals, mortals
+from lab.server import Server, redis_server
+from lab.users import OPERATOR
 from redis.asyncio import Redis
 
 from envelope.agents import AgentCard, WorkerCard
@@ -43,7 +45,7 @@ class Scene:
 
     muster: Muster
     mortals: Mortals
-    upstream: str
+    server: Server
     env: dict[str, str]
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -53,7 +55,7 @@ class Scene:
 
     async def state(self) -> dict[bytes, Any]:
         """All that the fleet's Redis holds."""
-        async with Redis(unix_socket_path=self.upstream.removeprefix("unix://")) as client:
+        async with Redis.from_url(self.server.url_of(OPERATOR)) as client:
             keys = [key async for key in client.scan_iter(match=f"*{self.env['MUSTER_FLEET']}:*")]
             return {key: await self._value(client, key) for key in keys}
 
@@ -77,13 +79,13 @@ Look = Callable[[Scene], Awaitable[Any]]
 class Stages:
     gate: Gate
     mortals: Mortals
-    upstream: str
+    server: Server
     folder: Path
 
     @asynccontextmanager
     async def scene(self, cells: int) -> AsyncIterator[Scene]:
         env = {
-            "MUSTER_FLEET": f"kills-{next(_fleets)}",
+            "MUSTER_FLEET": f"chaos-kills-{next(_fleets)}",
             "MUSTER_STATE_DIR": str(self.folder),
             "MUSTER_CELLS": str(cells),
             "MUSTER_LEASE_S": "60",
@@ -91,14 +93,14 @@ class Stages:
         }
         shutil.rmtree(self.folder / "approvals", ignore_errors=True)
         settings = Settings(
-            redis_url=self.upstream, fleet=env["MUSTER_FLEET"], state_dir=self.folder, cells=cells, lease_s=60
+            redis_url=self.server.url, fleet=env["MUSTER_FLEET"], state_dir=self.folder, cells=cells, lease_s=60
         )
         async with Muster.connect(settings) as muster:
             build = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
             for pool in ("orchestrator", "explore", "general", "build"):
                 card = WorkerCard(worker=f"w-{pool}", pool=pool, slots=1, agents=(build,) if pool == "build" else ())
                 await muster.transport.announce(card, ttl_s=600)
-            yield Scene(muster, self.mortals, self.upstream, env)
+            yield Scene(muster, self.mortals, self.server, env)
 
     async def deaths(self, deed: str, prepare: Prepare, look: Look, *, acts_outside: bool = False) -> int:
         """How often it died. After each death the same is done again, and must come to what it comes to undisturbed.
@@ -137,9 +139,12 @@ class Stages:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stages(conductor_redis) -> AsyncIterator[Stages]:
-    upstream = conductor_redis.url
+async def stages() -> AsyncIterator[Stages]:
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        async with gate_to(Path(upstream.removeprefix("unix://"))) as gate, mortals(folder, gate) as found:
-            yield Stages(gate, found, upstream, folder)
+        async with (
+            redis_server(folder / "redis") as server,
+            gate_to(server) as gate,
+            mortals(folder, gate) as found,
+        ):
+            yield Stages(gate, found, server, folder)

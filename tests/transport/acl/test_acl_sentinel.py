@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from lab.programs import SERVERS, server_program, soak_only
 
 from envelope.lifecycle import State
 from transport.errors import Misconfigured
@@ -29,15 +31,16 @@ def documented_rules(folder: Path, password: str, port: int) -> str:
     return text
 
 
-@pytest.fixture
-def watched(start_redis: Any, sentinel_files: tuple[Path, dict[str, str]]) -> tuple[Any, Any, Any]:
+@pytest.fixture(params=("redis-7.0", pytest.param("valkey-9.1", marks=soak_only), *SERVERS[3:]))
+def watched(request: Any, start_redis: Any, sentinel_files: tuple[Path, dict[str, str]]) -> tuple[Any, Any, Any]:
     folder, passwords = sentinel_files
+    start = functools.partial(start_redis, program=server_program(request.param))
     options = ["--aclfile", str(folder / "users.acl"), "--appendonly", "yes", "--repl-diskless-sync-delay", "0"]
     options += ["--masteruser", "muster-replica", "--masterauth", passwords["replica"]]
-    master = start_redis(*options)
-    replica = start_redis(*options, "--replicaof", f"127.0.0.1 {master.port}")
-    replica.wait_for("MASTER <-> REPLICA sync: Finished with success")
-    sentinel = start_redis(sentinel=documented_rules(folder, passwords["sentinel"], master.port))
+    master = start(*options)
+    replica = start(*options, "--replicaof", f"127.0.0.1 {master.port}")
+    replica.wait_for("<-> REPLICA sync: Finished with success")  # Valkey says PRIMARY
+    sentinel = start(sentinel=documented_rules(folder, passwords["sentinel"], master.port))
     sentinel.wait_for("+slave")
     return master, replica, sentinel
 
