@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from envelope.ids import shares_home
 from envelope.messages import TaskRequest
 
 from ..admission import refusal
-from ..errors import NotFound, no_task, no_trace
+from ..errors import NotFound, TransportError, Unreachable, no_task, no_trace
 from ..keys import CellKeys, cell_of
 from ..limits import Limits
 from .cell import Cell
@@ -21,6 +22,10 @@ REMEMBERED_TASKS = 10_000
 # One round trip to each cell, of 30 KiB.
 LOOKED_UP_AT_ONCE = 500
 
+# Where others can answer, or have: how long to wait for a cell that does not. A script takes about a millisecond, on a
+# busy server some ten.
+PATIENCE_S = 0.05
+
 T = TypeVar("T")
 
 
@@ -30,9 +35,11 @@ class Cells:
         self.servers = servers
         self.fleet = fleet
         self.limits = limits
+        self.patience_s = PATIENCE_S
         keys = [CellKeys(fleet, number) for number in range(count)]
         self.all = tuple(Cell(servers.client_of(key.prefix), key, limits) for key in keys)
         self.first = self.all[0]
+        self._answering = self.first
         self._cell_of_task: dict[str, Cell] = {}
 
     def of_trace(self, trace_id: str) -> Cell:
@@ -71,11 +78,19 @@ class Cells:
         return shares
 
     async def _look_up(self, task_ids: Sequence[str]) -> list[tuple[str, Cell]]:
+        """A cell that cannot be asked holds nobody up when the others have them all."""
+
         async def there(cell: Cell) -> list[tuple[str, Cell]]:
             found = await cell.client.read_many([("EXISTS", cell.keys.name("task", task_id)) for task_id in task_ids])
             return [(task_id, cell) for task_id, exists in zip(task_ids, found, strict=True) if exists]
 
-        return [pair for share in await self.each(there) for pair in share]
+        pairs: list[tuple[str, Cell]] = []
+        async with aclosing(self._answers(there)) as answers:
+            async for share in answers:
+                pairs += share
+                if len(pairs) == len(task_ids):
+                    break
+        return pairs
 
     async def of_session(self, session_id: str) -> Cell:
         """A session goes by the id of the task that opened it, and may outlive that."""
@@ -99,17 +114,91 @@ class Cells:
     async def _who_has(self, *names: tuple[str, str]) -> Cell | None:
         """The cell with any of these keys. One that cannot be asked might have it: then nobody can say "none"."""
 
-        async def has(cell: Cell) -> bool:
-            return any(await cell.client.read_many([("EXISTS", cell.keys.name(*name)) for name in names]))
+        async def has(cell: Cell) -> Cell | None:
+            found = await cell.client.read_many([("EXISTS", cell.keys.name(*name)) for name in names])
+            return cell if any(found) else None
 
-        answers = await asyncio.gather(*(has(cell) for cell in self.all), return_exceptions=True)
-        for cell, answer in zip(self.all, answers, strict=True):
-            if answer is True:
-                return cell
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        async with aclosing(self._answers(has)) as answers:
+            async for cell in answers:
+                if cell:
+                    return cell
         return None
+
+    async def _answers(self, work: Callable[[Cell], Awaitable[T]]) -> AsyncGenerator[T]:
+        """Of all cells, as they come. The first failure is raised when all others have answered."""
+        asked = [asyncio.ensure_future(work(cell)) for cell in self.all]
+        failure: BaseException | None = None
+        try:
+            for coming in asyncio.as_completed(asked):
+                try:
+                    answer = await coming
+                except TransportError as error:
+                    failure = failure or error
+                    continue
+                yield answer
+            if failure:
+                raise failure
+        finally:
+            self._let_go(asked)
+
+    def _let_go(self, asked: Iterable[asyncio.Future[Any]]) -> None:
+        """Nobody waits for these any more. Who is about to answer may: to break off an exchange costs a connection."""
+        loop = asyncio.get_running_loop()
+        for one in asked:
+            one.add_done_callback(_ignore)
+            loop.call_later(self.patience_s, one.cancel)
+
+    async def any(self, work: Callable[[Cell], Awaitable[T]]) -> T:
+        """The answer of one cell, where all have the same: mostly the first. Another is asked when one is silent."""
+        if len(self.all) == 1:
+            return await work(self.first)
+        order = sorted(self.all, key=lambda cell: cell is not self._answering)
+        asked: dict[asyncio.Future[T], Cell] = {}
+        failure: Unreachable | None = None
+        try:
+            while order or asked:
+                if order:
+                    cell = order.pop(0)
+                    asked[asyncio.ensure_future(work(cell))] = cell
+                patience_s = self.patience_s if order else None
+                done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    cell = asked.pop(one)
+                    try:
+                        answer = one.result()
+                    except Unreachable as error:
+                        failure = failure or error
+                    else:
+                        self._answering = cell
+                        return answer
+            raise failure or Unreachable("none of the fleet's Redis servers answers", hint="check that they run")
+        finally:
+            self._let_go(asked)
+
+    async def some(self, work: Callable[[Cell], Awaitable[T]], *, patience_s: float | None = None) -> list[T]:
+        """The answers of those cells that can be reached, in no order. When one has answered, the others have this
+        long. `Unreachable` when none can."""
+        if len(self.all) == 1:
+            return [await work(self.first)]
+        asked = {asyncio.ensure_future(work(cell)) for cell in self.all}
+        answers: list[T] = []
+        failure: Unreachable | None = None
+        try:
+            while asked:
+                timeout_s = (self.patience_s if patience_s is None else patience_s) if answers else None
+                done, asked = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                for one in done:
+                    try:
+                        answers.append(one.result())
+                    except Unreachable as error:
+                        failure = failure or error
+        finally:
+            self._let_go(asked)
+        if not answers and failure:
+            raise failure
+        return answers
 
     async def each(self, work: Callable[[Cell], Awaitable[T]], some: Sequence[Cell] | None = None) -> list[T]:
         """The same for every cell (or for some) at once; all are done, or have failed, before the first failure is
@@ -142,3 +231,9 @@ class Cells:
             return await self.of_session(request.resume_token) is self.of_trace(request.trace_id)
         except NotFound:
             return True  # the script says that there is no such session
+
+
+def _ignore(one: asyncio.Future[Any]) -> None:
+    """Without this a failure that nobody reads would be logged."""
+    if not one.cancelled():
+        one.exception()

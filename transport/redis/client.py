@@ -54,6 +54,11 @@ class Client:
         """How long ago this client last got no answer; None if it has always got one."""
         return None if self._missed_at_s is None else int((time.monotonic() - self._missed_at_s) * 1000)
 
+    @property
+    def address(self) -> Address | None:
+        """Of the server that the next command goes to; None: it has to be looked for."""
+        return self._place.known
+
     def hasty(self, pauses_s: Sequence[float] = START_PAUSES_S) -> Client:
         """The same, for those who rather hear soon that there is no server."""
         return Client(self._place, self._connections, pauses_s=pauses_s, timeout_s=self._timeout_s, watch=self._watch)

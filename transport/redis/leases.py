@@ -28,7 +28,9 @@ class RedisKeeper:
         self._cells = cells
         self._listeners: dict[str, Listener] = {}
         self._unheard: set[Cell] = set()
+        self._renewing: dict[Cell, asyncio.Future[Renewal]] = {}  # what each cell has still to answer, or to be read
         self._interrupted, self._closed = asyncio.Event(), asyncio.Event()
+        self._late = asyncio.Event()  # a cell has answered that nobody waited for any more
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="lease keeper", daemon=True)
         self._thread.start()
@@ -40,6 +42,7 @@ class RedisKeeper:
         await self._closed.wait()
         for listener in self._listeners.values():
             listener.close()
+        await self._give_up()
         await self._cells.servers.close()
 
     # -- called by the worker's keeper thread
@@ -68,10 +71,13 @@ class RedisKeeper:
     async def _wait(self, worker: str, timeout_s: float) -> None:
         if worker not in self._listeners:
             self._listeners[worker] = Listener(by_client(self._cells.all, "wake", worker), shared=False)
-        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        interrupted, late = (asyncio.ensure_future(event.wait()) for event in (self._interrupted, self._late))
+        either = asyncio.ensure_future(asyncio.wait({interrupted, late}, return_when=asyncio.FIRST_COMPLETED))
         try:
-            await self._listeners[worker].wait(timeout_s, until=interrupted)
+            await self._listeners[worker].wait(timeout_s, until=either)
         finally:
+            either.cancel()
+            late.cancel()
             self._clear(interrupted)
 
     async def _renew(self, leases: Sequence[Lease]) -> Renewal:
@@ -84,6 +90,8 @@ class RedisKeeper:
             return renewing.result()
         finally:
             renewing.cancel()
+            if interrupted.done():
+                await self._give_up()
             self._clear(interrupted)
 
     def _clear(self, interrupted: asyncio.Future[Any]) -> None:
@@ -93,17 +101,45 @@ class RedisKeeper:
         interrupted.cancel()
 
     async def _renew_all(self, leases: Sequence[Lease]) -> Renewal:
-        """A cell that does not answer must not cost the leases in the others."""
+        """A cell that does not answer must not cost the leases in the others, nor keep their news: its own is told by
+        the next renewal after it has answered."""
         by_cell: dict[Cell, list[Lease]] = {}
         for lease in leases:
             by_cell.setdefault(self._cells.of_trace(lease.trace_id), []).append(lease)
-        answers = await asyncio.gather(*(self._renew_in(*share) for share in by_cell.items()), return_exceptions=True)
-        renewals = [answer for answer in answers if isinstance(answer, Renewal)]
-        for failure in (answer for answer in answers if isinstance(answer, BaseException)):
+        for cell, share in by_cell.items():
+            if cell not in self._renewing:
+                self._renewing[cell] = renewing = asyncio.ensure_future(self._renew_in(cell, share))
+                renewing.add_done_callback(self._hear)
+        renewals: list[Renewal] = []
+        failures: list[BaseException] = []
+        while self._renewing:
+            patience_s = self._cells.patience_s if renewals else None
+            await asyncio.wait(self._renewing.values(), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            ended = {cell: answer for cell, answer in self._renewing.items() if answer.done()}
+            if not ended:
+                break
+            for cell, answer in ended.items():
+                del self._renewing[cell]
+                if failure := answer.exception():
+                    failures.append(failure)
+                else:
+                    renewals.append(answer.result())
+        self._late.clear()  # what came is told now
+        for failure in failures:
             if not renewals or not isinstance(failure, TransportError):
                 raise failure
             _log.warning("cell_not_renewed", error=failure.message)
         return _together(renewals)
+
+    def _hear(self, answer: asyncio.Future[Renewal]) -> None:
+        if not answer.cancelled() and not answer.exception():
+            self._late.set()
+
+    async def _give_up(self) -> None:
+        for renewing in self._renewing.values():
+            renewing.cancel()
+        await asyncio.gather(*self._renewing.values(), return_exceptions=True)
+        self._renewing.clear()
 
     async def _renew_in(self, cell: Cell, leases: Sequence[Lease]) -> Renewal:
         """After an answer that never came nothing is renewed until the server was heard again: a network that loses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,8 @@ from .faults import NotTaken
 
 # A sentinel, or a node that is asked for the map: the next one may know, too.
 ASK_TIMEOUT_S = 2.0
+# After this long without an answer the next node is asked as well.
+SILENCE_S = 0.05
 
 
 class Address(NamedTuple):
@@ -107,55 +110,81 @@ class SentinelPlace:
     def moved(self, address: Address) -> None: ...
 
 
+class Range(NamedTuple):
+    """Of slots, from the first to the last, with the node that has them."""
+
+    first: int
+    last: int
+    owner: Address
+
+
 class ClusterMap:
     """Which node has which slot, as any node that answers says."""
 
     def __init__(self, nodes: Sequence[Address], asks: Asks) -> None:
         self._nodes = list(nodes)
         self._asks = asks
-        self._owners: dict[int, Address] = {}
+        self._ranges: list[Range] = []  # in the order of their slots
+        self._learnt: dict[int, Address | None] = {}  # what was heard of single slots since; None: look again
         self._looking = asyncio.Lock()
 
     def owner(self, slot: int) -> Address | None:
-        return self._owners.get(slot)
+        if slot in self._learnt:
+            return self._learnt[slot]
+        at = bisect_right(self._ranges, slot, key=lambda one: one.first) - 1
+        return self._ranges[at].owner if at >= 0 and slot <= self._ranges[at].last else None
 
     async def find(self, slot: int) -> Address:
         async with self._looking:
-            if slot not in self._owners:
-                self._owners = await self._ask_all()
-        if slot not in self._owners:
+            if not (owner := self.owner(slot)):
+                self._ranges, self._learnt = await self._ask_all(), {}
+                owner = self.owner(slot)
+        if not owner:
             raise NotTaken(f"no node of the Redis cluster has the slot {slot}", hint="look at `CLUSTER INFO`")
-        return self._owners[slot]
+        return owner
 
-    async def _ask_all(self) -> dict[int, Address]:
+    async def _ask_all(self) -> list[Range]:
+        """The first answer. A node that is silent for a moment does not keep the next one from being asked."""
         cause: TransportError | None = None
-        for node in list(self._nodes):
-            try:
-                ranges = await self._asks.ask(node, "CLUSTER", "SLOTS", timeout_s=ASK_TIMEOUT_S)
-            except TransportError as error:
-                cause = error
-                continue
-            owners = dict(_owners(ranges, asked=node))
-            self._nodes = list(dict.fromkeys([*owners.values(), *self._nodes]))
-            return owners
+        others, asking = list(self._nodes), dict[asyncio.Future[Any], Address]()
+        try:
+            while others or asking:
+                if others:
+                    node = others.pop(0)
+                    question = self._asks.ask(node, "CLUSTER", "SLOTS", timeout_s=ASK_TIMEOUT_S)
+                    asking[asyncio.ensure_future(question)] = node
+                silence_s = SILENCE_S if others else None
+                done, _ = await asyncio.wait(asking, timeout=silence_s, return_when=asyncio.FIRST_COMPLETED)
+                for answer in done:
+                    node = asking.pop(answer)
+                    try:
+                        return self._read(node, answer.result())
+                    except TransportError as error:
+                        cause = error
+        finally:
+            for question in asking:
+                question.cancel()
         if isinstance(cause, Misconfigured):
             raise cause
         raise NotTaken("no node of the Redis cluster answers", hint="check that they run and the URL") from cause
 
+    def _read(self, node: Address, answer: list[Any]) -> list[Range]:
+        """From `CLUSTER SLOTS`: [first, last, [host, port, …] of the master, replicas…]; a node may not know its host.
+
+        Who answers is asked first from now on.
+        """
+        ranges = [
+            Range(first, last, Address(master[0].decode() if master[0] else node.host, int(master[1])))
+            for first, last, master, *_ in answer
+        ]
+        self._nodes = list(dict.fromkeys([node, *(one.owner for one in ranges), *self._nodes]))
+        return sorted(ranges)
+
     def forget(self, slot: int) -> None:
-        self._owners.pop(slot, None)
+        self._learnt[slot] = None
 
     def moved(self, slot: int, address: Address) -> None:
-        self._owners[slot] = address
-
-
-def _owners(ranges: list[Any], asked: Address) -> list[tuple[int, Address]]:
-    """From `CLUSTER SLOTS`: [first, last, [host, port, …] of the master, replicas…]; a node may not know its host."""
-    return [
-        (slot, Address(master[0].decode() if master[0] else asked.host, int(master[1])))
-        for first, last, master, *_ in ranges
-        for slot in range(first, last + 1)
-    ]
+        self._learnt[slot] = address
 
 
 class ClusterPlace:

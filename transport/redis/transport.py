@@ -53,6 +53,8 @@ from .writer import Writer
 
 # A renewal waits for a fourth of a lease: a server that swallowed one still gets the next in time.
 KEEPERS_TRIES = 4
+# A card is announced in every cell, and again long before it is forgotten.
+ANNOUNCING_PATIENCE_S = 1.0
 
 
 async def connect_redis(
@@ -113,7 +115,8 @@ class RedisTransport:
 
     async def _check_pools(self, requests: Sequence[TaskRequest]) -> None:
         if not {request.recipient for request in requests} <= self.pools:
-            admission.check_pools(requests, self.pools | await records.announced_pools(self._cells.first))
+            announced = await self._cells.some(records.announced_pools)
+            admission.check_pools(requests, self.pools.union(*announced))
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
         return await queue.cancel(
@@ -261,7 +264,7 @@ class RedisTransport:
         await self._cells.each(lambda cell: operators.allot(cell, tenant, checked, by))
 
     async def allotments(self) -> Mapping[str, Allotment]:
-        return await operators.allotments(self._cells.first)
+        return await self._cells.any(operators.allotments)
 
     async def ledger(self, trace_id: str) -> Ledger:
         return await operators.ledger(self._cells.of_trace(trace_id), trace_id)
@@ -282,10 +285,11 @@ class RedisTransport:
         return sum(await self._cells.each(queue.reap))
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
-        await records.announce(self._cells.first, card, ttl_s=ttl_s)
+        await self._cells.some(lambda cell: records.announce(cell, card, ttl_s=ttl_s), patience_s=ANNOUNCING_PATIENCE_S)
 
     async def workers(self) -> list[WorkerCard]:
-        return await records.workers(self._cells.first)
+        found = {card.worker: card for cards in await self._cells.some(records.workers) for card in cards}
+        return [found[worker] for worker in sorted(found)]
 
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]:
         return await merging.stats(self._cells, pools)
@@ -297,11 +301,11 @@ class RedisTransport:
         return sum(await self._cells.each(lambda cell: records.overdue(cell, late_ms)))
 
     async def now_ms(self) -> int:
-        """Of the first cell's server; each cell goes by its own."""
-        return await records.now_ms(self._cells.first)
+        """Of one cell's server, mostly the first one's; each cell goes by its own."""
+        return await self._cells.any(records.now_ms)
 
     async def close(self) -> None:
-        self._claiming.close()
+        await self._claiming.close()
         for results in self._results.values():
             await results.close()
         for writer in self._writers.values():
