@@ -32,7 +32,7 @@ from .delivery import (
 from .errors import Fenced, QueueFull, TransportError, Unreachable
 from .keeping import KeeperThread
 from .metrics.pulse import Pulse
-from .settling import BACKOFF_S, Settling
+from .settling import Settling
 from .tracing import attempt_span, tell_span
 
 __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
@@ -41,6 +41,8 @@ __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler"
 CLAIM_WAIT_S = 30.0
 # By then a claim has come back whatever its server does, unless something is stuck.
 CLAIM_PATIENCE_S = 3 * CLAIM_WAIT_S
+# First pause, and the longest, between claims that found no server: it may be back with tasks whose time is over.
+CLAIM_AGAIN_S = (0.1, 2.0)
 # The first of many tasks should run while the rest are still being claimed, and other workers get their turn. As many
 # as are written together (`redis/writer.py`): what ends in one batch is filled by one claim.
 CLAIM_AT_ONCE = 48
@@ -128,11 +130,11 @@ class Consumer:
             filling.result()  # it never ends by itself, but for a fault of ours
 
     async def _fill_slots(self) -> None:
-        pause_s, longest_s = BACKOFF_S
+        pause_s, longest_s = CLAIM_AGAIN_S
         while True:
             try:
                 await self._fill()
-                pause_s = BACKOFF_S[0]
+                pause_s = CLAIM_AGAIN_S[0]
             except TransportError as error:
                 _log.warning("claim_failed", pool=self._pool, error=error.message, again_in_s=pause_s)
                 await asyncio.sleep(pause_s)

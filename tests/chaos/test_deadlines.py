@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +19,14 @@ from lab.fleet import LIMITS, Fleet, MakeFleet
 from lab.job import Habit, Job, request
 from lab.processes import Nursery
 from lab.processes import nursery as open_nursery
+from lab.proxy import proxy_to, silent
 from lab.reader import read_history
+from lab.server import Server
 from lab.standstill import Standstill
 from lab.waiting import results, running
 
 from envelope.lifecycle import State
+from transport.limits import GRACE_MS, Limits
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
@@ -29,6 +34,11 @@ DEADLINE_MS = 8_000
 OVERDUE_AIM_MS = 5_000
 FOREVER_MS = 60_000
 TEN_MINUTES_S = 600
+
+# Of the tasks of a worker that is cut off, the first half are over their deadlines then, the others are cancelled.
+HELD_FOR_MS = (5_000, 5_500, 6_000, 6_500, *4 * (FOREVER_MS,))
+HELD, CANCELLED = len(HELD_FOR_MS), 4
+QUEUE_AIM_MS = 250  # beyond the grace: somebody looks in the very moment
 
 CHILDREN = 200
 STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
@@ -104,6 +114,39 @@ async def ends_in_time(leaves: str, fleet: Fleet, trace_id: str) -> None:
     assert max(overdue_ms.values()) <= OVERDUE_AIM_MS + still.ms
     assert min(overdue_ms[task_id] for task_id, result in ended.items() if result.status is State.EXPIRED) >= 0
     assert violations(await read_history(fleet)) == []
+
+
+@pytest.mark.parametrize("near_is", ["idle", "busy"])
+async def test_what_a_worker_holds_that_is_cut_off_ends_when_the_grace_is_over(
+    make_fleet: MakeFleet, server: Server, nursery: Nursery, near_is: str
+) -> None:
+    """Only the other worker can end it. With leases as they are by default: the grace is a good part of them."""
+    fleet = make_fleet(Limits())
+    async with proxy_to(server.port) as proxy, fleet.connected() as transport:
+        far = await nursery.start("worker", "far", fleet.through(f"redis://127.0.0.1:{proxy.port}/0"), slots=HELD)
+        held = [request(Job(turns_ms=(FOREVER_MS,)), deadline_ms=deadline_ms) for deadline_ms in HELD_FOR_MS]
+        await transport.submit(held)
+        for each in held:
+            await running(transport, each.trace_id, 1)
+        await nursery.start("worker", "near", fleet, slots=2 if near_is == "idle" else 1)
+        beside = request(Job(turns_ms=(FOREVER_MS,)))
+        await transport.submit([beside])
+        await running(transport, beside.trace_id, 1)
+
+        with Standstill() as still:
+            proxy.weather = silent
+            cancelled_at_ms = await transport.now_ms()
+            for each in held[CANCELLED:]:
+                await transport.cancel(each.task_id, by="test", reason="enough")
+            ended = await results(transport, [each.task_id for each in held])
+        records = [await transport.record(each.task_id) for each in held]
+        far.kill()
+
+    due_ms = [min(record.expires_at_ms, cancelled_at_ms if record.cancel_reason else math.inf) for record in records]
+    late_ms = [(record.finished_at_ms or 0) - due for record, due in zip(records, due_ms, strict=True)]
+    report("ends", near=near_is, latest_ms=max(late_ms), standstill_ms=still.ms)
+    assert Counter(result.status for result in ended.values()) == {State.EXPIRED: CANCELLED, State.CANCELLED: CANCELLED}
+    assert max(late_ms) <= GRACE_MS + QUEUE_AIM_MS + still.ms
 
 
 async def test_cancelling_the_root_of_many_running_children_ends_them_all(

@@ -31,6 +31,10 @@ class Crew:
     def __getitem__(self, place: int) -> Program:
         return self._workers[place]
 
+    def named(self, worker: str) -> Program:
+        """The worker whose first life has this name."""
+        return next(program for place, program in self._workers.items() if worker == f"{self._name}{place}.1")
+
     @property
     def workers(self) -> list[Program]:
         return list(self._workers.values())

@@ -86,6 +86,15 @@ class Server:
         if self._process and self._process.returncode is None:
             await self.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP: connected, and silent."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGCONT)
+
     def remember(self) -> None:
         """Keep a copy of the append-only file as it is now."""
         shutil.rmtree(self._copy, ignore_errors=True)
