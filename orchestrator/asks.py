@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -16,12 +16,14 @@ from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
-from .ask_texts import KEPT_TRACES, AskText, AskTexts, Key, text_of
+from .ask_texts import AskText, AskTexts, Key, text_of
 from .errors import Answered, BadInput, near_miss
 
-MAX_ROOTS = KEPT_TRACES  # the latest: what was submitted before them has long ended, or hears of its deadline
+AT_ONCE = 200  # tasks, on a page of those that wait for people
+# Of what is answered already, where somebody asks for it once more: who comes second comes soon.
+MAX_ROOTS = 1000  # the latest
 MAX_TASKS = 1000  # of a trace
-MAX_ENDED = 50  # of the latest: who comes second comes soon
+MAX_ENDED = 50  # of the latest roots
 PLAN_EXIT = "plan_exit"
 SHORTEST = 4  # characters of an id's end that name an ask
 
@@ -41,22 +43,35 @@ class OpenAsk:
 async def open_asks(
     transport: Transport, *, trace_id: str | None = None, tenant: str | None = None, texts: AskTexts | None = None
 ) -> list[OpenAsk]:
-    """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked.
+    """All of one trace, of a tenant or of everybody: first of the task that waits longest, a task's as it asked them.
 
     `texts`: of who asks again and again.
     """
-    traces = [trace_id] if trace_id else await live_traces(transport, tenant)
-    return await asks_of(await _tasks_of(transport, traces), texts or AskTexts(transport))
+    texts = texts or AskTexts(transport)
+    found: dict[Key, OpenAsk] = {}  # one that begins to wait anew meanwhile may come twice
+    async for page in asking_pages(transport, trace_id=trace_id, tenant=tenant):
+        found.update({(one.task.task_id, one.ask.ask_id): one for one in await asks_of(page, texts)})
+    return list(found.values())
 
 
-async def _tasks_of(transport: Transport, traces: Iterable[str]) -> list[TaskRecord]:
-    found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
-    return [task for each in found for task in each]
+async def asking_pages(
+    transport: Transport, *, trace_id: str | None = None, tenant: str | None = None
+) -> AsyncIterator[Sequence[TaskRecord]]:
+    """All tasks that wait for people, for money, too: who waits longest comes first."""
+    after, more = "", True
+    while more:
+        page = await transport.asking(trace_id=trace_id, tenant=tenant, after=after, limit=AT_ONCE)
+        yield page.records
+        after = page.cursor
+        more = bool(after)
 
 
-async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
-    roots = await transport.roots(tenant=tenant, limit=MAX_ROOTS)
-    return [root.trace_id for root in roots.records if root.state not in TERMINAL]
+async def open_ask(transport: Transport, ask_id: str, *, tenant: str | None, texts: AskTexts) -> OpenAsk | None:
+    """The one with this id, of a tenant's tasks or of everybody's."""
+    async for page in asking_pages(transport, tenant=tenant):
+        if waiting := [task for task in page if ask_id in task.waits_for]:
+            return next((one for one in await asks_of(waiting, texts) if one.ask.ask_id == ask_id), None)
+    return None
 
 
 async def asks_of(tasks: Iterable[TaskRecord], texts: AskTexts) -> list[OpenAsk]:
@@ -102,10 +117,13 @@ async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
 
 
 async def _named(transport: Transport, words: str, texts: AskTexts | None = None) -> tuple[OpenAsk, Answer | None]:
-    tasks = await _tasks_of(transport, await live_traces(transport, None)) if len(words) >= SHORTEST else ()
-    waiting = [task for task in tasks if any(each.endswith(words) for each in task.waits_for)]
-    asks = await asks_of(waiting, texts or AskTexts(transport))
-    found = [one for one in asks if one.ask.ask_id.endswith(words)]
+    texts = texts or AskTexts(transport)
+    asks: dict[Key, OpenAsk] = {}
+    if len(words) >= SHORTEST:
+        async for page in asking_pages(transport):
+            waiting = [task for task in page if any(each.endswith(words) for each in task.waits_for)]
+            asks.update({(one.task.task_id, one.ask.ask_id): one for one in await asks_of(waiting, texts)})
+    found = [one for one in asks.values() if one.ask.ask_id.endswith(words)]
     if len(found) == 1:
         return found[0], None
     known = None if found else await answered_ask(transport, words)
@@ -116,7 +134,8 @@ async def _named(transport: Transport, words: str, texts: AskTexts | None = None
 
 
 async def answered_ask(transport: Transport, words: str, *, tenant: str | None = None) -> tuple[OpenAsk, Answer] | None:
-    """An ask with this id, or this end of it, that got its answer; of what has ended, the latest are looked at."""
+    """An ask with this id, or this end of it, that got its answer. Only the latest traces are looked at, so that None
+    says nothing of older ones."""
     for trace_id in await _latest_traces(transport, tenant) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
@@ -127,9 +146,10 @@ async def answered_ask(transport: Transport, words: str, *, tenant: str | None =
 
 
 async def _latest_traces(transport: Transport, tenant: str | None) -> list[str]:
-    roots = (await transport.roots(tenant=tenant, limit=MAX_ROOTS)).records
-    ended = [root.trace_id for root in roots if root.state in TERMINAL]
-    return [*(root.trace_id for root in roots if root.state not in TERMINAL), *ended[:MAX_ENDED]]
+    live = (await transport.live_roots(tenant=tenant, limit=MAX_ROOTS)).records
+    latest = (await transport.roots(tenant=tenant, limit=MAX_ROOTS)).records
+    ended = [root.trace_id for root in latest if root.state in TERMINAL]
+    return [*(root.trace_id for root in live), *ended[:MAX_ENDED]]
 
 
 def answered(first: Answer) -> Answered:
