@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -18,8 +18,9 @@ from transport.errors import NotFound
 
 from .ask_texts import AskText, AskTexts, Key, text_of
 from .errors import Answered, BadInput, near_miss
+from .pages import records_of
 
-AT_ONCE = 200  # tasks, on a page of those that wait for people
+AT_ONCE = 100  # traces whose asks are read
 # Of what is answered already, where somebody asks for it once more: who comes second comes soon.
 MAX_ROOTS = 1000  # the latest
 MAX_TASKS = 1000  # of a trace
@@ -47,30 +48,17 @@ async def open_asks(
 
     `texts`: of who asks again and again.
     """
-    texts = texts or AskTexts(transport)
-    found: dict[Key, OpenAsk] = {}  # one that begins to wait anew meanwhile may come twice
-    async for page in asking_pages(transport, trace_id=trace_id, tenant=tenant):
-        found.update({(one.task.task_id, one.ask.ask_id): one for one in await asks_of(page, texts)})
-    return list(found.values())
-
-
-async def asking_pages(
-    transport: Transport, *, trace_id: str | None = None, tenant: str | None = None
-) -> AsyncIterator[Sequence[TaskRecord]]:
-    """All tasks that wait for people, for money, too: who waits longest comes first."""
-    after, more = "", True
-    while more:
-        page = await transport.asking(trace_id=trace_id, tenant=tenant, after=after, limit=AT_ONCE)
-        yield page.records
-        after = page.cursor
-        more = bool(after)
+    waiting = records_of(transport.asking, trace_id=trace_id, tenant=tenant)
+    # one that begins to wait anew meanwhile is listed twice
+    tasks = {task.task_id: task async for task in waiting}
+    return await asks_of(tasks.values(), texts or AskTexts(transport))
 
 
 async def open_ask(transport: Transport, ask_id: str, *, tenant: str | None, texts: AskTexts) -> OpenAsk | None:
     """The one with this id, of a tenant's tasks or of everybody's."""
-    async for page in asking_pages(transport, tenant=tenant):
-        if waiting := [task for task in page if ask_id in task.waits_for]:
-            return next((one for one in await asks_of(waiting, texts) if one.ask.ask_id == ask_id), None)
+    async for task in records_of(transport.asking, tenant=tenant):
+        if ask_id in task.waits_for:
+            return next((one for one in await asks_of([task], texts) if one.ask.ask_id == ask_id), None)
     return None
 
 
@@ -78,7 +66,13 @@ async def asks_of(tasks: Iterable[TaskRecord], texts: AskTexts) -> list[OpenAsk]
     """The records say what is waited for; only then the stream is read for what it is."""
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
     traces = list(dict.fromkeys(task.trace_id for task in waiting))
-    known = dict(zip(traces, await asyncio.gather(*map(texts.of, traces)), strict=True))
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def of(trace_id: str) -> Mapping[Key, AskText]:
+        async with turn:
+            return await texts.of(trace_id)
+
+    known = dict(zip(traces, await asyncio.gather(*map(of, traces)), strict=True))
     return [one for task in waiting for one in _of_task(task, known[task.trace_id])]
 
 
@@ -117,13 +111,13 @@ async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
 
 
 async def _named(transport: Transport, words: str, texts: AskTexts | None = None) -> tuple[OpenAsk, Answer | None]:
-    texts = texts or AskTexts(transport)
-    asks: dict[Key, OpenAsk] = {}
+    waiting: dict[str, TaskRecord] = {}
     if len(words) >= SHORTEST:
-        async for page in asking_pages(transport):
-            waiting = [task for task in page if any(each.endswith(words) for each in task.waits_for)]
-            asks.update({(one.task.task_id, one.ask.ask_id): one for one in await asks_of(waiting, texts)})
-    found = [one for one in asks.values() if one.ask.ask_id.endswith(words)]
+        async for task in records_of(transport.asking):
+            if any(each.endswith(words) for each in task.waits_for):
+                waiting[task.task_id] = task
+    asks = await asks_of(waiting.values(), texts or AskTexts(transport))
+    found = [one for one in asks if one.ask.ask_id.endswith(words)]
     if len(found) == 1:
         return found[0], None
     known = None if found else await answered_ask(transport, words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envelope.lifecycle import TERMINAL, State
@@ -15,8 +15,9 @@ from transport.base import TaskRecord, Transport
 from transport.metrics.table import OTHER
 
 from ..ask_texts import AskTexts
-from ..asks import OpenAsk, asking_pages, asks_of, is_ask
+from ..asks import OpenAsk, asks_of, is_ask
 from ..budgets import waits_for_money
+from ..pages import records_of
 
 # Traces whose asks are read, those that wait longest: what the others ask is told as `other`.
 MAX_TRACES = 200
@@ -47,26 +48,17 @@ class Survey:
 async def survey(transport: Transport, texts: AskTexts | None = None) -> Survey:
     """`texts`: of who looks again and again."""
     texts = texts or AskTexts(transport)
-    waiting = [task async for page in asking_pages(transport) for task in page]
+    waiting = [task async for task in records_of(transport.asking)]
     roots = (await transport.roots(limit=MAX_ROOTS)).records
-    begun = [root async for root in _live(transport, shards=False)]
-    shards = [root async for root in _live(transport, shards=True)]
+    live = transport.live_roots
+    begun = [root async for root in records_of(live, shards=False, at_once=MAX_ROOTS)]
+    shards = [root async for root in records_of(live, shards=True, at_once=MAX_ROOTS)]
     return Survey(
         parked=Counter((task.pool, _reason(task)) for task in waiting),
         shards=Counter(shard.state for shard in _under_way([*shards, *_ended(roots)], begun)),
         questions=await _questions(waiting, texts),
         tenants=frozenset(task.tenant for task in (*roots, *begun, *shards, *waiting)),
     )
-
-
-async def _live(transport: Transport, *, shards: bool) -> AsyncIterator[TaskRecord]:
-    after, more = "", True
-    while more:
-        page = await transport.live_roots(shards=shards, after=after, limit=MAX_ROOTS)
-        for root in page.records:
-            yield root
-        after = page.cursor
-        more = bool(after)
 
 
 def _ended(roots: Iterable[TaskRecord]) -> Iterable[TaskRecord]:
