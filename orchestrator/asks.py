@@ -16,12 +16,15 @@ from envelope.scope import split
 from transport.base import Answer, TaskRecord, Transport
 from transport.errors import NotFound
 
-from .ask_texts import KEPT_TRACES, AskText, AskTexts, Key, text_of
+from .ask_texts import AskText, AskTexts, Key, text_of
 from .errors import Answered, BadInput, near_miss
+from .pages import records_of
 
-MAX_ROOTS = KEPT_TRACES  # the latest: what was submitted before them has long ended, or hears of its deadline
+AT_ONCE = 100  # traces whose asks are read
+# Of what is answered already, where somebody asks for it once more: who comes second comes soon.
+MAX_ROOTS = 1000  # the latest
 MAX_TASKS = 1000  # of a trace
-MAX_ENDED = 50  # of the latest: who comes second comes soon
+MAX_ENDED = 50  # of the latest roots
 PLAN_EXIT = "plan_exit"
 SHORTEST = 4  # characters of an id's end that name an ask
 
@@ -41,29 +44,35 @@ class OpenAsk:
 async def open_asks(
     transport: Transport, *, trace_id: str | None = None, tenant: str | None = None, texts: AskTexts | None = None
 ) -> list[OpenAsk]:
-    """Of one trace, or of all of a tenant's (or of everybody's) under way; a task's in the order in which it asked.
+    """All of one trace, of a tenant or of everybody: first of the task that waits longest, a task's as it asked them.
 
     `texts`: of who asks again and again.
     """
-    traces = [trace_id] if trace_id else await live_traces(transport, tenant)
-    return await asks_of(await _tasks_of(transport, traces), texts or AskTexts(transport))
+    waiting = records_of(transport.asking, trace_id=trace_id, tenant=tenant)
+    # one that begins to wait anew meanwhile is listed twice
+    tasks = {task.task_id: task async for task in waiting}
+    return await asks_of(tasks.values(), texts or AskTexts(transport))
 
 
-async def _tasks_of(transport: Transport, traces: Iterable[str]) -> list[TaskRecord]:
-    found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
-    return [task for each in found for task in each]
-
-
-async def live_traces(transport: Transport, tenant: str | None) -> list[str]:
-    roots = await transport.roots(tenant=tenant, limit=MAX_ROOTS)
-    return [root.trace_id for root in roots.records if root.state not in TERMINAL]
+async def open_ask(transport: Transport, ask_id: str, *, tenant: str | None, texts: AskTexts) -> OpenAsk | None:
+    """The one with this id, of a tenant's tasks or of everybody's."""
+    async for task in records_of(transport.asking, tenant=tenant):
+        if ask_id in task.waits_for:
+            return next((one for one in await asks_of([task], texts) if one.ask.ask_id == ask_id), None)
+    return None
 
 
 async def asks_of(tasks: Iterable[TaskRecord], texts: AskTexts) -> list[OpenAsk]:
     """The records say what is waited for; only then the stream is read for what it is."""
     waiting = [task for task in tasks if any(map(is_ask, task.waits_for))]
     traces = list(dict.fromkeys(task.trace_id for task in waiting))
-    known = dict(zip(traces, await asyncio.gather(*map(texts.of, traces)), strict=True))
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def of(trace_id: str) -> Mapping[Key, AskText]:
+        async with turn:
+            return await texts.of(trace_id)
+
+    known = dict(zip(traces, await asyncio.gather(*map(of, traces)), strict=True))
     return [one for task in waiting for one in _of_task(task, known[task.trace_id])]
 
 
@@ -102,9 +111,12 @@ async def ask_to_answer(transport: Transport, words: str) -> OpenAsk:
 
 
 async def _named(transport: Transport, words: str, texts: AskTexts | None = None) -> tuple[OpenAsk, Answer | None]:
-    tasks = await _tasks_of(transport, await live_traces(transport, None)) if len(words) >= SHORTEST else ()
-    waiting = [task for task in tasks if any(each.endswith(words) for each in task.waits_for)]
-    asks = await asks_of(waiting, texts or AskTexts(transport))
+    waiting: dict[str, TaskRecord] = {}
+    if len(words) >= SHORTEST:
+        async for task in records_of(transport.asking):
+            if any(each.endswith(words) for each in task.waits_for):
+                waiting[task.task_id] = task
+    asks = await asks_of(waiting.values(), texts or AskTexts(transport))
     found = [one for one in asks if one.ask.ask_id.endswith(words)]
     if len(found) == 1:
         return found[0], None
@@ -116,7 +128,8 @@ async def _named(transport: Transport, words: str, texts: AskTexts | None = None
 
 
 async def answered_ask(transport: Transport, words: str, *, tenant: str | None = None) -> tuple[OpenAsk, Answer] | None:
-    """An ask with this id, or this end of it, that got its answer; of what has ended, the latest are looked at."""
+    """An ask with this id, or this end of it, that got its answer. Only the latest traces are looked at, so that None
+    says nothing of older ones."""
     for trace_id in await _latest_traces(transport, tenant) if len(words) >= SHORTEST else ():
         tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(_answers(transport, task) for task in tasks))
@@ -127,9 +140,10 @@ async def answered_ask(transport: Transport, words: str, *, tenant: str | None =
 
 
 async def _latest_traces(transport: Transport, tenant: str | None) -> list[str]:
-    roots = (await transport.roots(tenant=tenant, limit=MAX_ROOTS)).records
-    ended = [root.trace_id for root in roots if root.state in TERMINAL]
-    return [*(root.trace_id for root in roots if root.state not in TERMINAL), *ended[:MAX_ENDED]]
+    live = (await transport.live_roots(tenant=tenant, limit=MAX_ROOTS)).records
+    latest = (await transport.roots(tenant=tenant, limit=MAX_ROOTS)).records
+    ended = [root.trace_id for root in latest if root.state in TERMINAL]
+    return [*(root.trace_id for root in live), *ended[:MAX_ENDED]]
 
 
 def answered(first: Answer) -> Answered:

@@ -321,7 +321,7 @@ class Muster(Facets, SessionMethods):
         return await self.transport.record(task_id)
 
     async def children(self, task: TaskRecord) -> list[TaskRecord]:
-        """The tasks that a task started, in order of submission; of a batch its shards among the latest roots."""
+        """The tasks that a task started, in order of submission; of a batch its shards, too."""
         return await children_of(self.transport, task)
 
     async def request(self, task_id: str) -> TaskRequest:

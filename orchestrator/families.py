@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from transport.base import TaskRecord, Transport
 from transport.errors import NotFound
+from transport.listing import cursor_of
 
 from .budgets import SHARDED
+from .pages import records_of
 
-# As many tasks of a trace, and as many of the latest roots, are looked through.
+# As many tasks of a trace are looked through.
 MAX_LISTED = 10_000
+AT_ONCE = 1_000
+# By which the clocks of two cells' servers may differ: each is refused when it is more than 5 minutes off.
+LEEWAY_MS = 10 * 60 * 1000
 
 
 async def children_of(transport: Transport, task: TaskRecord) -> list[TaskRecord]:
-    """In order of submission; of a batch with those of its shards that are among the latest roots."""
+    """In order of submission; of a batch with its shards."""
     inside = await transport.tasks(trace_id=task.trace_id, limit=MAX_LISTED)
-    roots = await transport.tasks(limit=MAX_LISTED) if task.agent in SHARDED else []
-    shards = [root for root in reversed(roots) if root.batch_id == task.task_id]
+    shards = await _shards_of(transport, task) if task.agent in SHARDED else []
     return [*(one for one in inside if one.parent_task_id == task.task_id), *shards]
+
+
+async def _shards_of(transport: Transport, batch: TaskRecord) -> list[TaskRecord]:
+    """They are among its tenant's roots that were accepted while it lived."""
+    ended_ms = batch.finished_at_ms or await transport.now_ms()
+    after = cursor_of((ended_ms + LEEWAY_MS, "f" * 36))
+    found: list[TaskRecord] = []
+    async for root in records_of(transport.roots, tenant=batch.tenant, after=after, at_once=AT_ONCE):
+        if root.accepted_at_ms < batch.accepted_at_ms - LEEWAY_MS:
+            break
+        if root.batch_id == batch.task_id:
+            found.append(root)
+    return found[::-1]
 
 
 async def root_of(transport: Transport, trace_id: str) -> TaskRecord:

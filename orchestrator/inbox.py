@@ -14,11 +14,14 @@ from transport.errors import NotFound
 from transport.money import Ledger
 from transport.raising import TENANTS
 
-from .asks import MAX_TASKS, PLAN_EXIT, OpenAsk, asks_of, live_traces
+from .asks import PLAN_EXIT, OpenAsk, asks_of
 from .budgets import waits_for_money
 from .client import Muster
 from .families import root_of
 from .plans import plans_of
+
+# More than anybody reads at once; of a task there may be several asks.
+TASKS_AT_ONCE = 200
 
 T = TypeVar("T")
 
@@ -39,28 +42,32 @@ class MoneyAsk:
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """`plans`: what is known so far of the plan that an ask is about, by the ask's task."""
+    """A page of it. `plans`: what is known so far of the plan that an ask is about, by the ask's task.
+
+    `tasks`: how many wait for people in all. `cursor`: what to go on after; empty at the end.
+    """
 
     asks: Sequence[OpenAsk] = ()
     money: Sequence[MoneyAsk] = ()
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
+    tasks: int = 0
+    cursor: str = ""
 
     @property
     def count(self) -> int:
         return len(self.asks) + len(self.money)
 
 
-async def inbox_of(muster: Muster, tenant: str | None) -> Inbox:
-    """Of a tenant, or of everybody."""
+async def inbox_of(muster: Muster, tenant: str | None, *, after: str = "") -> Inbox:
+    """Of a tenant, or of everybody: of the tasks that wait longest, up to `TASKS_AT_ONCE` from a cursor on."""
     transport = muster.transport
-    traces = await live_traces(transport, tenant)
-    found = await asyncio.gather(*(transport.tasks(trace_id=each, limit=MAX_TASKS) for each in traces))
-    tasks = [task for each in found for task in each if tenant in (None, task.tenant)]
-    asks = await asks_of(tasks, muster.ask_texts)
+    page = await transport.asking(tenant=tenant, after=after, limit=TASKS_AT_ONCE)
+    asks = await asks_of(page.records, muster.ask_texts)
     plans = await _plans(muster, asks)
     # A plan stands still for as long as it is asked about: of an ask that is open yet, it is the one that was read.
     asks = [one for one in asks if one.task.task_id not in plans or await _is_open(transport, one)]
-    return Inbox(asks, await _money(muster, list(filter(waits_for_money, tasks))), plans)
+    money = await _money(muster, list(filter(waits_for_money, page.records)))
+    return Inbox(asks, money, plans, page.total or 0, page.cursor)
 
 
 async def _is_open(transport: Transport, one: OpenAsk) -> bool:

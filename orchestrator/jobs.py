@@ -27,6 +27,7 @@ from transport.base import TaskRecord, Transport
 from transport.embedded import url_of
 from transport.errors import NotFound
 
+from .pages import records_of
 from .settings import Settings
 
 log = get_logger("jobs")
@@ -34,7 +35,6 @@ log = get_logger("jobs")
 JOB_TIMEOUT_S = 60
 # A minute's job may start this late; each look costs Redis two commands, also when nothing happens.
 POLL_S = 5.0
-ORPHANS_LOOKED_AT = 1_000
 
 
 async def connect_jobs(settings: Settings) -> ArqRedis:
@@ -116,9 +116,12 @@ def _cron(job: Job, transport: Transport, name: str) -> CronJob:
 async def sweep(transport: Transport) -> int:
     """End or requeue what workers left; stop shards whose batch ended while no orchestrator could tell them."""
     touched = await transport.reap()
-    for record in await transport.tasks(limit=ORPHANS_LOOKED_AT):
-        if record.batch_id and record.state not in TERMINAL and await _has_ended(transport, record):
-            touched += await transport.cancel(record.task_id, by="sweep", reason="its batch has ended")
+    over: dict[str, bool] = {}  # by batch
+    async for shard in records_of(transport.live_roots, shards=True):
+        if shard.batch_id not in over:
+            over[shard.batch_id] = await _has_ended(transport, shard)
+        if over[shard.batch_id]:
+            touched += await transport.cancel(shard.task_id, by="sweep", reason="its batch has ended")
     if touched:
         log.info("swept", tasks=touched)
     return touched

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from envelope.agents import WorkerCard
-from envelope.lifecycle import TERMINAL, State
+from envelope.lifecycle import State
 from transport.base import PoolStats, TaskRecord
 from transport.errors import NotFound
 
@@ -20,8 +20,7 @@ from .session.fold import Session, apply
 from .session.task import Spent, TaskView
 
 HOUR_MS = 3600 * 1000
-# As many of the latest roots are looked through, and so many of them are followed: more than a screen shows.
-LATEST = 1000
+# So many roots are followed: more than a screen shows.
 MAX_FOLLOWED = 64
 TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
@@ -177,11 +176,10 @@ class Overviews:
         self._waited: deque[tuple[int, Mapping[str, int]]] = deque()  # when, and what waited by pool
 
     async def look(self) -> Overview:
-        """How it stands now: of what is under way the latest goals and batches, as many as can be followed."""
+        """How it stands now: of what is under way as many as can be followed, the latest that people began, then the
+        latest shards of batches."""
         muster = self._muster
-        latest = await muster.roots(tenant=self._tenant, limit=LATEST)
-        roots = [root for root in latest.records if root.state not in TERMINAL]
-        followed = roots[:MAX_FOLLOWED]
+        followed, total = await self._roots()
         traces = {root.trace_id for root in followed}
         self._views = {trace: view for trace, view in self._views.items() if trace in traces}
         pools, workers, now_ms, dead = await asyncio.gather(
@@ -190,7 +188,17 @@ class Overviews:
         views = await asyncio.gather(*map(self._view, followed))
         going = [Going(root, view) for root, view in zip(followed, views, strict=True)]
         grown = self._grown(now_ms, {pool.pool: pool.ready for pool in pools})
-        return Overview(now_ms, pools, workers, going, len(roots) - len(followed), dead, grown)
+        return Overview(now_ms, pools, workers, going, total - len(followed), dead, grown)
+
+    async def _roots(self) -> tuple[list[TaskRecord], int]:
+        """Those to follow, and how many there are."""
+        live = self._muster.transport.live_roots
+        begun, shards = await asyncio.gather(
+            *(live(tenant=self._tenant, shards=shards, limit=MAX_FOLLOWED) for shards in (False, True))
+        )
+        total = (begun.total or 0) + (shards.total or 0)
+        followed = [*begun.records, *shards.records][:MAX_FOLLOWED]
+        return followed, max(total, len(followed))
 
     def _grown(self, now_ms: int, waits: Mapping[str, int]) -> Mapping[str, int]:
         self._waited.append((now_ms, waits))

@@ -1,9 +1,10 @@
-"""Listings of roots, page by page."""
+"""Listings of tasks, page by page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 from envelope.lifecycle import State
 from transport.base import Page, TaskRecord, Transport
@@ -24,6 +25,19 @@ class Wanted:
 
     def takes(self, record: TaskRecord) -> bool:
         return (not self.states or record.state in self.states) and self.fits(record)
+
+
+async def records_of(
+    listing: Callable[..., Awaitable[Page]], *, after: str = "", at_once: int = AT_ONCE, **which: Any
+) -> AsyncIterator[TaskRecord]:
+    """All that one of the transport's listings has, from a cursor on."""
+    more = True
+    while more:
+        page = await listing(after=after, limit=at_once, **which)
+        for record in page.records:
+            yield record
+        after = page.cursor
+        more = bool(after)
 
 
 async def page_of(transport: Transport, wanted: Wanted, *, after: str, limit: int) -> Page:

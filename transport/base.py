@@ -178,12 +178,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """`oldest_ready_age_s` looks at the heads of the next flows: about right, and cheap however long the queue is."""
+    """`oldest_ready_age_s` looks at the heads of the next flows: about right, and cheap however long the queue is.
+
+    `parked`: tasks that gave their slot back and wait for the end of children alone.
+    """
 
     pool: str
     ready: int
     running: int
     oldest_ready_age_s: float
+    parked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,13 @@ CONTROL = (
         "tasks that wait for answers of people, by the moment at which they began to",
     ),
     Key("asking:{tenant}", "zset", "park, hold", "while it has members", "the same of one tenant"),
+    Key(
+        "parked:{pool}",
+        "zset",
+        "park, answer",
+        "while it has members",
+        "tasks that wait for children alone, by the moment at which they began to",
+    ),
     Key("pools", "set", "submit, announce", "always", "every pool that ever had a task or a worker"),
     Key(
         "pool:{pool}",

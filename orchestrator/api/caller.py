@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from transport.base import Answer, TaskRecord
 from transport.errors import NotFound, no_task
 
-from ..asks import OpenAsk, answered_ask, is_ask
+from ..asks import OpenAsk, answered_ask, is_ask, open_ask
 from ..client import Muster
 from ..families import MAX_LISTED
 from .tokens import ALL_TENANTS, LOOKING, PERMITS, Right, Token
@@ -78,8 +78,10 @@ class Caller:
 
     async def ask(self, ask_id: str) -> OpenAsk:
         """`NotFound` for one that is not open, and for another tenant's in the same words."""
-        for one in await self.open_asks() if is_ask(ask_id) else ():
-            if one.ask.ask_id == ask_id:
+        if is_ask(ask_id):
+            muster = self.muster
+            one = await open_ask(muster.transport, ask_id, tenant=self.seen_tenant, texts=muster.ask_texts)
+            if one is not None and self.sees(one.task):
                 return one
         raise NotFound(f"no open ask has the id {ask_id}", hint=f"see those that are open with: {ASKS[self.door]}")
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request
 
 from transport.errors import NotFound
 
-from ..asks import OpenAsk, open_asks
+from ..asks import OpenAsk, asks_of
 from ..client import Muster
 from ..webhooks.links import MAX_CHARS, PATH, Links
 from .asks import NewAnswer, Open, Standing, give_answer, told
@@ -44,8 +44,7 @@ async def _linked(token: str, request: Request) -> tuple[OpenAsk, str]:
     if wait_s := rates.take(f"link:{mark.hook}"):
         raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls with these links", retry_after_s=wait_s)
     if await muster.transport.now_ms() < mark.until_ms:
-        trace_id = (await muster.record(mark.task_id)).trace_id
-        for one in await open_asks(muster.transport, trace_id=trace_id):
-            if (one.task.task_id, one.ask.ask_id) == (mark.task_id, mark.ask_id):
+        for one in await asks_of([await muster.record(mark.task_id)], muster.ask_texts):
+            if one.ask.ask_id == mark.ask_id:
                 return one, mark.hook
     raise NotFound("this ask is not open any more", hint="it was answered, or its time is over")

@@ -20,6 +20,7 @@ from ..batch.request import BatchParams
 from ..client import Muster
 from ..errors import BadInput
 from ..looking import refuse_write
+from ..pages import records_of
 from ..publication.terms import Form
 from ..session.fold import Session
 from ..settings import Settings, load_settings
@@ -57,7 +58,7 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 
 TAKE = "muster publish TASK --repo PATH"
-LATEST = 1000  # how many of the latest roots are searched for batches
+LATEST = 10_000  # how many of the latest roots are searched for batches that have ended
 
 
 @app.command("run")
@@ -243,8 +244,13 @@ def _show_nothing(_view: Session, _entry: Entry) -> None: ...
 
 async def _list(as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
-        batches = [task for task in await muster.tasks(limit=LATEST) if task.agent == BATCH]
-        print_tasks(batches, now_ms=await muster.transport.now_ms(), as_json=as_json)
+        live = [root async for root in records_of(muster.transport.live_roots, shards=False)]
+        latest = await muster.tasks(limit=LATEST)
+        batches = {task.task_id: task for task in (*latest, *live) if task.agent == BATCH}
+        rows = sorted(batches.values(), key=lambda task: task.accepted_at_ms, reverse=True)
+        print_tasks(rows, now_ms=await muster.transport.now_ms(), as_json=as_json)
+        if len(latest) == LATEST:
+            note(f"batches that ended are listed as far as they are among the latest {LATEST:,} roots")
 
 
 async def _report(words: str, form: str) -> None:

@@ -74,7 +74,7 @@ class FleetView:
         async with self._or_nothing():
             found = await survey(self.transport, self._texts)
             now_ms = await self.transport.now_ms()
-            self._show_survey(found, now_ms)
+            self._show_survey(found, await self.transport.stats(sorted(self.pools)), now_ms)
             known = {*found.tenants, *await self.transport.allotments()}
             self.tenants |= set(sorted(known - self.tenants)[: max(0, MAX_TENANTS - len(self.tenants))])
             tenants = sorted(self.tenants)
@@ -98,9 +98,10 @@ class FleetView:
         for name, told in shown.items():
             self.shown.tell(name, told)
 
-    def _show_survey(self, found: Survey, now_ms: int) -> None:
+    def _show_survey(self, found: Survey, stats: Iterable[PoolStats], now_ms: int) -> None:
         nobody = {(pool, reason): 0 for pool in self.pools for reason in WAITS_FOR.values}
-        self.shown.tell("queue_parked", nobody | dict(found.parked))
+        for_children = {(pool.pool, "children"): pool.parked for pool in stats}
+        self.shown.tell("queue_parked", nobody | for_children | dict(found.parked))
         self.shown.tell("batch_shards", {(state,): found.shards.get(state, 0) for state in State})
         asked = Counter(question.kind for question in found.questions)
         self.kinds |= asked.keys()

@@ -1,13 +1,13 @@
-"""A look at what is under way in the fleet: who waits, what for, and what batches are at. Bounded, whatever there is.
+"""A look at what is under way in the fleet: who waits for people, and what batches are at.
 
-As `muster ask list` and `muster top` it looks at the latest root tasks, so that what is older is not seen.
+It reads what waits and what lives, however many ended tasks there are beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envelope.lifecycle import TERMINAL, State
@@ -17,10 +17,12 @@ from transport.metrics.table import OTHER
 from ..ask_texts import AskTexts
 from ..asks import OpenAsk, asks_of, is_ask
 from ..budgets import waits_for_money
+from ..pages import records_of
 
+# Traces whose asks are read, those that wait longest: what the others ask is told as `other`.
+MAX_TRACES = 200
+# The latest roots, among which shards that have ended are looked for.
 MAX_ROOTS = 1000
-MAX_TRACES = 200  # of those under way, that are looked into
-MAX_TASKS = 1000
 # At once: what people do beside it must not wait.
 AT_ONCE = 10
 
@@ -35,48 +37,56 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    parked: Mapping[tuple[str, str], int]  # by pool and reason
+    """`parked`: tasks that wait for people, by pool and reason. `shards`: of batches that have not ended."""
+
+    parked: Mapping[tuple[str, str], int]
     shards: Mapping[State, int]
     questions: Sequence[Question] = ()
     tenants: frozenset[str] = field(default_factory=frozenset[str])
 
 
 async def survey(transport: Transport, texts: AskTexts | None = None) -> Survey:
-    """Inside traces that are under way alone: what waits in line has nothing yet that could wait for somebody.
-
-    `texts`: of who looks again and again.
-    """
+    """`texts`: of who looks again and again."""
     texts = texts or AskTexts(transport)
+    waiting = [task async for task in records_of(transport.asking)]
     roots = (await transport.roots(limit=MAX_ROOTS)).records
-    begun = [root.trace_id for root in roots if root.state not in TERMINAL and root.state is not State.PENDING]
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def look(trace_id: str) -> tuple[list[TaskRecord], list[OpenAsk]]:
-        async with turn:
-            tasks = await transport.tasks(trace_id=trace_id, limit=MAX_TASKS)
-            waiting = [task for task in tasks if task.state is State.WAITING]
-            return waiting, await asks_of(waiting, texts)
-
-    looks = await asyncio.gather(*(look(trace_id) for trace_id in begun[:MAX_TRACES]))
-    waiting = [task for tasks, _ in looks for task in tasks]
+    live = transport.live_roots
+    begun = [root async for root in records_of(live, shards=False, at_once=MAX_ROOTS)]
+    shards = [root async for root in records_of(live, shards=True, at_once=MAX_ROOTS)]
     return Survey(
         parked=Counter((task.pool, _reason(task)) for task in waiting),
-        shards=Counter(root.state for root in _shards(roots)),
-        questions=[_question(one) for _, asks in looks for one in asks],
-        tenants=frozenset(root.tenant for root in roots),
+        shards=Counter(shard.state for shard in _under_way([*shards, *_ended(roots)], begun)),
+        questions=await _questions(waiting, texts),
+        tenants=frozenset(task.tenant for task in (*roots, *begun, *shards, *waiting)),
     )
 
 
-def _shards(roots: Iterable[TaskRecord]) -> Iterator[TaskRecord]:
-    roots = list(roots)
-    under_way = {root.task_id for root in roots if root.state not in TERMINAL}
-    return (root for root in roots if root.batch_id in under_way)
+def _ended(roots: Iterable[TaskRecord]) -> Iterable[TaskRecord]:
+    return (root for root in roots if root.state in TERMINAL)
+
+
+def _under_way(shards: Iterable[TaskRecord], begun: Iterable[TaskRecord]) -> Iterable[TaskRecord]:
+    batches = {root.task_id for root in begun}
+    return (shard for shard in shards if shard.batch_id in batches)
+
+
+async def _questions(waiting: Sequence[TaskRecord], texts: AskTexts) -> list[Question]:
+    asking = [task for task in waiting if any(map(is_ask, task.waits_for))]
+    traces = list(dict.fromkeys(task.trace_id for task in asking))
+    read = frozenset(traces[:MAX_TRACES])
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def look(trace_id: str) -> list[OpenAsk]:
+        async with turn:
+            return await asks_of([task for task in asking if task.trace_id == trace_id], texts)
+
+    looks = await asyncio.gather(*map(look, traces[:MAX_TRACES]))
+    others = [name for task in asking if task.trace_id not in read for name in task.waits_for if is_ask(name)]
+    return [*(_question(one) for asks in looks for one in asks), *(Question(OTHER, 0) for _ in others)]
 
 
 def _reason(task: TaskRecord) -> str:
-    if waits_for_money(task):
-        return "money"
-    return "ask" if any(map(is_ask, task.waits_for)) else "children"
+    return "money" if waits_for_money(task) else "ask"
 
 
 def _question(one: OpenAsk) -> Question:

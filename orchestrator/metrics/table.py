@@ -27,18 +27,21 @@ MERGED = Label(
 )
 VERDICT = Label("outcome", ("verified", "refused"), bound="`verified`, `refused`")
 TENANT = Label("tenant", at_most=1000, bound="the 100 that spent most, the rest together as `other`")
-ASK = Label("kind", at_most=16, bound="the first 16 permissions that were asked for; `question`")
+ASK = Label(
+    "kind",
+    at_most=16,
+    bound="the first 16 permissions that were asked for; `question`; `other` beyond the 200 traces that wait longest",
+)
 CHANGESET = Label("state", tuple(Stage), bound=", ".join(f"`{stage}`" for stage in Stage))
 SHARD = Label("state", tuple(State), bound=", ".join(f"`{state}`" for state in State))
 FORGE = Label("forge", at_most=16, bound="the first 16 of the settings' names; `git` for a plain remote")
-LATEST = "of the latest 1,000 root tasks"
 
 ORCHESTRATOR: Table = (
     *COMMON,
     counter("tasks_submitted_total", "Tasks that goals, batches and fan-outs here submitted", POOL),
     gauge("queue_ready", "Tasks that wait for a slot", POOL, told=True),
     gauge("queue_running", "Tasks under a lease", POOL, told=True),
-    gauge("queue_parked", f"Tasks that wait for something, {LATEST}", *(POOL, WAITS_FOR), told=True),
+    gauge("queue_parked", "Tasks that wait for something", *(POOL, WAITS_FOR), told=True),
     gauge(
         "queue_oldest_ready_age_seconds",
         "Age of the task that waits longest for a slot",
@@ -89,10 +92,10 @@ ORCHESTRATOR: Table = (
         told=True,
         worry="An hour that costs thrice the usual.",
     ),
-    gauge("approvals_pending", f"Questions that people have not answered, {LATEST}", ASK, told=True),
+    gauge("approvals_pending", "Questions that people have not answered", ASK, told=True),
     gauge(
         "approval_oldest_age_seconds",
-        f"Age of the oldest of them, {LATEST}",
+        "Age of the oldest of them",
         told=True,
         worry="Above 1,800: nobody looks at `muster ask list`.",
     ),
@@ -105,7 +108,12 @@ ORCHESTRATOR: Table = (
     ),
     histogram("gate_seconds", "Runs of a project's own commands, each from its first start", GATE_BUCKETS_S),
     gauge("changesets", "Published changes by how they stand, as this machine's book has them", CHANGESET, told=True),
-    gauge("batch_shards", f"Shards of batches and fan-outs under way, {LATEST}", SHARD, told=True),
+    gauge(
+        "batch_shards",
+        "Shards of batches and fan-outs under way; ended ones as far as they are among the latest 1,000 root tasks",
+        SHARD,
+        told=True,
+    ),
     counter(
         "publications_total",
         "Changes of a publication's state, as this process saw them in this machine's book",

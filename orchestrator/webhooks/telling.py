@@ -17,7 +17,8 @@ from transport.errors import NotFound
 from transport.notices import Happening, Kind, Notice
 from transport.raising import ASK_FOR_MORE, TENANTS
 
-from ..asks import open_asks
+from ..ask_texts import AskTexts
+from ..asks import asks_of
 from ..submit import BATCH
 from .config import Told, Webhook
 from .links import PATH, Links, Mark
@@ -120,8 +121,8 @@ async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -
             yield _Said(Told.BUDGET_REACHED, {"cap_microusd": int(cap), "of": whose}, name)
     if not set(happening.asks) & set(task.waits_for):
         return
-    for one in await open_asks(transport, trace_id=task.trace_id):
-        if one.task.task_id == task.task_id and one.ask.ask_id in happening.asks:
+    for one in await asks_of([task], AskTexts(transport)):
+        if one.ask.ask_id in happening.asks:
             ask = one.ask.model_dump(mode="json", exclude={"kind", "always"})
             detail = redact_head(one.ask.detail, MAX_DETAIL_CHARS)
             yield _Said(Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms)

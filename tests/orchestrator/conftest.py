@@ -43,7 +43,7 @@ from orchestrator.metrics import OrchestratorMetrics
 from orchestrator.repositories import fetch_mirror
 from orchestrator.service import handler_of
 from orchestrator.settings import Settings
-from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput
+from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, task_request
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch
 from transport.base import Lease, Transport, Wait
@@ -274,6 +274,19 @@ class Stage:
         work = await self.claimed()
         assert work.task_id == handle.task_id
         return work
+
+    async def crowd(self, count: int = 1_001, **fields: Any) -> list[str]:
+        """So many roots that are younger than all that is there, in line; their ids."""
+        told = {
+            "agent": "explore",
+            "pool": "explore",
+            "auth_scope": (),
+            "deadline_ms": 600_000,
+            "prompt": "x",
+            **fields,
+        }
+        handles = await self.transport.submit([task_request(**told) for _ in range(count)])
+        return [handle.task_id for handle in handles]
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:

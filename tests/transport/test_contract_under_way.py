@@ -170,6 +170,9 @@ async def test_who_waits_for_children_alone_is_not_listed(fleet):
     assert (await fleet.transport.record(root.task_id)).state is State.WAITING
     assert await asking(fleet) == []
     assert (await fleet.transport.asking()).total == 0
+    assert [pool.parked for pool in await fleet.transport.stats(["explore"])] == [1]
+    await fleet.finish(await fleet.claim_one())
+    assert [pool.parked for pool in await fleet.transport.stats(["explore"])] == [0]
 
 
 @pytest.mark.parametrize("waits", ["parks", "holds"])

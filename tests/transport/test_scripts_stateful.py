@@ -409,7 +409,7 @@ class ScriptsAndModel(RuleBasedStateMachine):
     @invariant()
     def the_figures_are_the_same(self) -> None:
         async def of(transport: Transport) -> Any:
-            stats = [(pool.pool, pool.ready, pool.running) for pool in await transport.stats(POOLS)]
+            stats = [(pool.pool, pool.ready, pool.running, pool.parked) for pool in await transport.stats(POOLS)]
             # the moment of a letter is its id in the server's stream, on the server's own clock
             letters = [astuple(letter)[:-1] for letter in await transport.dead_letters()]
             return stats, letters, await transport.counters()

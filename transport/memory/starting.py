@@ -23,7 +23,8 @@ def stats(fleet: Fleet, pool: str) -> PoolStats:
     ready = [task for task in tasks if task.in_line]
     oldest = min((task.accepted_at_ms for task in ready), default=fleet.now())
     running = sum(task.state is State.RUNNING for task in tasks)
-    return PoolStats(pool, len(ready), running, (fleet.now() - oldest) / 1000)
+    parked = sum(task.state is State.WAITING and not task.asks for task in tasks)
+    return PoolStats(pool, len(ready), running, (fleet.now() - oldest) / 1000, parked)
 
 
 @dataclass(frozen=True, slots=True)

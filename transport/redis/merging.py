@@ -117,6 +117,7 @@ async def stats(cells: Cells, pools: Sequence[str]) -> list[PoolStats]:
             sum(share.ready for share in shares),
             sum(share.running for share in shares),
             max(share.oldest_ready_age_s for share in shares),
+            sum(share.parked for share in shares),
         )
         for pool, shares in zip(pools, zip(*rows, strict=True), strict=True)
     ]

@@ -185,10 +185,11 @@ async def stats(cell: Cell, pools: Sequence[str]) -> list[PoolStats]:
 
 async def _stats(cell: Cell, pool: str, now: int) -> PoolStats:
     keys = cell.keys
-    ready, running, lanes = await cell.client.read_many(
+    ready, running, parked, lanes = await cell.client.read_many(
         [
             ("HGET", keys.name("pool", pool), "ready"),
             ("ZCARD", keys.name("leases", pool)),
+            ("ZCARD", keys.name("parked", pool)),
             ("ZRANGE", keys.name("lanes", pool), 0, LANES_LOOKED_AT - 1),
         ]
     )
@@ -198,7 +199,7 @@ async def _stats(cell: Cell, pool: str, now: int) -> PoolStats:
     waiting = await cell.client.read_many([("HMGET", name, "state", "accepted") for name in names])
     accepted_at = [accepted for state, accepted in waiting if state == b"pending" and accepted and accepted.isdigit()]
     oldest = min(map(int, accepted_at), default=now)
-    return PoolStats(pool, int(ready or 0), int(running), max(0, now - oldest) / 1000)
+    return PoolStats(pool, int(ready or 0), int(running), max(0, now - oldest) / 1000, int(parked))
 
 
 async def counters(cell: Cell) -> dict[str, int]:

@@ -34,9 +34,10 @@ PACE = Pace(every_s=1.0)
 
 
 @router.get("")
-async def show_asks(request: Request, caller: Viewer) -> Response:
-    parts = parts_of(await inbox_of(caller.muster, caller.seen_tenant), may=_may(caller))
-    return page(request, "asks.html", parts=parts)
+async def show_asks(request: Request, caller: Viewer, after: str = "") -> Response:
+    """Who waits longest comes first; the first page alone goes on by itself."""
+    inbox = await inbox_of(caller.muster, caller.seen_tenant, after=after)
+    return page(request, "asks.html", parts=parts_of(inbox, may=_may(caller)), is_first=not after, cursor=inbox.cursor)
 
 
 @router.get("/live")
@@ -124,7 +125,7 @@ def parts_of(inbox: Inbox, *, may: frozenset[str]) -> dict[str, str]:
         cards[f"card-{one.ask.ask_id}"] = fragment("asks/card.html", one=one, plan=plan, may=may, plan_exit=PLAN_EXIT)
     for money in inbox.money:
         cards[f"card-{money.name}"] = fragment("asks/money.html", money=money, may=may)
-    return {**cards, "cards-open": " ".join(cards), "asks-count": fragment("asks/count.html", count=inbox.count)}
+    return {**cards, "cards-open": " ".join(cards), "asks-count": fragment("asks/count.html", inbox=inbox)}
 
 
 def _says(form: FormData, one: OpenAsk) -> tuple[str, ...]:

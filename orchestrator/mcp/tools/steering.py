@@ -57,6 +57,8 @@ class Ask(BaseModel):
 
 
 class Asks(BaseModel):
+    """Who waits longest comes first. `more`: open asks that are not listed here."""
+
     note: str = DATA
     asks: list[Ask]
     more: int
@@ -90,10 +92,12 @@ async def prompt_task(call: Call, said: Words) -> Started:
 async def list_asks(call: Call, said: Nothing) -> Asks:
     """What tasks ask people: permissions, questions, plans to approve. Show them to your user; decide nothing alone."""
     found = await call.caller.open_asks()
+    more = max(0, len(found) - MAX_ASKS)
+    rest = f"; {more} more are listed when these are answered, and by: muster ask list" if more else ""
     return Asks(
         asks=[_told(one) for one in found[:MAX_ASKS]],
-        more=max(0, len(found) - MAX_ASKS),
-        next="answer with answer_ask if your role may, else a person types: muster ask answer ASK_ID",
+        more=more,
+        next=f"answer with answer_ask if your role may, else a person types: muster ask answer ASK_ID{rest}",
     )
 
 

@@ -23,18 +23,20 @@ async def test_an_ask_is_looked_for_among_the_callers_tasks_alone(api, monkeypat
     mine = await api.submit(who="stranger")
     transport = api.stage.transport
     trace_id = (await transport.record(mine)).trace_id
-    tasks, roots = (AsyncMock(side_effect=real) for real in (transport.tasks, transport.roots))
-    monkeypatch.setattr(transport, "tasks", tasks)
-    monkeypatch.setattr(transport, "roots", roots)
+    names = ("tasks", "roots", "live_roots", "asking")
+    tasks, *listings = (AsyncMock(side_effect=getattr(transport, name)) for name in names)
+    for name, listing in zip(names, (tasks, *listings), strict=True):
+        monkeypatch.setattr(transport, name, listing)
 
     async def answer(ask_id: str) -> int:
         return (await api.call("POST", f"/v1/asks/{ask_id}/answer", who="stranger", json={"choice": "once"}))[0]
 
     assert [await answer("x" * 100), await answer(mine)] == [404, 404]
-    assert (tasks.await_count, roots.await_count) == (0, 0)
+    assert [listing.await_count for listing in (tasks, *listings)] == [0, 0, 0, 0]
     assert [await answer("ask_none"), await answer(PUSH.ask_id)] == [404, 404]
     assert {call.kwargs["trace_id"] for call in tasks.await_args_list} == {trace_id}
-    assert {call.kwargs["tenant"] for call in roots.await_args_list} == {"elsewhere"}
+    for listing in listings:
+        assert {call.kwargs["tenant"] for call in listing.await_args_list} == {"elsewhere"}
 
 
 async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
@@ -52,6 +54,20 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     missing = await api.call("POST", "/v1/asks/ask_none/answer", who="second", json={"choice": "once"})
     strangers = await api.call("POST", "/v1/asks/ask_1/answer", who="stranger", json={"choice": "once"})
     assert (missing[0], strangers[0]) == (404, 404)
+
+
+async def test_an_ask_that_is_older_than_a_thousand_roots_is_listed_shown_and_answered(api):
+    task_id = await (await api.work()).ask(PUSH)
+    await api.stage.crowd()
+
+    _, listed = await api.call("GET", "/v1/asks", who="viewer")
+    shown, _ = await api.call("GET", "/v1/asks/ask_1", who="viewer")
+    answered, _ = await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "once"})
+
+    assert [one["task_id"] for one in listed] == [task_id]
+    assert (shown, answered) == (200, 200)
+    assert list(await api.stage.transport.answers(task_id)) == ["ask_1"]
+    assert (await api.call("GET", "/v1/asks", who="viewer"))[1] == []
 
 
 async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(api):

@@ -20,19 +20,16 @@ PUSH = AskOpened(ask_id="ask_1", permission="bash", patterns=("git push *",), qu
 
 
 class Slow(MemoryTransport):
-    """A look for an ask takes its time: it has `begun`, waits until it may `go_on`, and has `seen` the tasks."""
+    """A look for an ask takes its time: it has `begun`, waits until it may `go_on`, and has `seen` who waits."""
 
     def __init__(self) -> None:
         super().__init__(keyring=fresh())
         self.begun, self.go_on, self.seen = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def roots(self, **options: Any) -> Any:
+    async def asking(self, **options: Any) -> Any:
         self.begun.set()
         await self.go_on.wait()
-        return await super().roots(**options)
-
-    async def tasks(self, **options: Any) -> Any:
-        found = await super().tasks(**options)
+        found = await super().asking(**options)
         self.seen.set()
         return found
 

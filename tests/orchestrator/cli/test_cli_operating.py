@@ -80,6 +80,22 @@ async def test_show_tells_a_life_while_it_lasts(town):
         assert text in done.stderr
 
 
+async def test_what_is_older_than_a_thousand_roots_is_found_by_its_end_and_answered(town):
+    task_id = await town.submit()
+    await town.transport.park((await town.claim()).lease, Wait(asks=frozenset({"ask_old1"})))
+    fields = {"agent": "explore", "pool": "explore", "auth_scope": (), "deadline_ms": 600_000}
+    await town.transport.submit([task_request(**fields, prompt="x") for _ in range(1_001)])
+
+    listed = await town.type("ask", "list", "--json")
+    answered = await town.type("ask", "answer", "old1", "once")
+    shown = await town.type("task", "show", "--json", task_id[-8:])
+
+    assert [json.loads(line)["task_id"] for line in listed.stdout.splitlines()] == [task_id]
+    assert answered.exit_code == 0, answered.stderr
+    assert json.loads(shown.stdout)["task_id"] == task_id
+    assert list(await town.transport.answers(task_id)) == ["ask_old1"]
+
+
 async def test_show_tells_a_life_that_is_over_and_the_answer_alone_is_data(town):
     task_id = await town.submit()
     await town.finish(await town.claim(), output=Output(text="all is well"))

@@ -44,6 +44,20 @@ async def test_open_asks_are_those_that_are_waited_for_in_their_order(any_stage)
         await find_ask(any_stage.transport, PUSH.ask_id)
 
 
+async def test_who_waits_longest_is_listed_first_however_many_are_younger(any_stage):
+    first = await asking(any_stage, PUSH)
+    second = await asking(any_stage, LOG)
+    await any_stage.crowd()
+    for number in range(250):  # more than a page
+        await asking(any_stage, LOG.model_copy(update={"ask_id": f"ask_more{number}"}))
+
+    asks = await any_stage.muster.asks()
+
+    assert [one.task.task_id for one in asks[:2]] == [first, second]
+    assert len(asks) == 252
+    assert (await find_ask(any_stage.transport, PUSH.ask_id)).task.task_id == first
+
+
 async def test_a_plain_no_answers_what_else_its_task_asks(any_stage):
     task_id = await asking(any_stage, LOG, PUSH)
     other_id = await asking(any_stage, OLD_LOG)

@@ -12,7 +12,7 @@ from orchestrator import ask_texts
 from orchestrator.ask_texts import AskTexts
 from orchestrator.asks import asks_of, find_ask
 from orchestrator.client import Muster
-from orchestrator.inbox import inbox_of
+from orchestrator.inbox import TASKS_AT_ONCE, inbox_of
 from transport.base import TaskRecord, Wait
 from transport.raising import ask_for_more, ask_for_more_of_tenant
 
@@ -160,3 +160,16 @@ async def both_answered(stage, record: TaskRecord) -> None:
         await stage.transport.answer(record.task_id, one.ask_id, "once", by="me")
     again = await stage.claimed()
     await again.tell(*(AskAnswered(ask_id=one.ask_id, answer="once", by="me") for one in (PUSH, LOG)))
+
+
+async def test_a_page_of_the_inbox_says_how_many_wait_and_how_to_go_on(any_stage):
+    for number in range(TASKS_AT_ONCE + 1):
+        work = await any_stage.work("ask", **AGENT)
+        await work.ask(LOG.model_copy(update={"ask_id": f"ask_{number}"}))
+
+    first = await inbox_of(any_stage.muster, None)
+    rest = await inbox_of(any_stage.muster, None, after=first.cursor)
+
+    assert (first.count, first.tasks) == (TASKS_AT_ONCE, TASKS_AT_ONCE + 1)
+    assert [one.ask.ask_id for one in rest.asks] == [f"ask_{TASKS_AT_ONCE}"]
+    assert rest.cursor == ""

@@ -52,6 +52,18 @@ async def test_an_ask_shows_exactly_what_it_is_about_and_stays_text(console):
         assert "git push</code>" in text and "waits since" in text
 
 
+async def test_what_is_older_than_a_thousand_roots_is_asked_and_shown(console):
+    task_id = await asking(console, PUSH)
+    await console.stage.crowd()
+
+    inbox, one = await console.get("/console/asks"), await console.get("/console/asks/ask_push")
+    given = await console.post("/console/asks/ask_push/answer", {"choice": "once"}, who="approver")
+
+    assert "1 ask waits for somebody." in inbox.text and 'id="card-ask_push"' in inbox.text
+    assert (one.status, given.status) == (200, 303)
+    assert await answers_of(console, task_id) == {"ask_push": "once"}
+
+
 async def test_who_sees_does_not_answer_and_who_answers_does_so_once(console):
     task_id = await asking(console, PUSH)
     seen = await console.get("/console/asks", who="viewer")

@@ -213,6 +213,17 @@ def test_the_page_names_every_tool_with_its_right():
     assert told == {name: str(tool.right) for name, tool in TOOLS.items()}
 
 
+async def test_an_ask_that_is_older_than_a_thousand_roots_is_shown_and_answered(server):
+    task_id = await asking(server.stage)
+    await server.stage.crowd()
+    async with server.caller("admin") as caller:
+        shown = await caller.call("list_asks")
+        await caller.call("answer_ask", ask_id="ask_1", choice="once")
+
+    assert [one["task_id"] for one in shown["asks"]] == [task_id]
+    assert list(await server.stage.transport.answers(task_id)) == ["ask_1"]
+
+
 async def test_another_tenants_tasks_are_not_there(server):
     task_id = await asking(server.stage)
     of_tasks = [name for name, said in ARGUMENTS.items() if "task_id" in said]

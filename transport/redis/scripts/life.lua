@@ -40,7 +40,7 @@ local function waits_no_longer(task)
   call('ZREM', cell('timers'), task.id)
   call('HDEL', key('short', tenant_of(task.flow)), task.id)
   call('HDEL', key('capped', task.trace), task.id)
-  asks_no_more(task.id, task.flow)
+  if not asks_no_more(task.id, task.flow) and task.pool then call('ZREM', key('parked', task.pool), task.id) end
 end
 
 local function resume(task, reason)
@@ -72,8 +72,10 @@ local function look_for_asks(task_id)
   for _, name in ipairs(call('SMEMBERS', key('awaits', task_id))) do
     if is_ask(name) then return end
   end
-  local flow = call('HGET', key('task', task_id), 'flow')
-  if flow then asks_no_more(task_id, flow) end
+  local task = load_task(task_id, {'trace', 'state', 'pool', 'flow'})
+  if not task then return end
+  asks_no_more(task_id, task.flow)
+  call('ZADD', key('parked', task.pool), NOW, task_id)
 end
 
 local function arrived(task_id, name)

@@ -34,10 +34,12 @@ local function tenant_of(flow)
   return tenants_of[flow]
 end
 
--- Tasks that wait for people stand in `asking`, of all and of their tenant, by the moment at which they began to wait.
--- Whatever deletes what a task awaits takes it out.
+-- Tasks that wait for people stand in `asking`, of all and of their tenant, by the moment at which they began to wait;
+-- those that have parked for children alone in `parked` of their pool. Whatever deletes what a task awaits takes it out.
 local function asks_no_more(id, flow)
-  if call('ZREM', cell('asking'), id) == 1 then call('ZREM', key('asking', tenant_of(flow)), id) end
+  if call('ZREM', cell('asking'), id) == 0 then return false end
+  call('ZREM', key('asking', tenant_of(flow)), id)
+  return true
 end
 
 local function group_of(flow) return string.match(flow, '^[^:]+:[^:]+:(.*)') end

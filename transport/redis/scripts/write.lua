@@ -173,7 +173,7 @@ function DO.park(task, _, wait)
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
-  if asks > 0 then begins_to_ask(task, NOW) end
+  if asks > 0 then begins_to_ask(task, NOW) else call('ZADD', key('parked', task.pool), NOW, task.id) end
   if #wait.asks > 0 then tell_people(task, wait.asks) end
   tell(task, 'waiting', reason, '')
   return {1, 1}
