@@ -108,16 +108,12 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap).
-
-    `max_queued`: tasks in line of a cell; `max_tree`: tasks of one trace, with those that have ended (None: as
-    `Limits` says).
-    """
+    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap)."""
 
     weight: float = 1.0
     max_running: int | None = None
-    max_queued: int | None = None
-    max_tree: int | None = None
+    max_queued: int | None = None  # tasks in line, in each cell; None: as `Limits` says
+    max_tree: int | None = None  # tasks of one trace, with those that have ended; None: as `Limits` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +229,9 @@ class Transport(Protocol):
         A child must name a parent that has not ended (`Refused`), and expires no later than it; a scope wider than
         the parent's is refused with the grant named. A worker that submits children says `under` which lease; a stale
         one is `Fenced`. Refused, too: an unknown pool, a request that was made outside the replay window, a
-        `resume_token` whose session is under way (`Busy`) or not known, more tasks of a trace than its tenant may have.
-        `QueueFull` when the server is short of memory, or the tenant's line is full.
-
-        More than 100 requests, or 2 MiB, may go in parts. What no part could be given is looked at first. If a later
-        part is refused all the same (a session is busy, a parent has ended meanwhile), those accepted are cancelled.
+        `resume_token` whose session is under way (`Busy`) or not known, a trace with too many tasks. `QueueFull` when
+        the server is short of memory, or the tenant's line is full. More than 100 requests, or 2 MiB, go in parts: when
+        a later one is refused, what was accepted before is cancelled.
         When this returns, every task will have exactly one result.
         """
         ...
@@ -246,8 +240,7 @@ class Transport(Protocol):
         """Stop a task and all its descendants; how many were still alive.
 
         Queued and waiting ones end at once, running ones are told through their lease keeper; a running one that has
-        not ended `Limits.expiry_grace_ms` later is ended by the queue. Of a large tree some 10,000 tasks a second are
-        reached; nothing in it starts meanwhile.
+        not ended `Limits.expiry_grace_ms` later is ended by the queue. A large tree takes a second for 10,000 tasks.
         """
         ...
 
@@ -377,8 +370,7 @@ class Transport(Protocol):
     async def park(self, lease: Lease, wait: Wait) -> bool:
         """Give the slot back until what is waited for is there; then the task is queued again, at the head of its flow.
 
-        Checkpoint first. False, and nothing happened: there is nothing left to wait for, or (`first`) some of it is
-        there.
+        Checkpoint first. False, and nothing happened: nothing is left to wait for, or (`first`) some of it is there.
         """
         ...
 
@@ -444,18 +436,15 @@ class Transport(Protocol):
         ...
 
     async def raise_cap(self, trace_id: str, cap_microusd: int, *, by: str) -> Ledger:
-        """Let a trace spend up to this; its money as it is then. A cap that is higher, or none at all, stays.
-
-        Who waits for it (an ask by the name of `raising.ask_for_more`) goes on. `NotFound` for an unknown trace.
-        """
+        """Let a trace spend up to this; its money as it is then. A cap that is higher, or none at all, stays. Who waits
+        for it (an ask by the name of `raising.ask_for_more`) goes on. `NotFound` for an unknown trace."""
         ...
 
     async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
         """Let a tenant spend up to this in all its traces, from now on (None: as much as it likes); its money then.
 
         With a higher cap who waits for it (an ask by the name of `raising.ask_for_more_of_tenant`) goes on. What is
-        spent is never forgotten. In a fleet of several cells each of them gets an equal part of the cap, for no script
-        can look into two.
+        spent is never forgotten. In a fleet of several cells each of them gets an equal part of the cap.
         """
         ...
 

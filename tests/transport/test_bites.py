@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
+from envelope.agents import WorkerCard
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskRequest, TaskResult
@@ -109,6 +110,7 @@ async def test_each_ends_once_and_after_those_below_it(small_fleet, raw):
 
 async def test_an_idle_worker_goes_on_where_the_canceller_has_gone(small_fleet):
     claim, below = await running_tree(small_fleet, children=40, below_each=1)
+    await small_fleet.transport.announce(WorkerCard(worker="idle", pool="build", slots=1, agents=()), ttl_s=60)
     waiting = asyncio.create_task(small_fleet.transport.claim("build", "idle", slots=1, wait_s=30))
     await asyncio.sleep(0)
 

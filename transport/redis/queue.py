@@ -30,6 +30,8 @@ CLAIM_VALUES = 11
 PART_TASKS, PART_BYTES = 100, 2 * 1024 * 1024
 BOUNDS = (b"queued", b"tree")
 WITHDRAWN = "a later part of its submission was refused"
+# A quiet server ends a blocking read up to 100 ms late: who waits for a bite of a chore looks by itself.
+SHORTEST_WAIT_S = 0.03
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
 
@@ -172,15 +174,21 @@ async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, 
 async def _take(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -> tuple[int, list[Claim]]:
     call: dict[str, Any] = {"pool": pool, "worker": worker, "slots": slots, "once": (worker, next(_serials))}
     call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE, "missed_ms": cell.client.missed_ms()}
-    if bell_s:
+    if 0 < bell_s < SHORTEST_WAIT_S:
+        await asyncio.sleep(bell_s)
+    elif bell_s:
         bells = ("BLPOP", cell.keys.name("bell", pool), cell.keys.name("nudge", worker), bell_s)
         wake_ms, now_ms, values = await cell.run_after("claim", bells, bell_s, **call)
-    else:
-        wake_ms, now_ms, values = await cell.run("claim", repeatable=True, **call)
+        return wake_ms, await _claims(cell, values, now_ms, pool, worker)
+    wake_ms, now_ms, values = await cell.run("claim", repeatable=True, **call)
+    return wake_ms, await _claims(cell, values, now_ms, pool, worker)
+
+
+async def _claims(cell: Cell, values: list[Any], now_ms: int, pool: str, worker: str) -> list[Claim]:
     rows = [values[at : at + CLAIM_VALUES] for at in range(0, len(values), CLAIM_VALUES)]
     claims = [(row, _readable(row, now_ms, pool, worker)) for row in rows]
     await _bury(cell, worker, [row for row, claim in claims if claim is None], pool)
-    return wake_ms, [claim for _, claim in claims if claim]
+    return [claim for _, claim in claims if claim]
 
 
 def _readable(row: list[Any], now_ms: int, pool: str, worker: str) -> Claim | None:

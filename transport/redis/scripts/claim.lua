@@ -5,7 +5,7 @@
 -- These bound the time for which one script holds the server: starts; turns of lanes, and looks at flows (among them those
 -- at ids of ended tasks). MAX_STALE: looks at such ids in one lane; then the lane waits for the next claim, so that one
 -- tenant's ended tasks do not delay another's start.
-local MAX_STARTS, MAX_VISITS, MAX_STALE = 256, 1000, 100
+local MAX_STARTS, MAX_VISITS, MAX_STALE = 200, 1000, 100
 local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'lost', 'retries', 'envelope',
                'checkpoint', 'session', 'parent', 'flow', 'worker'}
 -- After every name.
@@ -224,6 +224,7 @@ else
   -- only what a cap holds back.
   if (#started == slots or visits >= MAX_VISITS or has_passed) and pool.ready > 0 then ring(A.pool) end
   if #started > 0 then remember(started) end
+  spend(#started / 2)  -- a start costs half as much as an end
   do_chores()
 end
 -- Who has work in every slot does not come back for the chores.
