@@ -20,6 +20,7 @@ from ..delivery import failed
 from ..errors import Fenced, TransportError, no_task
 from ..limits import LANE_STRIDE, STRIDE
 from .cell import Cell
+from .faults import memory_full
 
 Operation = tuple[str, str, int, str, Any, Any]
 
@@ -52,6 +53,8 @@ async def submit(
 def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
     if under is not None and answer[2] == b"fenced":
         raise fenced(under)
+    if answer[2] == b"full":
+        raise memory_full()
     raise refusal(requests[int(answer[1])], answer[2].decode(), answer[3].decode())
 
 

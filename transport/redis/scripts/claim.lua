@@ -197,6 +197,14 @@ local function hand_over_again(ids)
   call_many('ZADD', key('leases', A.pool), leases)
 end
 
+-- On a full server nothing starts; what is over ends all the same.
+local FULL_LOOKS_MS = 1000
+local full, wake_ms = is_full(), nil
+if full then
+  use_reserve()
+  wake_ms = trim(TRIMMED_AT_ONCE) > 0 and 10 or FULL_LOOKS_MS
+end
+
 local before = recall()
 if before then
   hand_over_again(before)
@@ -205,10 +213,12 @@ else
   reap_deadlines()
   reap_timers()
   settle_flight()
-  take()
+  if not full then take() end
   -- One token wakes one worker; who leaves something behind wakes the next. Who found less than it could take has left
   -- only what a cap holds back.
   if (#started == slots or visits >= MAX_VISITS) and pool.ready > 0 then ring(A.pool) end
   if #started > 0 then remember(started) end
 end
-return {next_end({A.pool}), now, claims}
+local next_ms = next_end({A.pool})
+if full and (next_ms < 0 or next_ms > wake_ms) then next_ms = wake_ms end
+return {next_ms, now, claims}
