@@ -31,7 +31,7 @@ def server(request, start_redis):
 
 @pytest.fixture
 async def fleet(server):
-    url, limits = f"redis://127.0.0.1:{server.port}", Limits(lease_ms=3000)
+    url, limits = f"redis://127.0.0.1:{server.port}", Limits(lease_ms=1500)
     transport = await connect_redis(url, keyring=KEYRING, limits=limits)
     yield Fleet(transport, url=url)
     await transport.close()
@@ -89,7 +89,7 @@ async def test_leases_on_a_full_server_are_renewed_and_those_that_end_are_reaped
 
 async def test_tasks_on_a_full_server_can_be_cancelled_and_meet_their_deadline(server, fleet):
     running, queued = await fleet.submit(), await fleet.submit(recipient="general")
-    late = await fleet.submit(recipient="general", deadline_ms=1500)
+    late = await fleet.submit(recipient="general", deadline_ms=800)
     claim = await fleet.claim_one()
     fill(server)
 
