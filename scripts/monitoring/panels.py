@@ -185,7 +185,7 @@ BATCHES = Dashboard(
 REDIS = Dashboard(
     "muster-redis", "Muster / Redis",
     (
-        panel("Memory", "bytes", "Beyond 80 % of the maximum submissions are refused.", '{{instance}} | redis_memory_used_bytes{instance=~"$instance"}', 'maximum {{instance}} | redis_memory_max_bytes{instance=~"$instance"}', alert="MusterRedisMemoryFull"),
+        panel("Memory", "bytes", "Beyond 80 % of the maximum old events go; then submissions are refused.", '{{instance}} | redis_memory_used_bytes{instance=~"$instance"}', 'maximum {{instance}} | redis_memory_max_bytes{instance=~"$instance"}', alert="MusterRedisMemoryFull"),
         panel("Share of its memory", "percentunit", "Above 80 %.", '{{instance}} | redis_memory_used_bytes{instance=~"$instance"} / (redis_memory_max_bytes{instance=~"$instance"} > 0)', alert="MusterRedisMemoryFull"),
         panel("CPU of the one thread", "percentunit", "Above 80 %: the server is the bottleneck; more cells or another fleet.",
               f'{{{{instance}}}} | rate(redis_cpu_user_main_thread_seconds_total{{instance=~"$instance"}}{RATE}) + rate(redis_cpu_sys_main_thread_seconds_total{{instance=~"$instance"}}{RATE})'),

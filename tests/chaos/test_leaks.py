@@ -76,7 +76,7 @@ def lifetime(key: bytes, fleet: Fleet) -> str:
 
 
 def leaked(server: Server, fleet: Fleet) -> Counter[str]:
-    """Keys by their row in the table that should be gone by now. What lives for minutes or days, and blobs, have their
-    time."""
-    timed = ("always", "minutes", "days", "blob")
+    """Keys by their row in the table that should be gone by now. What lives for minutes or days, for as long as a task
+    may run, and blobs, have their time."""
+    timed = ("always", "minutes", "days", "window", "blob")
     return Counter(key.decode() for key in keys(server) if lifetime(key, fleet) not in timed)

@@ -77,6 +77,7 @@ async def test_a_parent_finds_the_result_of_a_child_that_ended_long_ago(forgetfu
     assert not await fleet.transport.park(parent.lease, Wait(children=frozenset({child.task_id})))
     assert (await fleet.ended(child.task_id)).output.text == "found"
     await fleet.finish(parent)
+    await until_forgotten(fleet, child.task_id)  # although its parent had a minute left
 
 
 async def test_a_key_stands_for_its_task_until_that_can_no_longer_run(make_fleet):

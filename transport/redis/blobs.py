@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from envelope.ids import blob_ref
 
 from ..blobs import check_size, checked, life_ms
 from ..blobs.content import digest_of, missing
-from ..errors import NotPermitted
+from ..errors import NotPermitted, QueueFull
 from .client import Client
 from .exchange import Command
 
@@ -19,8 +19,16 @@ TRANSFER_TIMEOUT_S = 128.0
 class RedisBlobs:
     """Redis forgets them by itself, each exactly at the end of its life. Reading is a write here: it renews."""
 
-    def __init__(self, client_of: Callable[[str], Client], fleet: str, retention_ms: int) -> None:
+    def __init__(
+        self,
+        client_of: Callable[[str], Client],
+        fleet: str,
+        retention_ms: int,
+        make_room: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`make_room` is asked for when a server's memory is full; 0 when there is nothing to let go."""
         self._client_of = client_of
+        self._make_room = make_room
         self._prefix = f"muster:{fleet}:blob:"
         self._life_ms = life_ms(retention_ms)
 
@@ -36,8 +44,18 @@ class RedisBlobs:
             name = self._prefix + ref
             places.setdefault(self._client_of(name), []).append(("SET", name, content, "PX", self._life_ms))
         for client, commands in places.items():
-            await client.read_many(commands, timeout_s=TRANSFER_TIMEOUT_S)
+            await self._put_at(client, commands)
         return refs
+
+    async def _put_at(self, client: Client, commands: Sequence[Command]) -> None:
+        while True:
+            try:
+                await client.read_many(commands, timeout_s=TRANSFER_TIMEOUT_S)
+            except QueueFull:
+                if not await self._make_room():
+                    raise
+            else:
+                return
 
     async def get(self, ref: str) -> bytes:
         digest_of(ref)

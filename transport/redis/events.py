@@ -24,6 +24,9 @@ PAGE = 500
 # More tasks than any trace has that a person reads; a snapshot of them is some megabytes.
 SNAPSHOT_TASKS = 10_000
 
+# Of a trace: its root, its first entry, when its root ended, and its last entry when it last had no live task.
+FOLLOWED = ("root", "first", "ended", "last")
+
 Page = list[tuple[bytes, list[bytes]]]  # id, [field, value]: all entries of ours have one
 
 _log = get_logger("events")
@@ -31,15 +34,15 @@ _log = get_logger("events")
 
 async def follow(cell: Cell, trace_id: str, after: str, *, wait: bool = True, about: str = "") -> AsyncIterator[Entry]:
     stream, trace = cell.keys.name("events", trace_id), cell.keys.name("trace", trace_id)
-    root, first, ended = await cell.client.call("HMGET", trace, "root", "first", "ended")
+    root, first, ended, last = await cell.client.call("HMGET", trace, *FOLLOWED)
     if root is None:
         raise no_trace(trace_id)
     while True:
         page = await _read(cell, stream, after, block=wait and not ended)
-        if page and (oldest := await _oldest(cell, stream)) and _trimmed(oldest, first, after):
-            for entry in await _snapshot(cell, trace_id, after, _before(oldest), about):
+        if (gone := await _gone(cell, stream, first, last, page)) and _order(gone) > _order(after):
+            for entry in await _snapshot(cell, trace_id, after, gone, about):
                 yield entry
-            after = _before(oldest)
+            after = gone
             continue
         names = [about.encode(), root] if about else [b""]
         for entry_id, fields in page:
@@ -55,7 +58,7 @@ async def follow(cell: Cell, trace_id: str, after: str, *, wait: bool = True, ab
         if not page:
             if ended or not wait:
                 return
-            root, ended = await cell.client.call("HMGET", trace, "root", "ended")
+            root, first, ended, last = await cell.client.call("HMGET", trace, *FOLLOWED)
             if root is None:  # past its retention, or a failover forgot it
                 raise no_trace(trace_id)
 
@@ -70,9 +73,16 @@ def _readable(data: bytes, entry_id: str) -> TaskProgress | TaskResult | None:
     return message if isinstance(message, TaskProgress | TaskResult) else None
 
 
-def _trimmed(oldest: str, first: bytes | None, after: str) -> bool:
-    """Were entries dropped that this reader has not seen? Looked at after the read: then none can be missing in it."""
-    return first is not None and oldest != first.decode() and _order(_before(oldest)) > _order(after)
+async def _gone(cell: Cell, stream: str, first: bytes | None, last: bytes | None, page: Page) -> str | None:
+    """The id up to which entries are no longer kept; None when all are.
+
+    Looked at after the read: then none can be missing in it. On a full server all entries of an ended trace go, up to
+    its `last` one.
+    """
+    oldest = await _oldest(cell, stream) if page or last else None
+    if oldest is None:
+        return last.decode() if last and not page else None
+    return None if first is None or oldest == first.decode() else _before(oldest)
 
 
 def _order(entry_id: str) -> tuple[int, int]:

@@ -66,6 +66,10 @@ def moved_to(error: BaseException) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
+def memory_full() -> QueueFull:
+    return QueueFull("the Redis server's memory is full", retry_after_s=5.0, hint="raise its maxmemory")
+
+
 def translated(error: BaseException, *, sent: bool = True) -> TransportError:
     """The library's exception as ours. `sent`: the command may have reached the server before it went wrong."""
     if isinstance(error, TransportError):
@@ -81,7 +85,7 @@ def translated(error: BaseException, *, sent: bool = True) -> TransportError:
     if word in _REFUSED:
         return Misconfigured(f"the Redis server refuses us: {error}", hint="check user and password in the URL")
     if word == "OOM":
-        return QueueFull("the Redis server's memory is full", retry_after_s=5.0, hint="raise its maxmemory")
+        return memory_full()
     if isinstance(error.__context__, ssl.SSLCertVerificationError):
         return Misconfigured(
             f"the Redis server's certificate is not trusted: {error.__context__.verify_message}",

@@ -1,50 +1,95 @@
-"""Back-pressure: no new work for a server that is short of memory, so that what was accepted can end."""
+"""Back-pressure: no more work than a server has memory for, so that what was accepted can end.
+
+Admission counts what is used now, and what all live tasks will add until they have ended. When that is too much, the
+events of the traces that ended longest ago go first; records and results stay. Only then are submissions refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from ..errors import QueueFull
 from ..limits import Limits
-from .client import Client
+from .cell import Cell
 
-# A look costs the server about 50 µs. What is submitted between two of them is counted by what a task of 600 bytes was
-# measured to take until it has ended: its record, its places in line, three events and a result.
+# A look costs the server about 50 µs.
 LOOK_EVERY_S = 1.0
-TASK_BYTES = 4_096
 RETRY_AFTER_S = 5.0
+# What a task takes when it has ended, before any was measured: a little more than with 30 events of 300 bytes.
+# It counts as one task beside those that were measured.
+ENDED_BYTES = 24 * 1024
+# What of it is there already while the task stands in line: the least, that of a task in a trace of many.
+QUEUED_BYTES = 2_200
+# Traces a script, and scripts a submission: a few milliseconds for the server, some tens for the submitter.
+TRIMMED_AT_ONCE = 100
+TRIMS_AT_ONCE = 20
 
 
 class Pressure:
     """Of one server; its memory is looked at when something is submitted, at most once a second."""
 
-    def __init__(self, client: Client, limits: Limits) -> None:
-        self._client = client
+    def __init__(self, cells: Sequence[Cell], limits: Limits) -> None:
+        """`cells`: all that this server is known to have."""
+        self._cells = cells
+        self._client = cells[0].client
         self._share = limits.memory_share
         self._looked_at = -LOOK_EVERY_S
-        self._used_bytes = self._limit_bytes = 0
+        self._used_bytes = self._limit_bytes = self._coming_bytes = 0
+        self._task_bytes = ENDED_BYTES
         self._looking = asyncio.Lock()  # of forty that submit at once one looks, and the others wait for it
 
     async def check(self, tasks: int) -> None:
-        """`QueueFull` when that many tasks more would take the server beyond `Limits.memory_share` of its `maxmemory`;
-        without a `maxmemory` never."""
+        """`QueueFull` when that many tasks more would take the server beyond `Limits.memory_share` of its `maxmemory`
+        by the time all have ended; without a `maxmemory` never."""
         async with self._looking:
-            now_s = time.monotonic()
-            if now_s - self._looked_at >= LOOK_EVERY_S:
+            if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
                 await self._look()
-                self._looked_at = now_s
-        used_bytes = self._used_bytes + tasks * TASK_BYTES
-        if self._limit_bytes and used_bytes >= self._share * self._limit_bytes:
+            await self._make_room(tasks)
+        expected_bytes = self._expected_bytes(tasks)
+        if self._is_too_much(tasks):
             raise QueueFull(
-                f"the Redis server's memory would be {used_bytes / self._limit_bytes:.0%} full with this, and nothing "
-                f"new is accepted beyond {self._share:.0%}",
+                f"the Redis server's memory would be {expected_bytes / self._limit_bytes:.0%} full when all accepted "
+                f"tasks have ended, and nothing new is accepted beyond {self._share:.0%}",
                 retry_after_s=RETRY_AFTER_S,
                 hint="come again later, shorten the retention, or raise its maxmemory",
             )
-        self._used_bytes = used_bytes
+        self._coming_bytes += tasks * self._task_bytes
+
+    async def relieve(self) -> None:
+        """Make room where there is too little, although nobody submits."""
+        async with self._looking:
+            await self._look()
+            while self._is_too_much(0) and await make_room(self._cells, TRIMMED_AT_ONCE):
+                await self._look()
+
+    def _expected_bytes(self, tasks: int) -> int:
+        return self._used_bytes + self._coming_bytes + tasks * self._task_bytes
+
+    def _is_too_much(self, tasks: int) -> bool:
+        return self._limit_bytes > 0 and self._expected_bytes(tasks) >= self._share * self._limit_bytes
+
+    async def _make_room(self, tasks: int) -> None:
+        for _ in range(TRIMS_AT_ONCE):
+            if not self._is_too_much(tasks) or not await make_room(self._cells, TRIMMED_AT_ONCE):
+                return
+            await self._look()
 
     async def _look(self) -> None:
-        text: bytes = await self._client.call("INFO", "memory")
+        live = [("ZCOUNT", cell.keys.name("deadlines"), "-inf", "+inf") for cell in self._cells]
+        ended = [("HMGET", cell.keys.name("usage"), "bytes", "tasks") for cell in self._cells]
+        text, *found = await self._client.read_many([("INFO", "memory"), *live, *ended])
         info = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        measured_bytes, measured = ENDED_BYTES, 1.0
+        for size_bytes, tasks in found[len(live) :]:
+            measured_bytes, measured = measured_bytes + int(size_bytes or 0), measured + float(tasks or 0)
+        self._task_bytes = int(measured_bytes / measured)
+        self._coming_bytes = sum(found[: len(live)]) * max(0, self._task_bytes - QUEUED_BYTES)
         self._used_bytes, self._limit_bytes = int(info["used_memory"]), int(info.get("maxmemory", 0))
+        self._looked_at = time.monotonic()
+
+
+async def make_room(cells: Sequence[Cell], traces: int) -> int:
+    """Let go of the events of traces that ended longest ago, up to so many in each cell; how many traces there were."""
+    return sum([await cell.run("trim", repeatable=True, traces=traces) for cell in cells])

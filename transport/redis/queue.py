@@ -21,6 +21,7 @@ from ..delivery import failed
 from ..errors import Fenced, TransportError, no_task
 from ..limits import LANE_STRIDE, STRIDE
 from .cell import Cell
+from .faults import memory_full
 
 Operation = tuple[str, str, int, str, Any, Any]
 
@@ -117,6 +118,8 @@ async def _withdraw(cell: Cell, task_ids: Sequence[str]) -> None:
 def _refuse(requests: Sequence[TaskRequest], under: Lease | None, answer: list[Any]) -> None:
     if under is not None and answer[2] == b"fenced":
         raise fenced(under)
+    if answer[2] == b"full":
+        raise memory_full()
     raise refusal(requests[int(answer[1])], answer[2].decode(), answer[3].decode())
 
 

@@ -16,13 +16,14 @@ REAPING = frozenset({"claim", "reap", "renew"})
 # Those that move no task need less. The server goes through all that stands before a script at each call: 16 us for all
 # of it, half of that for the first part alone, and five times as long after a pause.
 _NEEDS = {
-    "rate": SHARED[:1],
-    "await": SHARED[:1],
-    "announce": SHARED[:1],
-    "purge": SHARED[:1],
-    "submit": SHARED[:2],
-    "allot": SHARED[:2],
-}
+    "rate": SHARED[:1], "await": SHARED[:1], "announce": SHARED[:1], "purge": SHARED[:1], "trim": SHARED[:1],
+    "submit": SHARED[:2], "allot": SHARED[:2],
+}  # fmt: skip
+# Those that go on when the server's memory is full: without them nothing would end, and nobody could help. They write
+# little. `claim` and `write` decide for themselves what may go on.
+_GOES_BEYOND = frozenset({
+    "allot", "announce", "answer", "archive", "await", "cancel", "chores", "fund", "note", "purge", "raise", "reap", "renew",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +40,6 @@ def script(name: str) -> Script:
     more = ("reaping",) if name in REAPING else ("audit",) if name in DECIDING else ()
     parts = (*_NEEDS.get(name, SHARED), *more, name)
     *shared, body = ((folder / f"{part}.lua").read_text() for part in parts)
-    source = f"{''.join(shared)}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
+    before = "".join(shared) + ("\nuse_reserve()\n" if name in _GOES_BEYOND else "")
+    source = f"{before}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from envelope.messages import TaskRequest
@@ -11,6 +12,7 @@ from ..base import Handle, Lease
 from . import queue
 from .cell import Cell
 from .cells import Cells
+from .client import Client
 from .pressure import Pressure
 from .writer import Writer
 
@@ -20,7 +22,10 @@ class Submitting:
         self._cells = cells
         self._keyring = keyring
         self._writer_of = writer_of
-        self._pressure = {cell.client: Pressure(cell.client, cells.limits) for cell in cells.all}
+        by_client: dict[Client, list[Cell]] = {}
+        for cell in cells.all:
+            by_client.setdefault(cell.client, []).append(cell)
+        self._pressure = {client: Pressure(share, cells.limits) for client, share in by_client.items()}
 
     async def submit(self, requests: Sequence[TaskRequest], under: Lease | None) -> list[Handle]:
         """Handles in the order of the requests. All or none of each cell's share, one cell after the other."""
@@ -38,6 +43,10 @@ class Submitting:
         for handle in handles.values():
             self._cells.learn(handle.task_id, handle.trace_id)
         return [handles[at] for at in range(len(requests))]
+
+    async def relieve(self) -> None:
+        """Make room on servers that are short of memory."""
+        await asyncio.gather(*(pressure.relieve() for pressure in self._pressure.values()))
 
     async def _lease_in(self, cell: Cell, under: Lease | None) -> Lease | None:
         """Of a lease in another cell a script cannot judge: it is looked at first (`Fenced`), not in the same step."""

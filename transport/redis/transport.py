@@ -45,6 +45,7 @@ from .checks import check
 from .claiming import Claiming
 from .leases import RedisKeeper
 from .notices import RedisNotices
+from .pressure import TRIMMED_AT_ONCE, make_room
 from .rates import RedisRates
 from .results import Results
 from .servers import Servers
@@ -81,7 +82,9 @@ async def connect_redis(
     except BaseException:
         await servers.close()
         raise
-    blobs = RedisBlobs(servers.client_of, fleet, limits.retention_ms)
+    blobs = RedisBlobs(
+        servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRIMMED_AT_ONCE)
+    )
     return RedisTransport(fleet_cells, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs, pools)
 
 
@@ -282,7 +285,9 @@ class RedisTransport:
     # -- for whoever is alive
 
     async def reap(self) -> int:
-        return sum(await self._cells.each(queue.reap))
+        touched = sum(await self._cells.each(queue.reap))
+        await self._submitting.relieve()
+        return touched
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
         await self._cells.some(lambda cell: records.announce(cell, card, ttl_s=ttl_s), patience_s=ANNOUNCING_PATIENCE_S)

@@ -16,6 +16,7 @@ from ..base import Lease, Prompt, Saved, Wait
 from ..errors import TransportError, Unreachable
 from ..money import Ledger
 from .cell import Cell
+from .faults import memory_full
 from .queue import Operation, fenced, operation, write
 
 # Few enough that the server works on one batch while the worker prepares the next (a quarter of 200 slots), and that no
@@ -26,7 +27,9 @@ MAX_OPERATIONS = 48
 MAX_BYTES = 4 * 1024 * 1024
 
 # What an outcome begins with when it is no success.
-FENCED, FAILED = 0, -1
+FENCED, FAILED, FULL = 0, -1, -2
+# About 20 s in all. The server makes room meanwhile: other tasks end, and their events may go.
+FULL_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, *8 * (2.0,))
 # How many values a trace's and its tenant's money take, with the outcome's own first one.
 LEDGER = 7
 
@@ -95,16 +98,27 @@ class Writer:
             await self._sender
 
     async def _write(self, kind: str, lease: Lease, data: bytes | str = b"", more: Any = 0) -> list[Any]:
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((operation(kind, lease, data, more), len(data), future))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send_all())
-        outcome = await future
+        pauses_s = iter(FULL_PAUSES_S)
+        outcome = await self._outcome(operation(kind, lease, data, more), len(data))
+        while outcome[0] == FULL:
+            made_room = outcome[1] > 0
+            pause_s = 0.0 if made_room else next(pauses_s, None)
+            if pause_s is None:
+                raise memory_full()
+            await asyncio.sleep(pause_s)
+            outcome = await self._outcome(operation(kind, lease, data, more), len(data))
         if outcome[0] == FENCED:
             raise fenced(lease)
         if outcome[0] == FAILED:
             raise TransportError(f"the Redis server could not write for {lease.task_id}: {outcome[1].decode()}")
         return outcome
+
+    def _outcome(self, write: Operation, size_bytes: int) -> asyncio.Future[list[Any]]:
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((write, size_bytes, future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_all())
+        return future
 
     async def _send_all(self) -> None:
         try:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.redis
 REDIS_CODE = Path(__file__).parent.parent.parent.parent / "transport" / "redis"
 SHARED_SCRIPTS = {"lib", "line", "life"}
 # What the transport's methods that workers use run; the orchestrator uses them all.
-WORKERS_SCRIPTS = {"announce", "await", "claim", "rate", "renew", "submit", "write"}
+WORKERS_SCRIPTS = {"announce", "await", "claim", "rate", "renew", "submit", "trim", "write"}
 # A first look at the server by a person or a probe, and a URL that names another database than 0.
 BESIDES = {"ping", "select"}
 ARQ = {

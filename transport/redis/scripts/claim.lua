@@ -11,6 +11,14 @@ local START = {'trace', 'state', 'attempt', 'expires', 'accepted', 'started', 'l
 -- After every name.
 local LAST = '\255'
 
+-- On a full server nothing starts; what is over ends all the same. This comes before the first write.
+local FULL_LOOKS_MS = 1000
+local full, wake_ms = is_full(), nil
+if full then
+  use_reserve()
+  wake_ms = trim(TRIMMED_AT_ONCE) > 0 and 10 or FULL_LOOKS_MS
+end
+
 look()
 local LEASE_ENDS = lease_end()
 local slots = math.min(A.slots, MAX_STARTS)
@@ -219,7 +227,7 @@ else
   reap_deadlines()
   reap_timers()
   settle_flight()
-  take()
+  if not full then take() end
   -- One token wakes one worker; who leaves something behind wakes the next. Who found less than it could take has left
   -- only what a cap holds back.
   if (#started == slots or visits >= MAX_VISITS or has_passed) and pool.ready > 0 then ring(A.pool) end
@@ -228,4 +236,6 @@ else
   do_chores()
 end
 -- Who has work in every slot does not come back for the chores.
-return {next_end({A.pool}, #started < slots and A.worker, 0), now, claims}
+local next_ms = next_end({A.pool}, #started < slots and A.worker, 0)
+if full and (next_ms < 0 or next_ms > wake_ms) then next_ms = wake_ms end
+return {next_ms, now, claims}

@@ -125,11 +125,13 @@ local function let_go(task)
   call('PEXPIRE', name, A.retention_ms)
 end
 
--- A parent may ask for the result of a child as long as it lives itself.
+-- A parent may ask for the result of a child as long as it lives itself. A trace is told of a record that is kept longer
+-- for that.
 local function kept_ms(task)
   local parent_ends = task.parent and tonumber(call('HGET', key('task', task.parent), 'expires') or 0)
-  if not parent_ends then return RETENTION_MS end
-  return text_of(math.max(A.retention_ms, parent_ends + A.grace_ms - now))
+  if not parent_ends or parent_ends + A.grace_ms - now <= A.retention_ms then return RETENTION_MS end
+  call('HSET', key('trace', task.trace), 'kept', 1)
+  return text_of(parent_ends + A.grace_ms - now)
 end
 
 -- Process → the tasks it waits for that this script has ended. `settle` tells each process once.
@@ -485,12 +487,19 @@ local function measure(trace)
        'tasks', string.format('%.3f', (tonumber(before[2]) or 0) * FADES + tasks))
 end
 
+-- No parent lives that may ask for the records of its children. Of very many the first: the rest go at the latest with
+-- their parents' deadlines.
+local function let_records_go(trace)
+  for _, id in ipairs(call('LRANGE', key('tasks', trace), 0, 999)) do call('PEXPIRE', key('task', id), RETENTION_MS) end
+end
+
 -- With its last live task begins the term of what a trace has. False: some live. (Who may write here can spoil the count:
 -- then nothing lives.)
 local function has_ended(trace, count)
   local live = redis.pcall('HINCRBY', key('trace', trace), 'live', -count)
   if type(live) == 'number' and live > 0 then return false end
   redis.pcall('HSET', key('trace', trace), 'last', last_entry[trace])
+  if redis.pcall('HDEL', key('trace', trace), 'kept') == 1 then let_records_go(trace) end
   for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), RETENTION_MS) end
   return true
 end

@@ -234,6 +234,17 @@ local function submitter_is_stale()
   return not (task and task.state == 'running' and task.attempt == A.under[2] and task.worker == A.under[3])
 end
 
+local function all_are_known()
+  for _, request in ipairs(A.requests) do
+    if not first_of(request) then return false end
+  end
+  return true
+end
+
+if is_full() and not all_are_known() then
+  trim(TRIMMED_AT_ONCE)
+  return {0, -1, 'full'}
+end
 if submitter_is_stale() then
   count('fenced_writes')
   return {0, -1, 'fenced'}

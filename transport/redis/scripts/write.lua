@@ -7,6 +7,8 @@
 --   checkpoint: the same money, then the prompts that no checkpoint holds · inbox: those alone
 --   park: {1, 1} parked, {1, 0} nothing to wait for · finish: {1, 1} ended, {1, 0} queued again
 --   give_back, retry, hold: {1}
+-- When the server's memory is full, what lets a task end or leave its worker is done all the same; the rest is not, and
+-- {-2, n} says so: `n` traces were trimmed, and if there were any it may be asked for again.
 
 -- What an operation must know of its task; all there is when it does not say.
 local HELD = {'trace', 'state', 'attempt', 'worker', 'flow'}
@@ -237,6 +239,16 @@ function DO.retry(task, reason, delay_ms)
   return {1}
 end
 
+local GOES_BEYOND = {finish = true, give_back = true, retry = true, park = true, hold = true, inbox = true}
+local full, trimmed = false, 0
+
+local function make_room()
+  full = is_full()
+  if not full then return end
+  use_reserve()
+  trimmed = trim(TRIMMED_AT_ONCE)
+end
+
 -- A finish may come again, from a worker that could not know of the first one: it is no other's.
 local function repeated(kind, id, attempt, worker)
   if kind ~= 'finish' then return false end
@@ -250,7 +262,9 @@ local function write_all(ops)
   for at = 1, #ops, 6 do
     local kind, id, attempt, worker = ops[at], ops[at + 1], ops[at + 2], ops[at + 3]
     local task, outcome = held(kind, id, attempt, worker), {1, 1}
-    if task then
+    if task and full and not GOES_BEYOND[kind] then
+      outcome = {-2, trimmed}
+    elseif task then
       local done, answer = pcall(DO[kind], task, ops[at + 4], ops[at + 5])
       outcome = done and answer or {-1, type(answer) == 'table' and answer.err or tostring(answer)}
     elseif not repeated(kind, id, attempt, worker) then
@@ -262,4 +276,7 @@ local function write_all(ops)
   return outcomes
 end
 
-return recall() or remember(cmsgpack.pack(write_all(A.operations)))
+local known = recall()
+if known then return known end
+make_room()
+return remember(cmsgpack.pack(write_all(A.operations)))
