@@ -81,6 +81,7 @@ class MemoryTransport:
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
         admission.check_size(requests)
+        admission.check_deadlines(requests, self.limits)
         admission.check_pools(requests, self._fleet.pools)
         await admission.check_parents(requests, self.request)
         signed = [(request, self._envelope(request)) for request in requests]

@@ -40,4 +40,9 @@ class Cell:
 
 @cache
 def _as_arguments(limits: Limits) -> dict[str, Any]:
-    return {**asdict(limits), "grace_ms": limits.expiry_grace_ms, "tick": TICK}
+    return {
+        **asdict(limits),
+        "grace_ms": limits.expiry_grace_ms,
+        "max_deadline_ms": limits.max_deadline_ms,
+        "tick": TICK,
+    }

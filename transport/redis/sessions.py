@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envelope.messages import MAX_DEADLINE_MS
-
 from ..audit import told
 from ..base import Answer, Handle
 from ..errors import NotFound, no_session, no_task
@@ -27,7 +25,7 @@ async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
 
 def answers_ms(cell: Cell) -> int:
     """How long an answer is kept: a task ends within its deadline, and is kept for the retention time after that."""
-    return cell.limits.retention_ms + MAX_DEADLINE_MS
+    return cell.limits.retention_ms + cell.limits.max_deadline_ms
 
 
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:

@@ -30,7 +30,21 @@ local function session_trouble(session, tenant)
   if not kept[2] then return 'session' end
 end
 
-local coming, taken, expiry, expires_of = {}, {}, {}, {}
+-- When the batch that a shard belongs to must have ended; 0 where it is not known in this cell.
+local batches = {}
+
+local function batch_expiry(batch)
+  batches[batch] = batches[batch] or tonumber(call('HGET', key('task', batch), 'expires') or 0) or 0
+  return batches[batch]
+end
+
+-- A key stands for its task as long as whoever has submitted it may go on after a restart, and look for it.
+local function key_life(request, expires, limit)
+  local driver = limit or (request.batch and batch_expiry(request.batch)) or 0
+  return math.max(A.idempotency_ms, expires - now, driver - now)
+end
+
+local coming, taken, expiry, expires_of, key_lives = {}, {}, {}, {}, {}
 
 local function trouble(request, at)
   local expires = now + request.deadline_ms
@@ -41,8 +55,9 @@ local function trouble(request, at)
     coming[request.task] = request.task .. request.trace .. request.work
     if request.once then coming[request.once] = coming[request.task] end
     if math.abs(now - request.created) > A.replay_window_ms then return 'created', tostring(now) end
+    local limit
     if request.parent then
-      local limit = parent_expiry(request, expires_of)
+      limit = parent_expiry(request, expires_of)
       if not limit then return 'parent' end
       expires = math.min(expires, limit)
     end
@@ -53,6 +68,7 @@ local function trouble(request, at)
       taken[request.session] = request.task
     end
     expires_of[request.task] = expires
+    if request.once then key_lives[at] = text_of(key_life(request, expires, limit)) end
   end
   expiry[at] = expires
 end
@@ -72,8 +88,8 @@ local function add(to, name, value)
 end
 
 local in_line, of_traces, of_parents, of_tenants = lists(), lists(), lists(), lists()
--- A root is listed for as long as its record may be kept: a task takes a day at most.
-local LISTED_MS = A.retention_ms + 86400000
+-- A root is listed for as long as its record may be kept.
+local LISTED_MS = A.retention_ms + A.max_deadline_ms
 -- Traces that this script has seen; whether they began with it.
 local traces = {}
 
@@ -98,7 +114,7 @@ local function begin(request)
   return true
 end
 
-local function accept(request, expires)
+local function accept(request, expires, key_life_ms)
   local record = request.more
   expires = text_of(expires)
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
@@ -116,7 +132,7 @@ local function accept(request, expires)
        'state', 'pending', 'attempt', '0', 'accepted', NOW, 'expires', expires, 'agent', request.agent,
        'envelope', request.envelope, unpack(record))
   if request.once then
-    call('SET', key('once', request.once), request.task .. request.trace .. request.work, 'PX', A.idempotency_ms)
+    call('SET', key('once', request.once), request.task .. request.trace .. request.work, 'PX', key_life_ms)
   end
   add(of_traces, request.trace, request.task)
   add(in_line, request.pool .. ':' .. request.flow, request.task)
@@ -164,7 +180,7 @@ local function accept_each(handles)
     if first then
       handles[2 * i], handles[2 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37, 68)
     else
-      accept(request, expiry[i])
+      accept(request, expiry[i], key_lives[i])
       handles[2 * i], handles[2 * i + 1] = request.task, request.trace
     end
   end
