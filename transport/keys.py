@@ -29,7 +29,13 @@ class Key:
 
 
 CONTROL = (
-    Key("meta", "hash", "connect", "always", "protocol number, number of cells"),
+    Key(
+        "meta",
+        "hash",
+        "connect",
+        "always",
+        "protocol number, number of cells, replicas that confirm",
+    ),
     Key("task:{task}", "hash", "submit", "until retention", "the record, the envelope and the result of one task"),
     Key("children:{task}", "set", "submit", "while it has members", "the task's children that have not ended"),
     Key("trace:{trace}", "hash", "submit", "until retention", "root task, its first entry, money, running children"),

@@ -33,6 +33,9 @@ class Limits:
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
     memory_share: float = 0.8
 
+    # What is accepted, and what people decide, is acknowledged when so many replicas have it (`WAIT`).
+    wait_replicas: int = 0
+
     @property
     def expiry_grace_ms(self) -> int:
         """A running task may end itself, with what it has, this long after its deadline or its cancellation; then the

@@ -15,6 +15,10 @@ from .client import Client
 from .connections import Command
 from .script import script
 
+# Scripts whose caller goes away with the answer, and would not hear that a failover has forgotten what they did. What
+# workers write is repeated by itself: a forgotten end is a lost lease.
+CONFIRMED = frozenset({"submit", "cancel", "answer", "prompt", "raise", "fund", "allot", "note"})
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -31,7 +35,11 @@ class Cell:
         return pack_plain({**_as_arguments(self.limits), **moment, **values})
 
     async def run(self, name: str, *, repeatable: bool = False, **values: Any) -> Any:
-        return await self.client.run(script(name), self.keys.prefix, self.arguments(**values), repeatable=repeatable)
+        replicas = self.limits.wait_replicas if name in CONFIRMED else 0
+        arguments = self.arguments(**values)
+        return await self.client.run(
+            script(name), self.keys.prefix, arguments, repeatable=repeatable, replicas=replicas
+        )
 
     async def run_after(self, name: str, wait: Command, for_s: float, **values: Any) -> Any:
         """A repeatable script, as soon as a blocking read has ended."""
