@@ -90,9 +90,15 @@ CONTROL = (
     Key("wake:{worker}", "list", "cancel", "minutes", "a token for the worker's lease keeper: look at your leases"),
     Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),
     Key("dead", "stream", "claim, reap", "always", "dead letters: task, pool, code and why, about the last 10,000"),
-    Key("audit", "stream", "all that decide", "always", "the audit log: entries as JSON, and their hashes"),
+    Key(
+        "audit",
+        "stream",
+        "all that decide",
+        "always",
+        "the audit log: entries as JSON, and hashes, about the last million",
+    ),
     Key("audithead", "hash", "all that decide", "always", "number and hash of the log's last entry"),
-    Key("auditseal", "hash", "audit", "always", "an end of the log under a key of the fleet's"),
+    Key("auditseal", "hash", "audit", "always", "an end of the log, and where it began, under a key of the fleet's"),
     Key(
         "asked",
         "stream",

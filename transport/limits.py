@@ -30,6 +30,9 @@ class Limits:
     # A long trace is about 1,000 turns of 30 entries; beyond that the oldest are dropped.
     max_entries: int = 100_000
 
+    # Of the audit log, about; the oldest are dropped then. At 460 bytes each that is 460 MB in each cell.
+    audit_entries: int = 1_000_000
+
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
     memory_share: float = 0.8
 

@@ -16,8 +16,8 @@ from transport.errors import Misconfigured, Unconfirmed, Unreachable
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.outbox import Outbox
-from transport.redis import connect_redis
 from transport.redis import client as redis_client
+from transport.redis import connect_redis
 from transport.redis import servers as redis_servers
 from transport.redis import transport as redis_transport
 

@@ -72,7 +72,7 @@ class MemoryTransport:
         self.limits = limits or Limits()
         self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
         self.rates: Rates = MemoryRates(clock)
-        self._log = MemoryAudit(clock, self.keyring)
+        self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)
         self.notices: Sequence[Notices] = (MemoryNotices(self._fleet),)
