@@ -18,8 +18,8 @@ from .scope import Scope
 from .tracing.context import tidy_parent, tidy_state
 from .wire import Tagged, Wire
 
-# A day: the longest that a task may ask for. What takes longer is several tasks.
-MAX_DEADLINE_MS = 24 * 3600 * 1000
+# Thirty days: the longest that a task may ask for anywhere. A fleet may allow less (`Limits.max_deadline_ms`).
+MAX_DEADLINE_MS = 30 * 24 * 3600 * 1000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")]
 

@@ -40,7 +40,7 @@ async def verified(
     foreign = next((Break(entry.cell, entry.seq, "was exported, and is gone") for entry in strangers), None)
     return Verified(
         sum(len(chain.entries) for chain in chains),
-        sum(chain.seal.seq for chain in chains if chain.seal),
+        sum(max(0, chain.seal.seq - chain.first + 1) for chain in chains if chain.seal),
         tuple(one for one in (*found, foreign) if one),
     )
 

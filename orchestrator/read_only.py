@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar
 
-from envelope.ids import CONTENT, content_key, digest_of
+from envelope.ids import CONTENT, content_key, digest_of, new_trace_id
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
 from envelope.scope import common
 from transport.base import Transport
@@ -50,7 +50,7 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
     narrowed: dict[str, Any] = {
         "auth_scope": common(READ_SCOPE, request.auth_scope),
         "workspace": _workspace(request.workspace),
-        "idempotency_key": _key(request.idempotency_key),
+        **_key(request),
     }
     narrow_params = _PARAMS.get(request.agent) if request.recipient == DRIVERS else None
     if narrow_params is not None:
@@ -58,11 +58,16 @@ def as_read_only(request: TaskRequest) -> TaskRequest:
     return request.model_copy(update=narrowed)
 
 
-def _key(key: str) -> str:
-    """A caller's own name for the work stays one: the queue compares what it stands for."""
+def _key(request: TaskRequest) -> dict[str, str]:
+    """Of a caller's own name for the work another name: the queue compares what it stands for. A trace that starts
+    under a key lives where that says, as `task_request` has it."""
+    key = request.idempotency_key
     if not key:
-        return ""
-    return content_key("read-only", key) if key.startswith(CONTENT) else f"read-only:{digest_of(key)}"
+        return {}
+    key = content_key("read-only", key) if key.startswith(CONTENT) else f"read-only:{digest_of(key)}"
+    if request.parent_task_id or request.resume_token:
+        return {"idempotency_key": key}
+    return {"idempotency_key": key, "trace_id": new_trace_id(key=f"{request.tenant}:{key}")}
 
 
 async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequest]) -> None:

@@ -181,7 +181,7 @@ def _new_trace_id(tenant: str, idempotency_key: str, *, near: str = "") -> str:
 
 # What helps when a field of a task is refused, by the name that callers know it by.
 HINTS = {
-    "deadline_ms": "a task may take a day at most (86400000 ms); make several of what takes longer",
+    "deadline_ms": "a task may take 30 days at most (2592000000 ms); make several of what takes longer",
     "budget": "a limit is a whole number and not negative; None is no limit",
     "auth_scope": "grants are `tool:pattern`, such as edit:src/**",
     **dict.fromkeys(("agent", "pool", "tenant"), "names have up to 100 of: letters, digits and . _ / -"),

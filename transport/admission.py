@@ -16,6 +16,7 @@ from envelope.scope import narrow
 from .base import Lease
 from .bounds import MAX_REQUESTS, MAX_REQUESTS_BYTES
 from .errors import Busy, NotFound, QueueFull, Refused, TransportError
+from .limits import DAY_MS, Limits
 
 # Pools that a fleet has without anybody announcing them.
 DEFAULT_POOLS = ("orchestrator", "explore", "general", "build")
@@ -108,6 +109,11 @@ _REFUSALS = {
         "the request was made at {request.created_at_ms}, too far from the queue's time, {what}",
         "make a new one; if it is new, compare this machine's clock with the Redis server's",
     ),
+    "deadline": (
+        "deadline_ms",
+        "{request.deadline_ms} ms are more than a task of this fleet may take, which is {what} days",
+        "let the fleet keep things for longer: MUSTER_RETENTION_S of all its programs, up to 30 days",
+    ),
     "key": (
         "idempotency_key",
         "the key {request.idempotency_key!r} stands for the task {what}, which is other work",
@@ -125,6 +131,12 @@ _REFUSALS = {
         "make the id with new_trace_id(near=…) or new_trace_id(key=…), or leave it to `task_request`",
     ),
 }
+
+
+def check_deadlines(requests: Sequence[TaskRequest], limits: Limits) -> None:
+    for request in requests:
+        if request.deadline_ms > limits.max_deadline_ms:
+            raise refusal(request, "deadline", f"{limits.max_deadline_ms / DAY_MS:g}")
 
 
 def too_large(request: TaskRequest, error: MusterError) -> Refused:

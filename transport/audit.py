@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
@@ -63,7 +63,9 @@ End = tuple[int, str]  # number and hash of an entry
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """That a chain had this entry at this moment, under a key of the fleet's, which the store does not know."""
+    """That a chain had this entry at this moment, under a key of the fleet's, which the store does not know.
+
+    `first`: where the chain began then, because older entries had been dropped."""
 
     cell: int
     seq: int
@@ -71,16 +73,30 @@ class Seal:
     at_ms: int
     key_id: str
     mac: str
+    first: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One cell's log as it is kept: the `head` is written beside the entries, by the step that appends one."""
+    """One cell's log as it is kept: the `head` is written beside the entries, by the step that appends one.
+
+    `is_full`: it has as many entries as are kept (`Limits.audit_entries`), so that older ones were dropped.
+    """
 
     cell: int
     entries: tuple[AuditEntry, ...]
     head: End
     seal: Seal | None
+    is_full: bool = False
+
+    @property
+    def first(self) -> int:
+        """The number of its first entry."""
+        return self.entries[0].seq if self.entries else 1
+
+    def holds(self, end: End) -> bool:
+        at = end[0] - self.first
+        return 0 <= at < len(self.entries) and self.entries[at].hash == end[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +154,27 @@ def told(text: str) -> str:
     return redact_head(text, MAX_TOLD_CHARS)
 
 
-def sealed(keyring: Keyring, *, cell: int, head: End, at_ms: int) -> Seal:
-    key_id, mac = keyring.sign(_statement(cell, *head, at_ms))
-    return Seal(cell, *head, at_ms, key_id, mac.hex())
+def sealed(keyring: Keyring, *, cell: int, head: End, at_ms: int, first: int = 1) -> Seal:
+    key_id, mac = keyring.sign(_statement(cell, *head, at_ms, first))
+    return Seal(cell, *head, at_ms, key_id, mac.hex(), first)
+
+
+def begins_well(first: int, *, is_full: bool, seal: Seal | None, keyring: Keyring) -> bool:
+    """May a chain begin here? Only a full one has dropped older entries. One that was full under a smaller limit has a
+    seal that says so."""
+    if first == 1 or is_full:
+        return True
+    return seal is not None and first <= seal.first and not mistrust(seal, keyring)
+
+
+def mistrust(seal: Seal, keyring: Keyring) -> str:
+    """Why a seal is not the fleet's; empty for one that is."""
+    statement = _statement(seal.cell, seal.seq, seal.hash, seal.at_ms, seal.first)
+    try:
+        keyring.verify(statement, seal.key_id, bytes.fromhex(seal.mac))
+    except (BadSignature, ValueError) as e:
+        return str(e)
+    return ""
 
 
 def first_break(chain: Chain, keyring: Keyring) -> Break | None:
@@ -149,53 +183,63 @@ def first_break(chain: Chain, keyring: Keyring) -> Break | None:
 
 
 def missing_from(chain: Chain, exported: Iterable[AuditEntry]) -> Break | None:
-    """The first entry of an earlier export that the chain does not hold as it was."""
+    """The first entry of an earlier export that the chain does not hold as it was. Older ones than it begins with were
+    dropped; but the last must be there, for nothing else links the two."""
     kept = {entry.seq: entry for entry in chain.entries}
-    for entry in exported:
-        if entry.cell == chain.cell and kept.get(entry.seq) != entry:
+    mine = [entry for entry in exported if entry.cell == chain.cell]
+    for entry in mine:
+        if entry.seq < chain.first and entry is not mine[-1]:
+            continue
+        if kept.get(entry.seq) != entry:
             why = "was exported otherwise" if entry.seq in kept else "was exported, and is gone"
             return Break(chain.cell, entry.seq, why)
     return None
 
 
 def missing_end(chain: Chain, end: End) -> Break | None:
-    """An end of the chain that somebody has seen before, and that it does not hold any more."""
-    seq, hash_ = end
-    if seq <= len(chain.entries) and chain.entries[seq - 1].hash == hash_:
+    """An end of the chain that somebody has seen before, and that it does not hold any more. Where it was dropped, a
+    later seal that the chain holds stands for it."""
+    if chain.holds(end):
         return None
-    return Break(chain.cell, seq, "an orchestrator has seen it otherwise")
+    if end[0] < chain.first and chain.seal and chain.holds((chain.seal.seq, chain.seal.hash)):
+        return None
+    return Break(chain.cell, end[0], "an orchestrator has seen it otherwise")
 
 
 def _breaks(chain: Chain, keyring: Keyring) -> Iterator[Break]:
-    prev_hash = ""
-    for seq, entry in enumerate(chain.entries, 1):
+    first = chain.first
+    if not begins_well(first, is_full=chain.is_full, seal=chain.seal, keyring=keyring):
+        yield Break(chain.cell, 1, f"in its place stands #{first}, and too few are kept for it to have been dropped")
+    prev_hash = "" if first == 1 else None
+    for seq, entry in enumerate(chain.entries, first):
         if why := _trouble(entry, seq, prev_hash):
             yield Break(chain.cell, seq, why)
         prev_hash = entry.hash
-    last = len(chain.entries)
-    if chain.head != (last, prev_hash):
+    last = first + len(chain.entries) - 1
+    if chain.head != (last, prev_hash or ""):
         yield Break(chain.cell, last + 1, f"the log ends here, but its head is #{chain.head[0]}")
-    if chain.seal and (why := _seal_trouble(chain.seal, chain.entries, keyring)):
+    if chain.seal and (why := _seal_trouble(chain.seal, chain, keyring)):
         yield Break(chain.cell, chain.seal.seq, why)
 
 
-def _trouble(entry: AuditEntry, seq: int, prev_hash: str) -> str:
+def _trouble(entry: AuditEntry, seq: int, prev_hash: str | None) -> str:
+    """`prev_hash`: None where the entry before it was dropped."""
     if hashlib.sha256(entry.body).hexdigest() != entry.hash:
         return "its content is not what was hashed"
     if entry.seq != seq:
         return f"in its place stands #{entry.seq}"
-    return "" if entry.fields.get("prev_hash") == prev_hash else "it does not follow the entry before it"
+    return "" if prev_hash in (None, entry.fields.get("prev_hash")) else "it does not follow the entry before it"
 
 
-def _seal_trouble(seal: Seal, entries: Sequence[AuditEntry], keyring: Keyring) -> str:
-    try:
-        keyring.verify(_statement(seal.cell, seal.seq, seal.hash, seal.at_ms), seal.key_id, bytes.fromhex(seal.mac))
-    except (BadSignature, ValueError) as e:
-        return f"its seal cannot be trusted: {e}"
-    if seal.seq > len(entries):
-        return "it was sealed, and is gone"
-    return "" if seal.seq == 0 or entries[seal.seq - 1].hash == seal.hash else "it was sealed otherwise"
+def _seal_trouble(seal: Seal, chain: Chain, keyring: Keyring) -> str:
+    if why := mistrust(seal, keyring):
+        return f"its seal cannot be trusted: {why}"
+    if seal.seq == 0 or chain.holds((seal.seq, seal.hash)):
+        return ""
+    is_there = chain.first <= seal.seq < chain.first + len(chain.entries)
+    return "it was sealed otherwise" if is_there else "it was sealed, and is gone"
 
 
-def _statement(cell: int, seq: int, hash_: str, at_ms: int) -> bytes:
-    return _SEAL + f"{cell} {seq} {hash_} {at_ms}".encode()
+def _statement(cell: int, seq: int, hash_: str, at_ms: int, first: int) -> bytes:
+    """Of a log that begins with its first entry as in releases that dropped none."""
+    return _SEAL + " ".join(map(str, (cell, seq, hash_, at_ms, *([first] if first > 1 else [])))).encode()

@@ -2,7 +2,8 @@
 
 TransportError
 ├── Unreachable      no server answers (a retry may help)
-│   └── BlobsUnreachable  the store of large blobs does not; the queue itself may be well
+│   ├── BlobsUnreachable  the store of large blobs does not; the queue itself may be well
+│   └── Unconfirmed  it was done, but too few replicas know (`Limits.wait_replicas`); again is safe
 ├── Misconfigured    a server that must not be trusted with work, or that does not trust us
 │   └── NotPermitted a command that our user's role does not have
 ├── Refused          a submission that breaks a rule; names the field
@@ -24,6 +25,14 @@ class Unreachable(TransportError): ...
 
 
 class BlobsUnreachable(Unreachable): ...
+
+
+class Unconfirmed(Unreachable):
+    def __init__(self, wanted: int, replicas: int) -> None:
+        super().__init__(
+            f"only {replicas} of {wanted} replicas have confirmed it, and a failover may forget it",
+            hint="do it again: what was submitted is found by its id or key; look at the replicas if it stays so",
+        )
 
 
 class Misconfigured(TransportError): ...

@@ -29,7 +29,13 @@ class Key:
 
 
 CONTROL = (
-    Key("meta", "hash", "connect", "always", "protocol number, number of cells"),
+    Key(
+        "meta",
+        "hash",
+        "connect",
+        "always",
+        "protocol number, number of cells, replicas that confirm",
+    ),
     Key("task:{task}", "hash", "submit", "until retention", "the record, the envelope and the result of one task"),
     Key("children:{task}", "set", "submit", "while it has members", "the task's children that have not ended"),
     Key(
@@ -136,9 +142,15 @@ CONTROL = (
     Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),
     Key("news:{process}", "stream", "await", "minutes", "ids of tasks that ended and that this process waits for"),
     Key("dead", "stream", "claim, reap", "always", "dead letters: task, pool, code and why, about the last 10,000"),
-    Key("audit", "stream", "all that decide", "always", "the audit log: entries as JSON, and their hashes"),
+    Key(
+        "audit",
+        "stream",
+        "all that decide",
+        "always",
+        "the audit log: entries as JSON, and hashes, about the last million",
+    ),
     Key("audithead", "hash", "all that decide", "always", "number and hash of the log's last entry"),
-    Key("auditseal", "hash", "audit", "always", "an end of the log under a key of the fleet's"),
+    Key("auditseal", "hash", "audit", "always", "an end of the log, and where it began, under a key of the fleet's"),
     Key(
         "asked",
         "stream",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from envelope.messages import MAX_DEADLINE_MS
+
+DAY_MS = 24 * 3600 * 1000
+
 # A deadline holds within five seconds, whatever the handler does: one of them is the queue's, to notice. Four are
 # enough to collect a patch of usual size (about one second) and to store what there is.
 GRACE_MS = 4_000
@@ -18,8 +22,9 @@ class Limits:
     poison_after: int = 3
     # So many times as often for one that has told that it gets on: it begins anew, and is long on its way back there.
     way_back: int = 3
-    idempotency_ms: int = 24 * 3600 * 1000
-    retention_ms: int = 7 * 24 * 3600 * 1000
+    # At least; a key lasts as long as its task, its parent or its batch may live.
+    idempotency_ms: int = DAY_MS
+    retention_ms: int = 7 * DAY_MS
     # Who has a submission on record cannot send it again later: ten minutes forgive clocks that differ.
     replay_window_ms: int = 10 * 60 * 1000
     # Of one trace, at once; a tree that fans out wider waits its turn and leaves room for others.
@@ -34,9 +39,14 @@ class Limits:
     # same size is done so often. So a large tree takes about half of the server while it is stopped.
     tasks_per_script: int = 100
     bite_every_ms: int = 10
+    # Of the audit log, about; the oldest are dropped then. At 460 bytes each that is 460 MB in each cell.
+    audit_entries: int = 1_000_000
 
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
     memory_share: float = 0.8
+
+    # What is accepted, and what people decide, is acknowledged when so many replicas have it (`WAIT`).
+    wait_replicas: int = 0
 
     @property
     def expiry_grace_ms(self) -> int:
@@ -49,6 +59,16 @@ class Limits:
         """Whoever is alive looks this often at what is over, idle or busy. The lease clock stands still where nobody
         has looked for a third of a lease (`life.lua`), so this must be less."""
         return min(self.lease_ms // 4, LONGEST_LOOK_MS)
+
+    @property
+    def max_deadline_ms(self) -> int:
+        return longest_deadline_ms(self.retention_ms)
+
+
+def longest_deadline_ms(retention_ms: int) -> int:
+    """The longest deadline of a fleet: as long as it keeps what has ended, for a driver that goes on after a restart
+    must find what its first children came to. A day at least, whatever is kept."""
+    return min(MAX_DEADLINE_MS, max(DAY_MS, retention_ms))
 
 
 PRIORITY_WEIGHT = {"high": 16, "normal": 4, "low": 1}

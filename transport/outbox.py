@@ -11,10 +11,11 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from envelope.logs import get_logger
-from envelope.messages import MAX_DEADLINE_MS, TaskRequest, TaskResult
+from envelope.messages import TaskRequest, TaskResult
 
 from .base import Handle, Lease, Transport
 from .errors import NotFound, no_task
+from .limits import DAY_MS
 from .tracing import submission
 
 _log = get_logger("outbox")
@@ -40,7 +41,7 @@ class Outbox:
             same = request
             if handle.existing:
                 same = request.model_copy(update={"task_id": handle.task_id, "trace_id": handle.trace_id})
-            self._kept[handle.task_id] = (now_s + MAX_DEADLINE_MS / 1000, same)
+            self._kept[handle.task_id] = (now_s + max(same.deadline_ms, DAY_MS) / 1000, same)
         return handles
 
     async def results(self, task_ids: Iterable[str]) -> AsyncGenerator[TaskResult]:

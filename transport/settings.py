@@ -49,6 +49,8 @@ class FleetSettings(BaseSettings):
     lease_s: float = Field(default=15.0, gt=0)
     poison_after: int = Field(default=3, ge=1)
     retention_s: float = Field(default=7 * 24 * 3600.0, gt=0)
+    # Accepted tasks and people's decisions are acknowledged when so many replicas have them: a failover forgets none.
+    redis_wait_replicas: int = Field(default=0, ge=0, le=10)
     max_entries: int = Field(default=100_000, ge=1_000)
     keyring: Path | None = None  # None: one in the state folder, made at the first start
     cells: int = Field(default=1, ge=1, le=64)  # the same for all of a fleet's programs, for ever
@@ -83,6 +85,7 @@ class FleetSettings(BaseSettings):
             poison_after=self.poison_after,
             retention_ms=int(self.retention_s * 1000),
             max_entries=self.max_entries,
+            wait_replicas=self.redis_wait_replicas,
         )
 
     @property

@@ -22,8 +22,8 @@ def keys() -> None:
     """See and change the keys that sign messages.
 
     On one machine, `rotate` is all: running processes follow within a second. Where hosts have copies of the keyring,
-    `add` a key, spread the file, then `rotate`. Retire the old key once nothing that it signed waits any more: a day
-    later at the latest, since no task may wait longer.
+    `add` a key, spread the file, then `rotate`. Retire the old key once nothing that it signed waits any more: as
+    much later as your longest deadline.
     """
 
 

@@ -29,12 +29,13 @@ def _seconds(text: str) -> int:
     if seconds < 1:
         raise typer.BadParameter("it must be at least one second")
     if seconds * 1000 > MAX_DEADLINE_MS:
-        raise typer.BadParameter("a task may take a day at most")
+        raise typer.BadParameter("a task may take 30 days at most")
     return seconds
 
 
 Deadline = Annotated[
-    int | None, typer.Option("--deadline", parser=_seconds, metavar="TIME", help="End after this long: 90s, 5m, 1h30m.")
+    int | None,
+    typer.Option("--deadline", parser=_seconds, metavar="TIME", help="End after this long: 90s, 1h30m, 2d."),
 ]
 Budget = Annotated[float | None, typer.Option("--budget", min=0, metavar="USD", help="Spend no more than this.")]
 Json = Annotated[bool, typer.Option("--json", help="Events as JSON Lines on stdout.")]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
-from envelope.messages import MAX_DEADLINE_MS, TaskRequest
+from envelope.messages import TaskRequest
 from envelope.scope import Scope
 from envelope.wire import Wire
 
@@ -69,7 +69,7 @@ def eval_request(
         params=told,
         auth_scope=_scope(agents),
         budget=Budget(max_cost_microusd=cap),
-        deadline_ms=limits.deadline_s * 1000 if limits.deadline_s else MAX_DEADLINE_MS,
+        deadline_ms=limits.deadline_s * 1000 if limits.deadline_s else settings.limits.max_deadline_ms,
         idempotency_key=content_key("eval", content, str(cap)),
         tenant=tenant or settings.tenant,
         sender=sender,

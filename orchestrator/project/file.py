@@ -52,7 +52,7 @@ class ProjectFile(BaseModel):
     @classmethod
     def _is_a_time(cls, text: str) -> str:
         if text and not 1 <= parse_duration_s(text) <= MAX_DEADLINE_MS // 1000:
-            raise ValueError("between a second and a day")
+            raise ValueError("between a second and 30 days")
         return text
 
 

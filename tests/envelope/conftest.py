@@ -158,7 +158,7 @@ requests = st.builds(
     TaskRequest, task_id=st.just(TASK), trace_id=st.just(TRACE), sender=text, recipient=names, agent=names,
     parent_task_id=st.none() | st.just(PARENT), input=st.builds(TaskInput, prompt=text, params=params),
     auth_scope=st.lists(grants, max_size=4).map(tuple), budget=budgets, priority=st.sampled_from(Priority),
-    deadline_ms=st.integers(1, 86_400_000), idempotency_key=text, output_schema=maybe(params), created_at_ms=number,
+    deadline_ms=st.integers(1, 2_592_000_000), idempotency_key=text, output_schema=maybe(params), created_at_ms=number,
     tenant=names,
 )  # fmt: skip
 progresses = st.builds(

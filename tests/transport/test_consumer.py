@@ -11,7 +11,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import MAX_DEADLINE_MS, Output
+from envelope.messages import Output
 from transport.consumer import Consumer, ConsumerEvent, Delivery, Ending, StopReason, What
 from transport.limits import Limits
 
@@ -281,7 +281,7 @@ async def test_two_workers_never_run_the_same_task(fleet):
         await fleet.transport.emit(delivery.claim.lease, fleet.progress(delivery.claim))
         return fleet.result(delivery.claim)
 
-    requests = [fleet.request(deadline_ms=MAX_DEADLINE_MS) for _ in range(200)]
+    requests = [fleet.request(deadline_ms=Limits().max_deadline_ms) for _ in range(200)]
     async with serving(fleet, handle, worker="w1"), serving(fleet, handle, worker="w2"):
         await fleet.transport.submit(requests)
         results = [r async for r in fleet.transport.results([r.task_id for r in requests])]

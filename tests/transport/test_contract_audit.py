@@ -15,6 +15,7 @@ from transport.audit import AuditEntry, Chain, Decision, chained, first_break, m
 from transport.base import Allotment, Wait
 from transport.keyring import fresh
 from transport.keys import CellKeys
+from transport.limits import Limits
 
 
 async def deeds(fleet) -> list[tuple[str, str, str]]:
@@ -217,10 +218,99 @@ def test_an_entry_of_any_bytes_can_be_looked_at(body):
 
 def forge(chain: Chain, *, actor: str) -> Chain:
     """The same log with another actor, all hashes made anew."""
-    entries, prev_hash = [], ""
+    entries: list[AuditEntry] = []
+    prev_hash = "" if chain.first == 1 else chain.entries[0].fields["prev_hash"]
     for entry in chain.entries:
         fields = entry.fields
         deed = Decision(actor, fields["action"], fields["subject"], details=fields["details"])
         body, prev_hash = chained(deed, seq=entry.seq, time_ms=entry.time_ms, prev_hash=prev_hash)
         entries.append(AuditEntry(0, body, prev_hash))
-    return replace(chain, entries=tuple(entries), head=(len(entries), prev_hash))
+    return replace(chain, entries=tuple(entries), head=(chain.head[0], prev_hash))
+
+
+KEPT = 20
+
+
+@pytest.fixture
+async def full(make_fleet):
+    """A fleet that keeps few entries and has dropped older ones; what was exported, and sealed, meanwhile."""
+    fleet = await make_fleet(Limits(audit_entries=KEPT))
+    early = await noted(fleet, 60)
+    await fleet.transport.audit.seal({})
+    return fleet, early
+
+
+async def test_the_oldest_entries_are_dropped_and_the_rest_is_whole(full):
+    fleet, early = full
+    seen = await fleet.transport.audit.seal({})
+    chain = await noted(fleet, 15)
+    ends = await fleet.transport.audit.seal(seen)
+    long_ago = {0: (early.entries[0].seq, early.entries[0].hash)}
+    [again, *_] = await fleet.transport.audit.chains()
+
+    assert KEPT <= len(chain.entries) < 40  # a server drops blocks of entries
+    assert (chain.head[0], seen) == (75, {0: early.head})
+    assert first_break(chain, fleet.transport.keyring) is None
+    assert ends == {0: chain.head}
+    assert again.seal and again.seal.first == again.first
+    assert first_break(again, fleet.transport.keyring) is None
+    assert missing_from(again, early.entries) is None  # the last of these is kept, and links the export to the log
+    gone = [entry for entry in early.entries if entry.seq < again.first]
+    assert gone and missing_from(again, gone)  # nothing links these
+    # what an orchestrator saw long ago was dropped: the seal that came after it stands for it
+    assert missing_end(again, long_ago[0]) is None
+    assert missing_end(replace(again, seal=None), long_ago[0])
+    assert await fleet.transport.audit.seal(long_ago) == {0: chain.head}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda chain: replace(chain, entries=chain.entries[9:], is_full=False), "too few are kept"),
+        (lambda chain: replace(chain, entries=chain.entries[:4] + chain.entries[5:]), "in its place stands"),
+        (lambda chain: replace(chain, entries=chain.entries[:-1]), "its head is"),
+        (lambda chain: replace(chain, entries=()), "its head is"),
+        (lambda chain: forge(chain, actor="eve"), "it was sealed otherwise"),
+        (lambda chain: replace(chain, seal=replace(chain.seal, first=chain.first + 9)), "cannot be trusted"),
+        (lambda chain: replace(chain, entries=chain.entries[-1:], seal=None, is_full=False), "too few are kept"),
+    ],
+    ids=["head gone", "middle gone", "tail gone", "all gone", "replaced", "seal moved", "head and seal gone"],
+)
+async def test_what_is_done_to_a_log_that_has_dropped_entries_shows(full, spoil, why):
+    fleet, _ = full
+    [chain, *_] = await fleet.transport.audit.chains()
+
+    found = first_break(spoil(chain), fleet.transport.keyring)
+
+    assert chain.first > 1
+    assert found and why in found.why, found
+
+
+async def test_a_log_that_was_full_under_a_smaller_limit_is_whole_by_its_seal(full):
+    fleet, _ = full
+    [chain, *_] = await fleet.transport.audit.chains()
+
+    assert first_break(replace(chain, is_full=False), fleet.transport.keyring) is None
+    assert first_break(replace(chain, is_full=False, seal=None), fleet.transport.keyring)
+
+
+async def test_a_flood_that_pushes_the_last_seal_out_shows(full):
+    fleet, _ = full
+    chain = await noted(fleet, KEPT * 3)
+
+    found = first_break(chain, fleet.transport.keyring)
+
+    assert found and (found.seq, found.why) == (60, "it was sealed, and is gone")
+
+
+@pytest.mark.redis
+async def test_a_short_log_whose_oldest_entries_are_gone_is_neither_whole_nor_sealed(redis_fleet):
+    await noted(redis_fleet, 30)
+    async with redis.asyncio.Redis.from_url(redis_fleet.url) as raw:
+        await raw.xtrim(CellKeys(redis_fleet.name).name("audit"), minid="10-0", approximate=False)
+    ends = await redis_fleet.transport.audit.seal({})
+    [chain] = await redis_fleet.transport.audit.chains()
+
+    found = first_break(chain, redis_fleet.transport.keyring)
+    assert ends == {}
+    assert found and (found.seq, "stands #10" in found.why) == (1, True)

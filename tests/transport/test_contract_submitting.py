@@ -10,11 +10,18 @@ from envelope.ids import content_key, new_task_id, new_trace_id
 from envelope.lifecycle import State
 from transport.base import Entry
 from transport.errors import Fenced, NotFound, Refused
-from transport.limits import Limits
+from transport.limits import DAY_MS, Limits
 
 
 async def collect(entries) -> list[Entry]:
     return [entry async for entry in entries]
+
+
+async def passed(fleet, *, ms: int) -> None:
+    """Until so much of the store's time is over."""
+    before_ms = await fleet.transport.now_ms()
+    while await fleet.transport.now_ms() < before_ms + ms:
+        pass
 
 
 async def test_a_task_comes_out_as_it_went_in(fleet):
@@ -80,13 +87,53 @@ async def test_tenants_do_not_share_idempotency_keys(fleet):
 async def test_an_idempotency_key_is_free_again_after_its_window_and_the_deadline_of_its_task(make_fleet):
     fleet = await make_fleet(Limits(idempotency_ms=1))
     await fleet.submit(idempotency_key="k", deadline_ms=1)
-    before_ms = await fleet.transport.now_ms()
-    while await fleet.transport.now_ms() < before_ms + 3:
-        pass
+    await passed(fleet, ms=3)
 
     (handle,) = await fleet.transport.submit([fleet.request(idempotency_key="k")])
 
     assert not handle.existing
+
+
+async def test_a_key_lasts_as_long_as_its_task_may_live(make_fleet):
+    fleet = await make_fleet(Limits(idempotency_ms=1))
+    first = await fleet.submit(idempotency_key="k", deadline_ms=60_000)
+    await passed(fleet, ms=3)
+
+    (handle,) = await fleet.transport.submit([fleet.request(idempotency_key="k")])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, True)
+
+
+@pytest.mark.parametrize("of_batch", [False, True])
+async def test_a_key_lasts_as_long_as_the_parent_or_the_batch_that_may_look_for_it(make_fleet, of_batch):
+    """A driver that goes on after a restart finds what it has submitted, also where that was meant to be short."""
+    fleet = await make_fleet(Limits(idempotency_ms=1))
+    shard = fleet.request(idempotency_key="k", deadline_ms=1)
+    driver = await fleet.submit(deadline_ms=60_000, trace_id=new_trace_id(near=shard.trace_id))
+    mine = {"batch_id": driver.task_id} if of_batch else {"parent_task_id": driver.task_id, "trace_id": driver.trace_id}
+    first = shard.model_copy(update=mine)
+    await fleet.transport.submit([first])
+    await passed(fleet, ms=3)
+
+    (handle,) = await fleet.transport.submit([first.model_copy(update={"task_id": new_task_id()})])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, True)
+
+
+@pytest.mark.parametrize(("kept_days", "longest_days"), [(7, 7), (30, 30), (60, 30), (0.01, 1)])
+async def test_a_task_may_take_as_long_as_things_are_kept(make_fleet, kept_days, longest_days):
+    fleet = await make_fleet(Limits(retention_ms=int(kept_days * DAY_MS)))
+    longest_ms = longest_days * DAY_MS
+
+    request = await fleet.submit(deadline_ms=longest_ms)
+    record = await fleet.transport.record(request.task_id)
+    too_long = request.model_copy(update={"task_id": new_task_id(), "deadline_ms": longest_ms + 1})
+    with pytest.raises(Refused) as refusal:
+        await fleet.transport.submit([too_long])
+
+    assert record.expires_at_ms - record.accepted_at_ms == longest_ms
+    assert refusal.value.field == "deadline_ms"
+    assert f"{longest_days} days" in str(refusal.value)
 
 
 async def test_submitting_the_same_task_again_is_safe(fleet):

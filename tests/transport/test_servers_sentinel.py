@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import signal
 
 import pytest
 import redis
@@ -10,12 +12,14 @@ import redis
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
 from transport.consumer import Consumer, Delivery
-from transport.errors import Misconfigured, Unreachable
+from transport.errors import Misconfigured, Unconfirmed, Unreachable
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.outbox import Outbox
+from transport.redis import client as redis_client
 from transport.redis import connect_redis
 from transport.redis import servers as redis_servers
+from transport.redis import transport as redis_transport
 
 pytestmark = pytest.mark.redis
 
@@ -87,6 +91,42 @@ async def test_a_killed_master_is_replaced_and_may_come_back_as_a_replica(served
     await asyncio.to_thread(sentinel.wait_for, "+convert-to-slave", 60)
     assert replica.command("ROLE")[0] == "master"
     assert await submit_and_see_the_end(fleet, 5) == {State.COMPLETED}
+
+
+async def test_what_was_confirmed_by_a_replica_outlives_the_master(start_own_pair, make_memory_fleet, monkeypatch):
+    master, replica, sentinel = await asyncio.to_thread(start_own_pair)
+    url, keyring = f"redis+sentinel://127.0.0.1:{sentinel.port}/fleet/0", fresh()
+    limits = Limits(wait_replicas=1)
+    patient = await connect_redis(url, keyring=keyring, limits=limits)
+    monkeypatch.setattr(redis_transport, "Servers", functools.partial(redis_servers.Servers, pauses_s=(0.01,)))
+    monkeypatch.setattr(redis_client, "WAIT_MS", 200)
+    hasty = await connect_redis(url, keyring=keyring, limits=limits)
+    make = type(await make_memory_fleet())(patient)
+    confirmed, request = make.request(idempotency_key="k"), make.request()
+    await patient.submit([confirmed])
+
+    replica.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(Unconfirmed, match="0 of 1 replicas"):
+            await hasty.submit([request])
+        with pytest.raises(Unconfirmed):  # it is there by now, and that it is says nothing of the replica
+            await hasty.submit([request])
+        with pytest.raises(Unconfirmed):
+            await hasty.cancel(confirmed.task_id, by="ann", reason="enough")
+    finally:
+        replica.process.send_signal(signal.SIGCONT)
+    (handle,) = await patient.submit([request])
+    await patient.cancel(confirmed.task_id, by="ann", reason="enough")
+    master.kill()
+    await asyncio.to_thread(sentinel.wait_for, "+switch-master", 60)
+
+    assert (handle.task_id, handle.existing) == (request.task_id, False)
+    assert (await patient.record(request.task_id)).state is State.PENDING
+    assert (await patient.record(confirmed.task_id)).state is State.CANCELLED
+    with pytest.raises(Unconfirmed):  # the new master has no replica yet
+        await hasty.submit([make.request()])
+    for transport in (patient, hasty):
+        await transport.close()
 
 
 async def test_a_service_that_no_sentinel_knows_is_refused(sentinel_url):

@@ -1,10 +1,10 @@
 """How long a blob lives: for a time after it was last put or read, whoever names it.
 
 Nothing counts references. A count that is one too low loses a patch, one that is too high keeps it for ever, and both
-happen wherever a process may die between two writes. A time can only be too long. It is long enough: a trace lives at
-most MAX_DEADLINE_MS and is kept for the retention time after its end, so what it put or read at any moment of its life
+happen wherever a process may die between two writes. A time can only be too long. It is long enough: a trace lives
+for the longest deadline at most and is kept for the retention time after its end, so what it put or read at any moment
 outlives its record. Until that is gone, a new task may still be given its blobs (a session goes on, a dead letter is
-queued again), and has one more MAX_DEADLINE_MS to read, and so renew, them.
+queued again), and has one more such deadline to read, and so renew, them.
 
 In a directory or a bucket a blob stands in a *generation*, a folder named by its first day. Put and read see to it that
 the blob is in the current one; a generation goes as a whole when its last moment is a life ago. So no blob is ever
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from envelope.messages import MAX_DEADLINE_MS
+from ..limits import longest_deadline_ms
 
 Clock = Callable[[], int]
 
@@ -26,7 +26,7 @@ Clock = Callable[[], int]
 LEEWAY_MS = 3600 * 1000
 
 # A blob may stay this much longer than its life, and is looked for in one place more for each that fits into it:
-# five with the default retention of a week. The same for every process: folders are found by their names.
+# nine with the default retention of a week. The same for every process: folders are found by their names.
 GENERATION_DAYS = 3
 GENERATION_MS = GENERATION_DAYS * 24 * 3600 * 1000
 
@@ -39,7 +39,7 @@ def wall_clock_ms() -> int:
 
 def life_ms(retention_ms: int) -> int:
     """How long a blob stays at least after it was last put or read."""
-    return retention_ms + 2 * MAX_DEADLINE_MS + LEEWAY_MS
+    return retention_ms + 2 * longest_deadline_ms(retention_ms) + LEEWAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,8 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
         parent.children.append(task.id)
     if request.idempotency_key:
         handle = Handle(task.id, task.trace_id, existing=True)
-        until = max(now + fleet.limits.idempotency_ms, task.expires_at_ms)  # at least as long as the task may run
+        driver = parent or fleet.tasks.get(request.batch_id)  # may go on after a restart, and look for its own
+        until = max(now + fleet.limits.idempotency_ms, task.expires_at_ms, driver.expires_at_ms if driver else 0)
         fleet.once[request.tenant, request.idempotency_key] = (until, handle, work_of(request))
     _join_trace(fleet, task)
     fleet.lines[task.pool].put(task.flow, task.id)

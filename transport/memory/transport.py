@@ -71,7 +71,7 @@ class MemoryTransport:
         self.limits = limits or Limits()
         self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
         self.rates: Rates = MemoryRates(clock)
-        self._log = MemoryAudit(clock, self.keyring)
+        self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)
         self.notices: Sequence[Notices] = (MemoryNotices(self._fleet),)
@@ -80,6 +80,7 @@ class MemoryTransport:
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
         admission.check_size(requests)
+        admission.check_deadlines(requests, self.limits)
         admission.check_pools(requests, self._fleet.pools)
         await admission.check_parents(requests, self.request)
         signed = [(request, self._envelope(request)) for request in requests]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from envelope.signature import Keyring
 
 from .. import bounds
-from ..audit import AuditEntry, Chain, Decision, End, Seal, details_of, sealed
+from ..audit import AuditEntry, Chain, Decision, End, Seal, begins_well, details_of, mistrust, sealed
 from . import records
 from .cell import Cell
 from .cells import Cells
@@ -54,11 +54,17 @@ class RedisAudit:
         old = await _seal_of(cell)
         head = await _head(cell)
         sealed_before = (old.seq, old.hash) if old else None
-        if not head[0] or not all([await _holds(cell, end) for end in (known, sealed_before, head) if end]):
+        first, is_full = await _begin(cell)
+        if not head[0] or not begins_well(first, is_full=is_full, seal=old, keyring=self._keyring):
+            return None
+        if known and known[0] < first and old and not mistrust(old, self._keyring):
+            known = None  # it was dropped since; whoever sealed after it has seen it
+        if not all([await _holds(cell, end) for end in (known, sealed_before, head) if end]):
             return None
         if sealed_before == head:
             return head
-        seal = sealed(self._keyring, cell=cell.keys.cell, head=head, at_ms=await records.now_ms(cell))
+        at_ms = await records.now_ms(cell)
+        seal = sealed(self._keyring, cell=cell.keys.cell, head=head, at_ms=at_ms, first=first)
         fields = [part for pair in asdict(seal).items() for part in pair]
         await cell.client.call("HSET", cell.keys.name("auditseal"), *fields)
         return head
@@ -68,15 +74,28 @@ async def _chain(cell: Cell) -> Chain:
     """Seal, head, entries, in this order: what is added meanwhile comes after the head that was seen."""
     seal = await _seal_of(cell)
     head = await _head(cell)
+    name, after, last = cell.keys.name("audit"), "-", b""
     entries: list[AuditEntry] = []
-    while len(entries) < head[0]:
-        rows: list[Row] = await cell.client.call(
-            "XRANGE", cell.keys.name("audit"), f"({entries[-1].seq}-0" if entries else "-", "+", "COUNT", PAGE
-        )
+    while True:
+        rows: list[Row] = await cell.client.call("XRANGE", name, after, "+", "COUNT", PAGE)
         if not rows:
             break
         entries += [_entry(cell, row) for row in rows]
-    return Chain(cell.keys.cell, tuple(entries[: head[0]]), head, seal)
+        # what is dropped while it is read makes room for what is added, up to an end that came after the beginning
+        last = last or (await cell.client.call("XREVRANGE", name, "+", "-", "COUNT", 1))[0][0]
+        if last in {row[0] for row in rows}:
+            break
+        after = f"({rows[-1][0].decode()}"
+    is_full = len(entries) >= cell.limits.audit_entries
+    begun = entries[0].seq if entries else 1
+    return Chain(cell.keys.cell, tuple(entries[: max(0, head[0] - begun + 1)]), head, seal, is_full)
+
+
+async def _begin(cell: Cell) -> tuple[int, bool]:
+    """The number of the first entry, and whether there are as many as are kept; counted after it was looked at."""
+    name = cell.keys.name("audit")
+    rows, length = await cell.client.read_many([("XRANGE", name, "-", "+", "COUNT", 1), ("XLEN", name)])
+    return (_entry(cell, rows[0]).seq if rows else 1), length >= cell.limits.audit_entries
 
 
 async def _holds(cell: Cell, end: End) -> bool:
@@ -105,4 +124,12 @@ async def _seal_of(cell: Cell) -> Seal | None:
     text = {name.decode(): value.decode() for name, value in zip(found[::2], found[1::2], strict=True)}
     if not text:
         return None
-    return Seal(cell.keys.cell, int(text["seq"]), text["hash"], int(text["at_ms"]), text["key_id"], text["mac"])
+    return Seal(
+        cell.keys.cell,
+        int(text["seq"]),
+        text["hash"],
+        int(text["at_ms"]),
+        text["key_id"],
+        text["mac"],
+        int(text.get("first", 1)),
+    )

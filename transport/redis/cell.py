@@ -8,13 +8,16 @@ from functools import cache
 from typing import Any
 
 from envelope.codec import pack_plain
-from envelope.messages import MAX_DEADLINE_MS
 
 from ..keys import CellKeys
 from ..limits import TICK, Limits
 from .client import Client
 from .connections import Command
 from .script import script
+
+# Scripts whose caller goes away with the answer, and would not hear that a failover has forgotten what they did. What
+# workers write is repeated by itself: a forgotten end is a lost lease.
+CONFIRMED = frozenset({"submit", "cancel", "answer", "prompt", "raise", "fund", "allot", "note"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,11 @@ class Cell:
         return pack_plain({**_as_arguments(self.limits), **moment, **values})
 
     async def run(self, name: str, *, repeatable: bool = False, **values: Any) -> Any:
-        return await self.client.run(script(name), self.keys.prefix, self.arguments(**values), repeatable=repeatable)
+        replicas = self.limits.wait_replicas if name in CONFIRMED else 0
+        arguments = self.arguments(**values)
+        return await self.client.run(
+            script(name), self.keys.prefix, arguments, repeatable=repeatable, replicas=replicas
+        )
 
     async def run_after(self, name: str, wait: Command, for_s: float, **values: Any) -> Any:
         """A repeatable script, as soon as a blocking read has ended."""
@@ -41,6 +48,11 @@ class Cell:
 
 @cache
 def _as_arguments(limits: Limits) -> dict[str, Any]:
-    # an answer is kept longer than its task, which ends within its deadline and is kept for the retention time then
-    answers_ms = limits.retention_ms + MAX_DEADLINE_MS
-    return {**asdict(limits), "grace_ms": limits.expiry_grace_ms, "tick": TICK, "answers_ms": answers_ms}
+    return {
+        **asdict(limits),
+        "grace_ms": limits.expiry_grace_ms,
+        "max_deadline_ms": limits.max_deadline_ms,
+        # an answer is kept longer than its task, which ends within its deadline and is kept for the retention time then
+        "answers_ms": limits.retention_ms + limits.max_deadline_ms,
+        "tick": TICK,
+    }

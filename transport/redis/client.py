@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError
 
-from ..errors import TransportError, Unreachable
+from ..errors import TransportError, Unconfirmed, Unreachable
 from ..watching import UNWATCHED, StoreWatch
 from .connections import Command, Connections
 from .faults import NotTaken, moved_to, translated
@@ -18,6 +18,8 @@ from .script import Script
 
 # The longest script (a submit of 10,000 tasks) holds the server for well under a second.
 COMMAND_TIMEOUT_S = 10.0
+# A replica in the same region confirms within a few ms; one that takes longer than this is in trouble.
+WAIT_MS = 1_000
 # An idle reader comes back this often: it then costs the server 0.1 commands/s, and hears of a dead peer.
 MAX_BLOCK_S = 10.0
 # On top of what a command may block, else every quiet read would look like a lost server.
@@ -75,17 +77,28 @@ class Client:
         wait_s = timeout_s or self._timeout_s
         return await self._patiently(lambda: self._send(commands, wait_s), repeatable=True)
 
-    async def run(self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False) -> Any:
+    async def run(
+        self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False, replicas: int = 0
+    ) -> Any:
         """Run a script; loads it first where the server does not know it (a restart, a failover, SCRIPT FLUSH).
 
-        Only a repeatable one is sent again when its answer was lost.
+        Only a repeatable one is sent again when its answer was lost. `Unconfirmed` when it was done, but so many
+        `replicas` did not have it in time.
         """
+        # WAIT is about the last write of its own connection. A repeated script may have found all done, so that it
+        # wrote nothing: then it would wait for nothing.
+        wait = [("HSET", f"{prefix}:meta", "confirmed_by", replicas), ("WAIT", replicas, WAIT_MS)] if replicas else []
 
         async def once() -> list[Any]:
+            call: Command = ("EVALSHA", script.sha, 1, prefix, arguments)
             try:
-                return await self._send([("EVALSHA", script.sha, 1, prefix, arguments)], self._timeout_s, script.name)
+                replies = await self._send([call, *wait], self._timeout_s, script.name)
             except NoScriptError:
-                return await self._send([("EVAL", script.source, 1, prefix, arguments)], self._timeout_s, script.name)
+                call = ("EVAL", script.source, 1, prefix, arguments)
+                replies = await self._send([call, *wait], self._timeout_s, script.name)
+            if replicas and replies[-1] < replicas:
+                raise Unconfirmed(replicas, replies[-1])
+            return replies
 
         return (await self._patiently(once, repeatable=repeatable))[0]
 

@@ -142,6 +142,7 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
         "session": request.resume_token or None,
         "once": f"{request.tenant}:{request.idempotency_key}" if request.idempotency_key else None,
         "work": work_of(request),
+        "batch": request.batch_id or None,
         "cap": request.budget.max_cost_microusd,
         "more": [text for name, value in optional.items() if value for text in (name, value)],
         "envelope": envelope,

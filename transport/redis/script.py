@@ -22,7 +22,8 @@ _NEEDS = {
 # Those that go on when the server's memory is full: without them nothing would end, and nobody could help. They write
 # little. `claim` and `write` decide for themselves what may go on.
 _GOES_BEYOND = frozenset({
-    "allot", "announce", "answer", "archive", "await", "cancel", "chores", "fund", "note", "purge", "raise", "reap", "renew",
+    "allot", "announce", "answer", "archive", "await", "cancel", "chores", "fund", "note", "purge", "raise", "reap",
+    "renew",
 })  # fmt: skip
 
 

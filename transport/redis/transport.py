@@ -112,6 +112,7 @@ class RedisTransport:
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
         admission.check_size(requests)
+        admission.check_deadlines(requests, self.limits)
         await self._check_pools(requests)
         await admission.check_parents(requests, self.request)
         return await self._submitting.submit(requests, under)

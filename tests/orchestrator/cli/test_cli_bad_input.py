@@ -44,7 +44,7 @@ def _expect(done, exit_code, sentence, hint):
         (("run", "  "), "the goal is empty", "muster run"),
         (("run", "x", "--deadline", "soon"), "'soon' is not a length of time", "muster run --help"),
         (("run", "x", "--deadline", "0s"), "at least one second", "muster run --help"),
-        (("run", "x", "--deadline", "2d"), "a day at most", "muster run --help"),
+        (("run", "x", "--deadline", "31d"), "30 days at most", "muster run --help"),
         (("run", "x", "--budget", "-1"), "--budget", "muster run --help"),
         (("run", "x", "--allow", "everything"), "'everything' is not a grant", "tool:pattern"),
         (("run", "x", "--file", "nothing.log"), "there is no file nothing.log", "--file"),

@@ -41,7 +41,7 @@ def test_the_field_that_is_wrong_is_named(field, value, named):
 
 @pytest.mark.parametrize(
     ("field", "value", "hint"),
-    [("deadline_ms", 0, "a day"), ("budget", {"max_turns": -1}, "not negative"), ("pool", "a b", "letters, digits")],
+    [("deadline_ms", 0, "30 days"), ("budget", {"max_turns": -1}, "not negative"), ("pool", "a b", "letters, digits")],
 )
 def test_what_helps_is_said_beside_it(field, value, hint):
     with pytest.raises(BadInput) as refusal:

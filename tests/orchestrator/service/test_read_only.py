@@ -8,7 +8,7 @@ import pytest
 
 from envelope.agents import AgentCard
 from envelope.errors import ErrorCode, ExitCode
-from envelope.ids import CONTENT
+from envelope.ids import CONTENT, shares_home
 from envelope.lifecycle import State
 from envelope.messages import NOT_AT_ALL, Workspace
 from envelope.scope import allows, narrow, offers
@@ -84,6 +84,7 @@ def test_every_grant_to_write_is_taken_from_a_goal_and_from_whoever_works_on_it(
     assert (offers(narrowed.auth_scope, "read"), offers(narrowed.auth_scope, "bash")) == (True, True)
     assert narrowed.workspace and narrowed.workspace.trusted == NOT_AT_ALL
     assert narrowed.idempotency_key not in ("", "k")
+    assert shares_home(narrowed.trace_id, key=f"{narrowed.tenant}:{narrowed.idempotency_key}")
     assert not narrowed.idempotency_key.startswith(CONTENT)  # a caller's name: the queue compares what it stands for
     require_read_only(narrowed)
     with pytest.raises(WouldWrite):

@@ -124,7 +124,8 @@ def commands_in(operator: Any, files: list[Path]) -> set[str]:
     for file in files:
         text = file.read_text()
         found |= {word.lower() for word in re.findall(r"""["']([A-Z]+)["']""", text)} & known
-        found |= {f"{a}|{b}".lower() for a, b in re.findall(r"""["'](CLUSTER|MEMORY|ACL)["'], ["']([A-Z]+)["']""", text)}
+        pairs = re.findall(r"""["'](CLUSTER|MEMORY|ACL)["'], ["']([A-Z]+)["']""", text)
+        found |= {f"{container}|{command}".lower() for container, command in pairs}
     return found - {"cluster", "memory", "acl"}
 
 

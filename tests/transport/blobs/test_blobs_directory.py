@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envelope.messages import MAX_DEADLINE_MS
 from transport.blobs import DirectoryBlobs, MemoryBlobs, TieredBlobs, life_ms
 from transport.blobs.directory import DRAFT_LIFE_MS, DRAFTS
 from transport.blobs.life import GENERATION_MS, LEEWAY_MS, Generations
 from transport.errors import NotFound, TransportError
+from transport.limits import Limits
 
 DAY_MS = 24 * 3600 * 1000
 times = st.integers(0, 200 * 365 * DAY_MS)
@@ -80,10 +80,11 @@ async def is_there(store: DirectoryBlobs, ref: str) -> bool:
 
 
 def test_what_a_trace_put_or_read_outlives_its_record_and_whoever_goes_on_from_it():
-    retention_ms = 7 * DAY_MS
-    record_gone_ms = MAX_DEADLINE_MS + retention_ms  # counted from the put, which may have been the trace's first step
+    for retention_ms in (DAY_MS, 7 * DAY_MS, 60 * DAY_MS):
+        deadline_ms = Limits(retention_ms=retention_ms).max_deadline_ms
+        record_gone_ms = deadline_ms + retention_ms  # counted from the put, which may have been the trace's first step
 
-    assert life_ms(retention_ms) >= record_gone_ms + MAX_DEADLINE_MS + LEEWAY_MS
+        assert life_ms(retention_ms) >= record_gone_ms + deadline_ms + LEEWAY_MS
 
 
 async def test_a_renewed_blob_takes_no_more_room(directory_shelf):

@@ -44,7 +44,7 @@ local function note(actor, action, subject, tenant, details)
   local body = cjson.encode({seq = seq, time_ms = now, actor = actor, action = action, subject = subject,
                              tenant = tenant, details = details, prev_hash = head[2] or ''})
   local hash = sha256(body)
-  call('XADD', cell('audit'), seq .. '-0', 'body', body, 'hash', hash)
+  call('XADD', cell('audit'), 'MAXLEN', '~', text_of(A.audit_entries), seq .. '-0', 'body', body, 'hash', hash)
   call('HSET', cell('audithead'), 'seq', seq, 'hash', hash)
 end
 

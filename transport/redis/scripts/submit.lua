@@ -30,6 +30,20 @@ local function session_trouble(session, tenant)
   if not kept[2] then return 'session' end
 end
 
+-- When the batch that a shard belongs to must have ended; 0 where it is not known in this cell.
+local batches = {}
+
+local function batch_expiry(batch)
+  batches[batch] = batches[batch] or tonumber(call('HGET', key('task', batch), 'expires') or 0) or 0
+  return batches[batch]
+end
+
+-- A key stands for its task as long as whoever has submitted it may go on after a restart, and look for it.
+local function key_life(request, expires, limit)
+  local driver = limit or (request.batch and batch_expiry(request.batch)) or 0
+  return math.max(A.idempotency_ms, expires - now, driver - now)
+end
+
 -- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be. A submission that
 -- comes in parts is judged whole where the tenant or the trace is met first: A.later counts what is still to come, and
 -- what stands in A.admitted was judged before.
@@ -59,7 +73,7 @@ local function bound_trouble(request)
   if is_too_much('line:' .. tenant, in_line, limits.queued) then return 'queued', text_of(limits.queued) end
 end
 
-local coming, taken, expiry, expires_of = {}, {}, {}, {}
+local coming, taken, expiry, expires_of, key_lives = {}, {}, {}, {}, {}
 
 local function trouble(request, at)
   local expires = now + request.deadline_ms
@@ -70,8 +84,9 @@ local function trouble(request, at)
     coming[request.task] = request.task .. request.trace .. request.work
     if request.once then coming[request.once] = coming[request.task] end
     if math.abs(now - request.created) > A.replay_window_ms then return 'created', tostring(now) end
+    local limit
     if request.parent then
-      local limit = parent_expiry(request, expires_of)
+      limit = parent_expiry(request, expires_of)
       if not limit then return 'parent' end
       expires = math.min(expires, limit)
     end
@@ -84,6 +99,7 @@ local function trouble(request, at)
     local why, what = bound_trouble(request)
     if why then return why, what end
     expires_of[request.task] = expires
+    if request.once then key_lives[at] = text_of(key_life(request, expires, limit)) end
   end
   expiry[at] = expires
 end
@@ -108,8 +124,8 @@ local of_live = lists()
 
 local function list_of(root) return root.shard and 'shards' or 'live' end
 
--- A root is listed for as long as its record may be kept: a task takes a day at most.
-local LISTED_MS = A.retention_ms + 86400000
+-- A root is listed for as long as its record may be kept.
+local LISTED_MS = A.retention_ms + A.max_deadline_ms
 -- Traces that this script has seen; whether they began with it.
 local traces = {}
 
@@ -132,7 +148,7 @@ local function begin(request)
   return true
 end
 
-local function accept(request, expires_ms)
+local function accept(request, expires_ms, key_life_ms)
   local record, expires = request.more, text_of(expires_ms)
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
@@ -149,9 +165,7 @@ local function accept(request, expires_ms)
        'state', 'pending', 'attempt', '0', 'accepted', NOW, 'expires', expires, 'agent', request.agent,
        'envelope', request.envelope, unpack(record))
   if request.once then
-    -- at least as long as the task may run
-    call('SET', key('once', request.once), request.task .. request.trace .. request.work,
-         'PX', text_of(math.max(A.idempotency_ms, expires_ms - now)))
+    call('SET', key('once', request.once), request.task .. request.trace .. request.work, 'PX', key_life_ms)
   end
   add(of_traces, request.trace, request.task)
   add(in_line, request.pool .. ':' .. request.flow, request.task)
@@ -211,7 +225,7 @@ local function accept_each(handles)
     if first then
       handles[3 * i - 1], handles[3 * i], handles[3 * i + 1] = string.sub(first, 1, 36), string.sub(first, 37, 68), 0
     else
-      accept(request, expiry[i])
+      accept(request, expiry[i], key_lives[i])
       handles[3 * i - 1], handles[3 * i], handles[3 * i + 1] = request.task, request.trace, 1
     end
   end
