@@ -13,8 +13,8 @@ local LAST = '\255'
 
 -- On a full server nothing starts; what is over ends all the same. This comes before the first write.
 local FULL_LOOKS_MS = 1000
-local full, wake_ms = is_full(), nil
-if full then
+local memory_is_full, wake_ms = is_full(), nil
+if memory_is_full then
   use_reserve()
   wake_ms = trim(TRIMMED_AT_ONCE) > 0 and 10 or FULL_LOOKS_MS
 end
@@ -227,7 +227,7 @@ else
   reap_deadlines()
   reap_timers()
   settle_flight()
-  if not full then take() end
+  if not memory_is_full then take() end
   -- One token wakes one worker; who leaves something behind wakes the next. Who found less than it could take has left
   -- only what a cap holds back.
   if (#started == slots or visits >= MAX_VISITS or has_passed) and pool.ready > 0 then ring(A.pool) end
@@ -237,5 +237,5 @@ else
 end
 -- Who has work in every slot does not come back for the chores.
 local next_ms = next_end({A.pool}, #started < slots and A.worker, 0)
-if full and (next_ms < 0 or next_ms > wake_ms) then next_ms = wake_ms end
+if memory_is_full and (next_ms < 0 or next_ms > wake_ms) then next_ms = wake_ms end
 return {next_ms, now, claims}
