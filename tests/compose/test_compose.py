@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
+from lab.programs import TWO_WRITES, as_shipped, server_program
 
 from transport.keyring import load_or_create
 
@@ -120,6 +122,24 @@ def test_redis_lets_each_role_in_by_its_settings(folder: Path, start_redis: Call
         assert "PONG" in asked.stdout, asked.stdout
     refused = subprocess.run(["redis-cli", "-p", str(server.port), "ping"], capture_output=True, text=True)
     assert "NOAUTH" in refused.stdout
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("name", ["redis-7.0", "valkey-9.1"])
+def test_its_redis_is_whole_when_it_was_killed(
+    name: str, folder: Path, services: dict[str, dict[str, Any]], start_redis: Callable[..., Any]
+):
+    secrets = folder / "compose" / "secrets"
+    server = start_redis(
+        *as_shipped(services["redis"]["command"].split(), secrets / "users.acl"), program=server_program(name)
+    )
+    url = tomllib.loads((secrets / "worker.toml").read_text())["redis_url"]
+
+    with redis.Redis.from_url(url.replace("redis:6379", f"127.0.0.1:{server.port}")) as client:
+        client.eval(TWO_WRITES, 2, "{muster:main:0}:a", "{muster:main:0}:b")
+        server.kill()
+        server.start()
+        assert client.exists("{muster:main:0}:a", "{muster:main:0}:b") == 2
 
 
 def test_prometheus_reads_its_configuration(folder: Path):

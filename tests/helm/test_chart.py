@@ -8,12 +8,15 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
+from lab.programs import TWO_WRITES, as_shipped, server_program
 
 from transport.keyring import KEY_BYTES, load_or_create
 
@@ -140,6 +143,23 @@ def test_a_server_reads_the_rendered_users(tmp_path: Path):
         said = next((line for line in server.stdout if "eady to accept" in line or "Aborting" in line), "it ended")
         server.terminate()
     assert "eady to accept" in said
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("name", ["redis-7.0", "valkey-9.1"])
+def test_the_trial_redis_is_whole_when_it_was_killed(name: str, start_redis: Callable[..., Any], tmp_path: Path):
+    documents = rendered()
+    (document,) = [each for each in documents if each["kind"] == "StatefulSet"]
+    (container,) = document["spec"]["template"]["spec"]["containers"]
+    kept, users = secret(documents, "trial-redis"), tmp_path / "users.acl"
+    users.write_text(kept["users.acl"])
+    server = start_redis(*as_shipped(container["args"], users), program=server_program(name))
+
+    with redis.Redis.from_url(kept["worker-url"].replace("trial-redis:6379", f"127.0.0.1:{server.port}")) as client:
+        client.eval(TWO_WRITES, 2, "{muster:main:0}:a", "{muster:main:0}:b")
+        server.kill()
+        server.start()
+        assert client.exists("{muster:main:0}:a", "{muster:main:0}:b") == 2
 
 
 def test_the_keyring_of_the_chart_is_one_that_processes_can_read(tmp_path: Path):

@@ -85,23 +85,26 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
     key = cell.keys.name("meta")
     writes = (("SET", key, "1"), ("HSET", key, "f", "1"), ("ZADD", key, "1", "m"), ("XADD", key, "*", "f", "1"))
     dry = [("ACL", "DRYRUN", DEFAULT_USER, *write) for write in (*writes, ("DEL", key))]
+    version = info.get("valkey_version") or info["redis_version"]
     try:
-        powerful = all(reply == b"OK" for reply in await cell.client.hasty().read_many(dry))
-    except NotPermitted:  # a file of an older release has no ACL DRYRUN, and a `default` that may do nothing
-        powerful = False
+        if all(reply == b"OK" for reply in await cell.client.hasty().read_many(dry)):
+            return
+        what = f"the Redis server ({version}) forgets tasks when it restarts: its user `default` may not run what "
+    except NotPermitted:  # as with the users of an older release, whose `default` may do nothing
+        what = (
+            f"the Redis server ({version}) may forget tasks when it restarts: it does not tell us (ACL DRYRUN) whether "
+            "its user `default` may run what "
+        )
     except Unreachable:
         raise
     except TransportError as error:  # a service that has no such command
         _log.warning("redis_default_user_unknown", why=error.message, hint=f"see {RUNBOOK}")
         return
-    if not powerful:
-        version = info.get("valkey_version") or info["redis_version"]
-        raise Misconfigured(
-            f"the Redis server ({version}) forgets tasks when it restarts: its user `default` may not run what its "
-            "append-only file holds",
-            hint="load this release's helm/muster/files/users.acl with ACL LOAD, before the next restart. Do not run "
-            f"BGREWRITEAOF: what a restart forgot is in the file until then, and {RUNBOOK} brings it back",
-        )
+    raise Misconfigured(
+        f"{what}its append-only file holds",
+        hint="load this release's helm/muster/files/users.acl with ACL LOAD, before the next restart. Do not run "
+        f"BGREWRITEAOF: what a restart forgot is in the file until then, and {RUNBOOK} brings it back",
+    )
 
 
 def _refuse_clock(ahead_ms: float, window_ms: int) -> None:

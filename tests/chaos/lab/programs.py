@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,14 +26,24 @@ PACKAGES = (
 )  # fmt: skip
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
+# With two writes, as most of ours have: the server stores it as a transaction.
+TWO_WRITES = "redis.call('SET', KEYS[1], 1) return redis.call('SET', KEYS[2], 1)"
+
 soak_only = pytest.mark.skipif(not SOAK, reason="MUSTER_CHAOS=soak is not set")
-# The two of the suite are fetched, and run only where long runs are asked for.
-SERVERS = (
-    "redis-6.2", "redis-7.0", "valkey-9.1",
-    pytest.param("redis-8.0", marks=soak_only), pytest.param("valkey-8.1", marks=soak_only),
-)  # fmt: skip
+# These are fetched, and run only where long runs are asked for.
+OF_NEXT_DEBIAN = tuple(pytest.param(name, marks=soak_only) for name in ("redis-8.0", "valkey-8.1"))
+SERVERS = ("redis-6.2", "redis-7.0", "valkey-9.1", *OF_NEXT_DEBIAN)
 # Of these, the ones that forget transactions which their default user may not run (redis#14541, valkey#3983).
-FORGETFUL = ("redis-7.0", *SERVERS[3:])
+FORGETFUL = ("redis-7.0", *OF_NEXT_DEBIAN)
+
+
+def as_shipped(command: Sequence[str], users: Path) -> list[str]:
+    """The options of a command that the chart or Compose gives its server, for one that a test starts here."""
+    named = dict(zip(command[1::2], command[2::2], strict=True))
+    assert command[0] == "redis-server" and named.pop("--dir") == "/data"
+    # a test's disk may be slow: `everysec` would then lose what was acknowledged (docs/redis.md)
+    named |= {"--aclfile": str(users), "--appendfsync": "no"}
+    return [word for pair in named.items() for word in pair]
 
 
 def server_program(name: str) -> Path:
@@ -48,39 +60,48 @@ def server_program(name: str) -> Path:
         case _:
             found = _of_next_debian() / f"{name.partition('-')[0]}-server"
     if not found.exists():
-        (pytest.fail if os.environ.get("MUSTER_TEST_STRICT") == "1" else pytest.skip)(f"no {found}")
+        (pytest.fail if os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true" else pytest.skip)(
+            f"no {found}"
+        )
     return found
 
 
 @functools.cache
 def _of_next_debian() -> Path:
-    """A folder with `redis-server` and `valkey-server`; nothing of the system is changed."""
+    """A folder with `redis-server` and `valkey-server`, which stays; nothing of the system is changed."""
     folder = Path(tempfile.gettempdir()) / f"muster-{SUITE}-{os.getuid()}"
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        root = folder / "root"
-        (folder / "state" / "lists" / "partial").mkdir(parents=True)
-        (folder / "cache" / "archives" / "partial").mkdir(parents=True)
-        mirror, keys = _mirror()
-        (folder / "sources.list").write_text(f"deb [signed-by={keys}] {mirror} {SUITE} main\n")
-        options = {
-            "Dir::State": folder / "state",
-            "Dir::Cache": folder / "cache",
-            "Dir::Etc::sourcelist": folder / "sources.list",
-            "Dir::Etc::sourceparts": "-",
-            "APT::Sandbox::User": "root",
-        }
-        apt = ["apt-get", "-qq", *(part for name, value in options.items() for part in ("-o", f"{name}={value}"))]
-        for words in (("update",), ("download", *PACKAGES)):
-            subprocess.run([*apt, *words], cwd=folder, check=True, timeout=300)
-        for package in folder.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, root], check=True, timeout=60)
-        for program in ("redis-server", "valkey-server"):
-            loader = f"{root}/usr/lib64/ld-linux-x86-64.so.2 --library-path {root}/{LIBRARIES}"
-            (folder / program).write_text(f'#!/bin/sh\nexec {loader} {root}/usr/bin/{program} "$@"\n')
-            (folder / program).chmod(0o755)
-        (folder / "complete").touch()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two runs, one fetches
+        if not (folder / "complete").exists():
+            _fetch(folder)
+            (folder / "complete").touch()
     return folder
+
+
+def _fetch(folder: Path) -> None:
+    """With a list of sources and a state of apt's own; each program gets a start that finds its libraries."""
+    for part in ("state/lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    mirror, keys = _mirror()
+    (folder / "sources.list").write_text(f"deb [signed-by={keys}] {mirror} {SUITE} main\n")
+    options = {
+        "Dir::State": folder / "state",
+        "Dir::Cache": folder / "cache",
+        "Dir::Etc::sourcelist": folder / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "APT::Sandbox::User": "root",
+    }
+    apt = ["apt-get", "-qq", *(part for name, value in options.items() for part in ("-o", f"{name}={value}"))]
+    for words in (("update",), ("download", *PACKAGES)):
+        subprocess.run([*apt, *words], cwd=folder, check=True, timeout=300)
+    root = folder / "root"
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package, root], check=True, timeout=60)
+    for program in ("redis-server", "valkey-server"):
+        loader = f"{root}/usr/lib64/ld-linux-x86-64.so.2 --library-path {root}/{LIBRARIES}"
+        (folder / program).write_text(f'#!/bin/sh\nexec {loader} {root}/usr/bin/{program} "$@"\n')
+        (folder / program).chmod(0o755)
 
 
 def _mirror() -> tuple[str, str]:

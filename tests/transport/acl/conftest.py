@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from lab.programs import server_program
+from lab.programs import SERVERS, server_program
 from lab.users import OPERATOR_RULE, documented_users
 
 from transport.keyring import fresh
@@ -43,7 +43,7 @@ class AclServer:
         )
 
 
-@pytest.fixture(scope="session", params=["redis-6.2", "redis-7.0", "valkey-9.1"])
+@pytest.fixture(scope="session", params=SERVERS)
 def acl_server(request: Any, start_redis: Any, tmp_path_factory: pytest.TempPathFactory) -> AclServer:
     """A server with the roles of two fleets, `main` and `other`."""
     folder = tmp_path_factory.mktemp("acl")

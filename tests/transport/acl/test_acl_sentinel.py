@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from lab.programs import SERVERS, server_program, soak_only
+from lab.programs import OF_NEXT_DEBIAN, server_program, soak_only
 
 from envelope.lifecycle import State
 from transport.errors import Misconfigured
@@ -31,7 +31,7 @@ def documented_rules(folder: Path, password: str, port: int) -> str:
     return text
 
 
-@pytest.fixture(params=("redis-7.0", pytest.param("valkey-9.1", marks=soak_only), *SERVERS[3:]))
+@pytest.fixture(params=("redis-7.0", pytest.param("valkey-9.1", marks=soak_only), *OF_NEXT_DEBIAN))
 def watched(request: Any, start_redis: Any, sentinel_files: tuple[Path, dict[str, str]]) -> tuple[Any, Any, Any]:
     folder, passwords = sentinel_files
     start = functools.partial(start_redis, program=server_program(request.param))
