@@ -57,7 +57,7 @@ class Limits:
     @property
     def look_ms(self) -> int:
         """Whoever is alive looks this often at what is over, idle or busy. The lease clock stands still where nobody
-        has looked for a third of a lease (`life.lua`), so this must be less."""
+        has looked for a third of a lease (`reaping.lua`), so this must be less."""
         return min(self.lease_ms // 4, LONGEST_LOOK_MS)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ WAIT_MS = 1_000
 MAX_BLOCK_S = 10.0
 # On top of what a command may block, else every quiet read would look like a lost server.
 BLOCK_MARGIN_S = 5.0
+# A server that was away hears of it from those that it did not answer: at once, or they were away themselves.
+TOLD_FOR_S = 60.0
 # Of a read that blocks on purpose: how long it took says nothing of the server.
 WAITS = "waits"
 # About 3 s in all: a server that restarts is back, one that is gone should be reported soon.
@@ -50,11 +53,12 @@ class Client:
         self._patience_s = sum(pauses_s)
         self._timeout_s = timeout_s
         self._watch = watch
-        self._missed_at_s: float | None = None
+        self._missed_at_s = -math.inf
 
     def missed_ms(self) -> int | None:
-        """How long ago this client last got no answer; None if it has always got one."""
-        return None if self._missed_at_s is None else int((time.monotonic() - self._missed_at_s) * 1000)
+        """How long ago this client last got no answer; None if that is not worth telling (any more)."""
+        missed_s = time.monotonic() - self._missed_at_s
+        return int(missed_s * 1000) if missed_s < TOLD_FOR_S else None
 
     @property
     def address(self) -> Address | None:

@@ -16,61 +16,58 @@
 local GRAIN_MS = math.ceil(A.lease_ms / 60)
 -- Leases below 600 ms are for tests, and a busy machine makes a gap of 100 ms by itself.
 local LONGEST_GAP_MS = math.max(A.lease_ms / 3, 200)
-local REAPER = {'at', 'lag', 'floor', 'away_from', 'away_to', 'excused', 'server'}
 
 local lease_clock = nil
 
-local function lease_time_at(clock, moment) return math.max(clock.floor, moment - clock.lag) end
+local function lease_time_at(moment) return math.max(lease_clock.floor, moment - lease_clock.lag) end
 
-local function lease_time() return lease_time_at(lease_clock, now) end
+local function lease_time() return lease_time_at(now) end
 
--- Evidence of an outage, beside a gap that has other causes, too: another process serves, or a caller has got no answer
--- within that gap.
-local function was_away(clock, server)
-  local missed_at = A.missed_ms and now - A.missed_ms
-  return server and server ~= clock.server
-    or missed_at and missed_at >= clock.away_from and missed_at <= clock.away_to
+local function store_clock(...)
+  call('HSET', cell('reaper'), 'at', NOW, 'lag', text_of(lease_clock.lag), 'floor', text_of(lease_clock.floor), ...)
 end
 
-local function step_over_gap(clock, last)
-  if last >= clock.floor + A.lease_ms then
-    clock.floor = last + GRAIN_MS + 1
-    clock.lag = now - clock.floor + math.floor(A.lease_ms / 4)
+-- That another process serves is evidence of an outage.
+local function step_over_gap(at)
+  local last, server = lease_time_at(at), server_run()
+  if last >= lease_clock.floor + A.lease_ms then
+    lease_clock.floor = last + GRAIN_MS + 1
+    lease_clock.lag = now - lease_clock.floor + math.floor(A.lease_ms / 4)
   else
-    clock.floor = last + math.floor(A.lease_ms / 6)
-    clock.lag = now - clock.floor
+    lease_clock.floor = last + math.floor(A.lease_ms / 6)
+    lease_clock.lag = now - lease_clock.floor
   end
-  clock.away_from, clock.away_to = clock.at, now
+  store_clock('away_from', text_of(at), 'away_to', NOW)
+  if server == call('HGET', cell('reaper'), 'server') then return end
+  call('HSET', cell('reaper'), 'server', server, 'excused', text_of(lease_clock.floor))
 end
 
-local function store_clock(clock)
-  local fields = {}
-  for _, name in ipairs(REAPER) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = name == 'server' and clock.server or text_of(clock[name])
+-- A caller that got no answer within the last gap is evidence, too.
+local function hear_witness()
+  local gap, missed_at = call('HMGET', cell('reaper'), 'away_from', 'away_to'), now - A.missed_ms
+  local from, to = tonumber(gap[1]), tonumber(gap[2])
+  if from and to and from <= missed_at and missed_at <= to then
+    call('HSET', cell('reaper'), 'excused', text_of(lease_clock.floor))
   end
-  call('HSET', cell('reaper'), unpack(fields))
 end
 
 -- Once in each script that reaps or gives a lease, before it does.
 local function look()
-  local found, clock, server = call('HMGET', cell('reaper'), unpack(REAPER)), {}, nil
-  for i, name in ipairs(REAPER) do clock[name] = name == 'server' and found[i] or tonumber(found[i] or 0) end
-  lease_clock = clock
-  local is_first = not found[1]
-  if is_first then clock.at, clock.server = now, server_run() end
-  local passed = now - clock.at
-  if passed > LONGEST_GAP_MS then
-    step_over_gap(clock, lease_time_at(clock, clock.at))
-    server = server_run()
+  local found = call('HMGET', cell('reaper'), 'at', 'lag', 'floor')
+  local at = tonumber(found[1])
+  local passed = now - (at or now)
+  lease_clock = {lag = tonumber(found[2]) or 0, floor = tonumber(found[3]) or 0}
+  if not at then
+    store_clock('server', server_run())
+  elseif passed > LONGEST_GAP_MS then
+    step_over_gap(at)
   elseif passed < 0 then
-    clock.lag = clock.lag + passed
+    lease_clock.lag = lease_clock.lag + passed
+    store_clock()
+  elseif passed >= GRAIN_MS then
+    call('HSET', cell('reaper'), 'at', NOW)
   end
-  local is_news = clock.excused < clock.floor and was_away(clock, server)
-  if is_news then clock.excused = clock.floor end
-  if not (is_first or is_news or passed < 0 or passed >= GRAIN_MS) then return end
-  clock.at, clock.server = now, server or clock.server
-  store_clock(clock)
+  if A.missed_ms then hear_witness() end
 end
 
 -- When a lease ends that is given, or renewed, now.
@@ -78,6 +75,7 @@ local function lease_end() return text_of(lease_time() + A.lease_ms) end
 
 -- Of a lease that was not renewed since the last outage ended. How its worker ended is not known.
 local function is_excused(task, pool)
+  lease_clock.excused = lease_clock.excused or tonumber(call('HGET', cell('reaper'), 'excused')) or 0
   return tonumber(call('ZSCORE', key('leases', pool), task.id)) < lease_clock.excused + A.lease_ms
 end
 
