@@ -216,11 +216,11 @@ class Claiming:
 
 
 async def _reached(cell: Cell) -> None:
-    """Until the cell's server answers, also if it refuses: what is wrong then is for the next claim to say."""
+    """Until the cell's server says anything of its keys, if only that it refuses: that is for the next claim to say."""
     client = cell.client.hasty(())
     while True:
         try:
-            await client.call("PING", timeout_s=TRY_TIMEOUT_S)
+            await client.call("EXISTS", cell.keys.name("meta"), timeout_s=TRY_TIMEOUT_S)
         except Unreachable:
             await asyncio.sleep(TRY_EVERY_S)
         except TransportError:
