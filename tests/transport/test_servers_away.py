@@ -24,10 +24,10 @@ from transport.keys import CellKeys, cell_of
 from transport.limits import Limits
 from transport.redis import cells, claiming
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.alone]  # some look at the clock
 
 CELLS = 6
-TASKS = 60
+TASKS = 50
 # On a quiet machine.
 PICK_UP_P99_S = 0.1
 
@@ -123,7 +123,7 @@ async def test_tasks_of_living_cells_are_picked_up_at_once(away, how):
         fed = []
         for number in range(TASKS):
             fed.append(await submit(away.living[number % len(away.living)]))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.01)
         async with asyncio.timeout(20):
             while not took_s.keys() >= {*fed}:
                 await came.wait()
@@ -218,14 +218,13 @@ def _is_renewed(keeper, leases) -> bool:
         return False
 
 
-@HOW
-async def test_what_is_asked_of_living_cells_is_answered_at_once(away, how):
+async def test_what_is_asked_of_living_cells_is_answered_at_once(away):
     """By a process that neither submitted nor claimed the task, while the first cell is away."""
     fleet, other = away.fleet, away.other
     request = await fleet.submit(trace_id=away.trace_in(*away.living))
     card = WorkerCard(worker="w1", pool="explore", slots=1)
     await fleet.transport.announce(card, ttl_s=60)
-    away.take_away(how)
+    away.take_away("silent")
     began = time.monotonic()
 
     assert await other.transport.now_ms() > 0
@@ -240,6 +239,26 @@ async def test_what_is_asked_of_living_cells_is_answered_at_once(away, how):
     await fleet.transport.announce(card, ttl_s=60)
 
     assert took_s < 2.0
+
+
+async def test_a_process_that_starts_meanwhile_works_for_the_living_cells(away):
+    request = await away.fleet.submit(trace_id=away.trace_in(*away.living))
+    away.take_away("silent")
+
+    async with asyncio.timeout(5), fleets_at(away.fleet.url, cells=CELLS) as make:
+        late = await make(name=away.fleet.name)
+        (claim,) = await late.transport.claim("explore", "w", slots=1, wait_s=1)
+        await late.finish(claim)
+
+    assert claim.lease.task_id == request.task_id
+
+
+async def test_a_fleet_does_not_begin_without_all_its_cells(away):
+    away.take_away("silent")
+
+    async with asyncio.timeout(10), fleets_at(away.fleet.url, cells=CELLS) as make:
+        with pytest.raises(Unreachable):
+            await make(name="begun-by-nobody")
 
 
 def test_a_cell_is_not_waited_for_longer_than_a_pick_up_may_take():

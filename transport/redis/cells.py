@@ -200,9 +200,10 @@ class Cells:
             raise failure
         return answers
 
-    async def each(self, work: Callable[[Cell], Awaitable[T]]) -> list[T]:
+    async def each(self, work: Callable[[Cell], Awaitable[T]], *, among: Sequence[Cell] | None = None) -> list[T]:
         """The same for every cell at once; all are done, or have failed, before the first failure is raised."""
-        answers = await asyncio.gather(*(work(cell) for cell in self.all), return_exceptions=True)
+        cells = self.all if among is None else among
+        answers = await asyncio.gather(*(work(cell) for cell in cells), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
