@@ -145,14 +145,13 @@ async def test_tasks_of_living_cells_are_picked_up_at_once(away, how):
     stop.set()
     await running
 
-    assert away_s <= PICK_UP_P99_S + whole_s  # a busy machine is slow in both
+    assert away_s <= PICK_UP_P99_S + 2 * whole_s  # a busy machine is slow in both
     records = [await fleet.transport.record(task_id) for task_id in submitted]
     assert {(record.attempt, record.lost_leases) for record in records} == {(1, 0)}
 
 
 async def test_a_late_answer_starts_nothing_twice(away, monkeypatch):
     """It is the worker's next claim, or is given back."""
-    monkeypatch.setattr(claiming, "KEPT_S", 0.2)
     fleet = away.fleet
     silent = await fleet.submit(trace_id=away.trace_in(*away.dead))
     await fleet.transport.reap()  # every connection is there
@@ -165,6 +164,7 @@ async def test_a_late_answer_starts_nothing_twice(away, monkeypatch):
     assert (claim.lease.task_id, claim.lease.attempt) == (silent.task_id, 1)
     await fleet.finish(claim)
 
+    monkeypatch.setattr(claiming, "KEPT_S", 0.2)
     unwanted = [await fleet.submit(trace_id=away.trace_in(cell)) for cell in away.dead]
     away.take_away("silent")
     assert await fleet.transport.claim("explore", "w", slots=1, wait_s=0.2) == []
