@@ -177,6 +177,23 @@ async def test_a_late_answer_starts_nothing_twice(away, monkeypatch):
     assert {record.lost_leases for record in await _records(fleet, unwanted)} == {0}
 
 
+async def test_a_server_that_is_always_slow_is_not_taken_for_one_that_is_away(own_cluster, monkeypatch):
+    """Else each claim would start a task in every cell for one free slot. No answer is as fast as this."""
+    monkeypatch.setattr(cells, "PATIENCE_S", 0.00001)
+    url = f"redis+cluster://127.0.0.1:{own_cluster[0].port}"
+    async with fleets_at(url, cells=CELLS) as make:
+        fleet = await make()
+        await fleet.transport.submit([fleet.request() for _ in range(100)])
+        running = []
+        for _ in range(40):
+            claims = await fleet.transport.claim("explore", "w", slots=1, wait_s=1)
+            running.append((await fleet.transport.stats(["explore"]))[0].running)
+            for claim in claims:
+                await fleet.finish(claim)
+
+    assert sorted(running[10:])[15] == 1  # now and then an answer is late on any machine
+
+
 async def _records(fleet, requests) -> list[TaskRecord]:
     return [await fleet.transport.record(request.task_id) for request in requests]
 

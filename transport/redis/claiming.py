@@ -27,6 +27,9 @@ MISSED_BELL_S = 5.0
 # A lease that ends in the very next moment must not become a busy loop (and 0 would block for ever).
 MIN_BLOCK_S = 0.002
 
+# A cell is late when it takes so many times as long as cells took lately. One answer counts for so much of that. One
+# that was very late, because its server had been away, counts as this long.
+LATE_TIMES, NEWEST_SHARE, LONGEST_S = 4, 0.2, 0.25
 # What a late answer has started waits this long for the worker's next claim: who makes none has no free slot.
 KEPT_S = 1.0
 # A server that is away is tried again after this pause; a try that gets no answer ends after the time-out.
@@ -51,6 +54,7 @@ class Claiming:
         self._changed = asyncio.Event()  # another one each time that a cell came back, or was given up
         self._background: set[asyncio.Task[None]] = set()
         self._turn = 0
+        self._usual_s = 0.0  # how long cells take to answer
         # when somebody who found all there was should look again, unless the bell rings before
         self._look_at: dict[Worker, float] = {}
         self._listeners: dict[str, Listener] = {}
@@ -136,9 +140,9 @@ class Claiming:
     async def _ask(self, cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]] | None:
         """None: it has not answered. An answer that comes late is for the worker's next claim."""
         server = cell.client.address
-        asked = asyncio.ensure_future(take(cell, pool, worker, slots))
+        asked = asyncio.ensure_future(self._timed(take(cell, pool, worker, slots)))
         try:
-            await asyncio.wait({asked}, timeout=self._cells.patience_s)
+            await asyncio.wait({asked}, timeout=max(self._cells.patience_s, LATE_TIMES * self._usual_s))
         except asyncio.CancelledError:
             asked.cancel()  # it gives back what it has started, unless it is at its end
             await asyncio.wait({asked})
@@ -151,6 +155,14 @@ class Claiming:
         self._away.update(dict.fromkeys(together))
         self._do(self._until_back(together, cell, asked, (pool, worker)))
         return None
+
+    async def _timed(self, taking: Awaitable[tuple[int, list[Claim]]]) -> tuple[int, list[Claim]]:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        answer = await taking
+        took_s = min(loop.time() - began_s, LONGEST_S)
+        self._usual_s += NEWEST_SHARE * (took_s - self._usual_s)
+        return answer
 
     # -- cells that do not answer
 
