@@ -25,7 +25,7 @@ from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.memory import MemoryTransport
-from transport.redis import connect_redis
+from transport.redis import cells, connect_redis
 
 KEYRING = fresh()
 _fleets = itertools.count()
@@ -160,8 +160,14 @@ async def make_redis_fleet(redis_server: Server) -> AsyncIterator[MakeFleet]:
 
 
 @pytest_asyncio.fixture
-async def make_cluster_fleet(cluster_url: str, request: pytest.FixtureRequest) -> AsyncIterator[MakeFleet]:
-    """Of four cells, unless a module says with `CELLS = 1` that its promises are about one."""
+async def make_cluster_fleet(
+    cluster_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MakeFleet]:
+    """Of four cells, unless a module says with `CELLS = 1` that its promises are about one.
+
+    No node is away in these tests, and a busy machine does not look like it.
+    """
+    monkeypatch.setattr(cells, "PATIENCE_S", 5.0)
     async with fleets_at(cluster_url, cells=getattr(request.module, "CELLS", 4)) as make:
         yield make
 

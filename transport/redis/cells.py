@@ -200,10 +200,10 @@ class Cells:
             raise failure
         return answers
 
-    async def each(self, work: Callable[[Cell], Awaitable[T]], some: Sequence[Cell] | None = None) -> list[T]:
-        """The same for every cell (or for some) at once; all are done, or have failed, before the first failure is
-        raised."""
-        answers = await asyncio.gather(*(work(cell) for cell in some or self.all), return_exceptions=True)
+    async def each(self, work: Callable[[Cell], Awaitable[T]], *, among: Sequence[Cell] | None = None) -> list[T]:
+        """The same for every cell at once; all are done, or have failed, before the first failure is raised."""
+        cells = self.all if among is None else among
+        answers = await asyncio.gather(*(work(cell) for cell in cells), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from envelope.logs import get_logger
 
@@ -21,17 +22,53 @@ MIN_VERSION = (6, 2)
 DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
 DEFAULT_USER = "default"
 RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
+# For a cell that does not answer when others have: a process starts without it.
+PATIENCE_S = 2.0
 
 _log = get_logger("redis")
 
 
 async def check(cells: Cells) -> None:
-    """`Misconfigured` with what to do about it; what is only unwise is logged."""
+    """`Misconfigured` with what to do about it; what is only unwise is logged.
+
+    A process of a fleet that others have begun starts without the cells that are away: whoever starts when they are
+    back checks them.
+    """
     clustered = cells.servers.named.kind == "cluster"
     user = cells.servers.named.options.get("username") or DEFAULT_USER
-    await cells.each(lambda cell: _check_server(cell, clustered=clustered, user=user))
-    await cells.each(_check_drained)  # all of them, before one of them is taken over
-    await cells.each(lambda cell: _check_meta(cell, len(cells.all)))
+    reached, failure = await _reached(cells, lambda cell: _check_server(cell, clustered=clustered, user=user))
+    if failure:
+        if not await _has_begun(reached):
+            raise failure
+        away = [cell.keys.cell for cell in cells.all if cell not in reached]
+        _log.warning("cells_not_checked", cells=away, error=failure.message)
+    await cells.each(_check_drained, among=reached)  # all of them, before one of them is taken over
+    await cells.each(lambda cell: _check_meta(cell, len(cells.all)), among=reached)
+
+
+async def _reached(
+    cells: Cells, look: Callable[[Cell], Awaitable[None]]
+) -> tuple[Sequence[Cell], TransportError | None]:
+    """The cells that answer, and why another does not. When one has answered the others have `PATIENCE_S`."""
+    looking = {asyncio.ensure_future(look(cell)): cell for cell in cells.all}
+    await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
+    _, silent = await asyncio.wait(looking, timeout=PATIENCE_S if len(cells.all) > 1 else None)
+    for one in silent:
+        one.cancel()
+    await asyncio.gather(*silent, return_exceptions=True)
+    failure: TransportError | None = Unreachable("a Redis server of the fleet is silent") if silent else None
+    for one in looking.keys() - silent:
+        if isinstance(error := one.exception(), Unreachable):
+            failure = error
+        elif error:
+            raise error
+    return [cell for one, cell in looking.items() if one not in silent and not one.exception()], failure
+
+
+async def _has_begun(cells: Sequence[Cell]) -> bool:
+    """A program of this version was here before."""
+    kept = [await cell.client.call("HGET", cell.keys.name("meta"), "protocol") for cell in cells]
+    return str(PROTOCOL).encode() in kept
 
 
 async def _check_server(cell: Cell, *, clustered: bool, user: str) -> None:

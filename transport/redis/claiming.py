@@ -27,6 +27,9 @@ MIN_BLOCK_S = 0.002
 # However short leases are: an idle worker must not keep its server busy.
 SHORTEST_LOOK_S = 0.05
 
+# A cell is late when it takes so many times as long as cells took lately. One answer counts for so much of that. One
+# that was very late, because its server had been away, counts as this long.
+LATE_TIMES, NEWEST_SHARE, LONGEST_S = 4, 0.2, 0.25
 # What a late answer has started waits this long for the worker's next claim: who makes none has no free slot.
 KEPT_S = 1.0
 # A server that is away is tried again after this pause; a try that gets no answer ends after the time-out.
@@ -51,6 +54,7 @@ class Claiming:
         self._changed = asyncio.Event()  # another one each time that a cell came back, or was given up
         self._background: set[asyncio.Task[None]] = set()
         self._turn = 0
+        self._usual_s = 0.0  # how long cells take to answer
         # when somebody who found all there was should look again, unless the bell rings before
         self._look_at: dict[Worker, float] = {}
         self._listeners: dict[str, Listener] = {}
@@ -83,7 +87,8 @@ class Claiming:
             listener.close()
         for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        if self._background:  # a call to a silent server ends when its connection is closed
+            await asyncio.wait(self._background, timeout=self._cells.patience_s)
         await self._return(claim for claims in self._late.values() for claim in claims)
 
     async def _take(
@@ -136,9 +141,9 @@ class Claiming:
     async def _ask(self, cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]] | None:
         """None: it has not answered. An answer that comes late is for the worker's next claim."""
         server = cell.client.address
-        asked = asyncio.ensure_future(take(cell, pool, worker, slots))
+        asked = asyncio.ensure_future(self._timed(take(cell, pool, worker, slots)))
         try:
-            await asyncio.wait({asked}, timeout=self._cells.patience_s)
+            await asyncio.wait({asked}, timeout=max(self._cells.patience_s, LATE_TIMES * self._usual_s))
         except asyncio.CancelledError:
             asked.cancel()  # it gives back what it has started, unless it is at its end
             await asyncio.wait({asked})
@@ -151,6 +156,14 @@ class Claiming:
         self._away.update(dict.fromkeys(together))
         self._do(self._until_back(together, cell, asked, (pool, worker)))
         return None
+
+    async def _timed(self, taking: Awaitable[tuple[int, list[Claim]]]) -> tuple[int, list[Claim]]:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        answer = await taking
+        took_s = min(loop.time() - began_s, LONGEST_S)
+        self._usual_s += NEWEST_SHARE * (took_s - self._usual_s)
+        return answer
 
     # -- cells that do not answer
 
@@ -217,11 +230,11 @@ class Claiming:
 
 
 async def _reached(cell: Cell) -> None:
-    """Until the cell's server answers, also if it refuses: what is wrong then is for the next claim to say."""
+    """Until the cell's server says anything of its keys, if only that it refuses: that is for the next claim to say."""
     client = cell.client.hasty(())
     while True:
         try:
-            await client.call("PING", timeout_s=TRY_TIMEOUT_S)
+            await client.call("EXISTS", cell.keys.name("meta"), timeout_s=TRY_TIMEOUT_S)
         except Unreachable:
             await asyncio.sleep(TRY_EVERY_S)
         except TransportError:

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from envelope.lifecycle import TERMINAL, State
+from envelope.logs import get_logger
 from envelope.messages import TaskResult
 
 from ..base import DeadLetter, Page, PoolStats, TaskRecord
+from ..errors import Unreachable
 from ..listing import Place, cursor_of, place_of
 from ..money import Ledger
 from . import operators, records
@@ -17,29 +19,52 @@ from .cell import Cell
 from .cells import Cells
 from .results import Results
 
+_log = get_logger("redis")
+
 
 async def results(
     cells: Cells, results_in: Mapping[Cell, Results], task_ids: Iterable[str]
 ) -> AsyncIterator[TaskResult]:
-    """In the order in which they come in from the cells, each of which tells its own in order."""
-    shares = await cells.of_tasks(task_ids)
-    streams = [results_in[cell].of(share) for cell, share in shares.items()]
-    if len(streams) == 1:
-        async for result in streams[0]:
+    """In the order in which they come in from the cells, each of which tells its own in order.
+
+    A cell that cannot be reached is asked again for as long as another one can be.
+    """
+    wanted = {cell: dict.fromkeys(share) for cell, share in (await cells.of_tasks(task_ids)).items()}
+    if len(wanted) == 1:
+        ((cell, share),) = wanted.items()
+        async for result in results_in[cell].of(share):
             yield result
         return
-    coming = {asyncio.ensure_future(anext(stream, None)): stream for stream in streams}
+    streams = {cell: results_in[cell].of(share) for cell, share in wanted.items()}
+    coming = {_next(stream): cell for cell, stream in streams.items()}
+    away: set[Cell] = set()
     try:
         while coming:
             done, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
-                stream = coming.pop(future)
-                if result := future.result():
-                    coming[asyncio.ensure_future(anext(stream, None))] = stream
+                cell = coming.pop(future)
+                try:
+                    result = future.result()
+                except Unreachable as error:
+                    away.add(cell)
+                    if away.issuperset(coming.values()):
+                        raise
+                    _log.warning("results_wait_for_cell", cell=cell.keys.cell, error=error.message)
+                    streams[cell] = results_in[cell].of(wanted[cell])
+                    coming[_next(streams[cell])] = cell
+                    continue
+                if result:
+                    away.discard(cell)
+                    del wanted[cell][result.task_id]
+                    coming[_next(streams[cell])] = cell
                     yield result
     finally:
         for future in coming:
             future.cancel()
+
+
+def _next(stream: AsyncIterator[TaskResult]) -> asyncio.Future[TaskResult | None]:
+    return asyncio.ensure_future(anext(stream, None))
 
 
 async def tasks(cells: Cells, trace_id: str | None, limit: int) -> list[TaskRecord]:
@@ -85,7 +110,7 @@ async def _page(
         found = [await records.places(cell, name, tenant, begin, limit, latest_first=latest_first) for name in names]
         return [place for each in found for place in each]
 
-    shares = await cells.each(places, asked)
+    shares = await cells.each(places, among=asked)
     homes = {place: cell for cell, share in zip(asked or cells.all, shares, strict=True) for place in share}
     page = sorted(homes, reverse=latest_first)[:limit]
 
