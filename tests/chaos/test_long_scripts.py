@@ -1,8 +1,8 @@
 """No script holds the server for long, however much stands in line and however large a tree is; one tenant's huge tree
 does not keep another's task waiting.
 
-`make soak` has 1,000,000 tasks in line and a tree of 100,000. There the longest script may take 20 ms, on a machine that
-does nothing else; a busy one is forgiven more, for the server's slow log counts the time in which others run.
+`make soak` has 1,000,000 tasks in line and a tree of 100,000. There the longest script may take 20 ms, on a machine
+that does nothing else. A busy one is forgiven more, for the server's slow log counts the time in which others run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from envelope.messages import Output, TaskRequest, TaskResult
 from transport.base import Claim, Lease
 from transport.embedded import embedded_redis
 from transport.keyring import fresh
+from transport.limits import Limits
 from transport.redis import RedisTransport, connect_redis, queue
 from transport.redis.cell import Cell
 
@@ -98,7 +99,8 @@ class Stage:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async with embedded_redis(tmp_path) as server:
-        transport = await connect_redis(server.url, keyring=fresh())
+        limits = Limits(max_queued=10 * QUEUED, max_tree=10 * TREE)
+        transport = await connect_redis(server.url, keyring=fresh(), limits=limits)
         async with redis.asyncio.Redis(unix_socket_path=server.url.removeprefix("unix://")) as raw:
             await raw.config_set("slowlog-log-slower-than", 2_000)
             await raw.config_set("save", "")  # a child that writes a snapshot takes the time of the others
