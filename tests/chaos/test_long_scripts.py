@@ -1,8 +1,8 @@
 """No script holds the server for long, however much stands in line and however large a tree is; one tenant's huge tree
 does not keep another's task waiting.
 
-`make soak` has 1,000,000 tasks in line and a tree of 100,000. There the longest script may take 20 ms, on a machine
-that does nothing else. A busy one is forgiven more, for the server's slow log counts the time in which others run.
+`make soak` has 1,000,000 tasks in line and a tree of 100,000. What counts is the processor's time that the server's own
+thread takes for a script: its slow log counts the time in which others run, too, and is only reported.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from transport.keyring import fresh
 from transport.limits import Limits
 from transport.redis import RedisTransport, connect_redis, queue
 from transport.redis.cell import Cell
+from transport.redis.script import Script
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 QUEUED, TREE = (1_000_000, 100_000) if SOAK else (10_000, 4_000)
-MAX_SCRIPT_MS = 20 if SOAK else 60
+MAX_SCRIPT_MS = 20.0
 MAX_PICK_UP_MS = 100 if SOAK else 500
 DEADLINE_MS = 3_600_000
 
@@ -53,10 +54,24 @@ def request(**fields: Any) -> TaskRequest:
 class Stage:
     """A fleet of one cell on a server of its own."""
 
-    def __init__(self, transport: RedisTransport, raw: redis.asyncio.Redis) -> None:
+    def __init__(self, transport: RedisTransport, raw: redis.asyncio.Redis, pid: int) -> None:
         self.transport = transport
         self.raw = raw
         self.longest_ms: dict[str, float] = {}
+        self.longest_wall_ms: dict[str, float] = {}
+        self._thread = Path(f"/proc/{pid}/task/{pid}/schedstat")
+        self._took_ms: list[float] = []
+        self._run = self.cell.client.run
+        self.cell.client.run = self._timed
+
+    async def _timed(self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False) -> Any:
+        before_ms = self._cpu_ms()
+        answer = await self._run(script, prefix, arguments, repeatable=repeatable)
+        self._took_ms.append(self._cpu_ms() - before_ms)
+        return answer
+
+    def _cpu_ms(self) -> float:
+        return int(self._thread.read_text().split()[0]) / 1e6
 
     @property
     def cell(self) -> Cell:
@@ -89,10 +104,12 @@ class Stage:
     async def during(self, what: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """The longest script meanwhile is noted."""
         await self.raw.slowlog_reset()
+        self._took_ms.clear()
         found = await work()
+        self.longest_ms[what] = max(self._took_ms)
         entries = await self.raw.slowlog_get(128)
         scripts = [entry["duration"] / 1000 for entry in entries if entry["command"].upper().startswith(b"EVAL")]
-        self.longest_ms[what] = max(scripts, default=0.0)
+        self.longest_wall_ms[what] = max(scripts, default=0.0)
         return found
 
 
@@ -104,7 +121,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         async with redis.asyncio.Redis(unix_socket_path=server.url.removeprefix("unix://")) as raw:
             await raw.config_set("slowlog-log-slower-than", 2_000)
             await raw.config_set("save", "")  # a child that writes a snapshot takes the time of the others
-            yield Stage(transport, raw)
+            yield Stage(transport, raw, server.pid)
         await transport.close()
 
 
@@ -152,7 +169,8 @@ async def test_no_script_holds_the_server_for_long(stage: Stage) -> None:
     await stage.during("purge", lambda: transport.purge([one.task_id for one in lone]))
     await stage.during("stale ids in line", lambda: _claim_all(stage, "build"))
 
-    report("longest script", **{what.replace(" ", "_"): round(ms, 1) for what, ms in stage.longest_ms.items()})
+    for row, figures in (("longest script", stage.longest_ms), ("by the slow log", stage.longest_wall_ms)):
+        report(row, load=os.getloadavg()[0], **{what.replace(" ", "_"): round(ms, 1) for what, ms in figures.items()})
     assert {what: ms for what, ms in stage.longest_ms.items() if ms > MAX_SCRIPT_MS} == {}
 
 
