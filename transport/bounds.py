@@ -21,6 +21,8 @@ MAX_WORDS_CHARS = 100_000
 # Of a tenant's weight: beyond this one start would be no step in virtual time, or a step that nobody waits for.
 WEIGHTS = (0.001, 1_000.0)
 MAX_RUNNING = 1_000_000
+# In line, or in one tree: no server holds so many.
+MAX_TASKS = 1_000_000_000
 # What one script accepts, or puts on one waiting list, without holding the server for a second.
 MAX_REQUESTS = 10_000
 MAX_REQUESTS_BYTES = 64 * 1024 * 1024
@@ -36,9 +38,9 @@ def cap(value: int | None) -> int | None:
     return None if value is None else amount("cap_microusd", value)
 
 
-def count(field: str, value: int) -> int:
-    if not _is_whole(value) or not 0 <= value <= MAX_RUNNING:
-        raise Refused(field, f"{value!r} is no number from 0 to {MAX_RUNNING}")
+def count(field: str, value: int, most: int = MAX_RUNNING) -> int:
+    if not _is_whole(value) or not 0 <= value <= most:
+        raise Refused(field, f"{value!r} is no number from 0 to {most}")
     return value
 
 
@@ -82,7 +84,7 @@ def allotment(value: Allotment) -> Allotment:
         count("max_running", value.max_running)
     for field, most in (("max_queued", value.max_queued), ("max_tree", value.max_tree)):
         if most is not None:
-            count(field, most)
+            count(field, most, MAX_TASKS)
     return value
 
 

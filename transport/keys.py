@@ -136,7 +136,7 @@ CONTROL = (
     Key("chores", "list", "all", "while it has members", "work that is too long for one script: kind and id"),
     Key("chore:{chore}", "hash", "all", "minutes", "how far one of them has come, and why it is done"),
     Key("stack:{task}", "list", "all", "while it has members", "of a tree that is stopped: where the walk stands"),
-    Key("pace", "hash", "all", "always", "when the last bite of a chore was done, and who comes for the next"),
+    Key("pace", "hash", "all", "minutes", "when the last bite of a chore was done, and who comes for the next"),
     Key("queued", "hash", "submit, claim", "while it has members", "tenant → how many of its tasks are in line"),
     Key("capped:{trace}", "hash", "write", "until retention", "task that waits at its trace's cap → its ask"),
     Key("done", "stream", "all", "always", "ids of tasks that ended together, about the last 100,000"),

@@ -25,6 +25,7 @@ from transport.keys import CellKeys
 from transport.limits import Limits
 from transport.raising import TENANTS, ask_for_more, ask_for_more_of_tenant
 from transport.redis import RedisTransport
+from transport.redis.queue import MAX_STARTS
 from transport.redis.script import script
 
 from .conftest import Fleet, MakeFleet, fleets_at
@@ -355,6 +356,18 @@ async def test_one_tenants_ended_tasks_do_not_keep_another_waiting(redis_fleet):
         while not (claims := await fleet.transport.claim("explore", "w", slots=1, wait_s=0)):
             pass
     assert [each.lease.task_id for each in claims] == [left.task_id]
+
+
+def test_a_claim_starts_as_many_as_its_caller_thinks():
+    assert f"MAX_STARTS, MAX_VISITS, MAX_STALE = {MAX_STARTS}," in script("claim").source
+
+
+async def test_who_has_more_slots_than_one_claim_fills_gets_them_filled(redis_fleet):
+    await redis_fleet.transport.submit([redis_fleet.request() for _ in range(450)])
+
+    claims = await redis_fleet.transport.claim("explore", "w", slots=430, wait_s=0)
+
+    assert len({claim.lease.task_id for claim in claims}) == 430
 
 
 def test_the_scripts_know_an_ask_for_a_traces_money_by_its_name():

@@ -398,8 +398,8 @@ local function wake_tenant(tenant, by, cursor)
   return wake_at_cap(key('short', tenant), function(ask) return not cap or ask ~= TENANTS_CAP .. cap end, by, cursor)
 end
 
--- How long the count of a tree that was stopped is kept, for who asked.
-local COUNT_MS = 60000
+-- How long the count of a tree that was stopped is kept, for who asked; and who does the bites, when there are none.
+local KEPT_MS = 10000
 -- By kind, each one bite: whether it is done.
 local CHORES = {}
 
@@ -431,7 +431,7 @@ CHORES.raise, CHORES.fund = go_on_waking(wake_trace), go_on_waking(wake_tenant)
 local function close_chore(kind, chore)
   if kind ~= 'stop' then return call('DEL', chore) end
   call('HDEL', chore, 'open')
-  call('PEXPIRE', chore, COUNT_MS)
+  call('PEXPIRE', chore, KEPT_MS)
 end
 
 -- One bite of the chores, in turn, so that one tenant's huge tree does not delay another's small one. Bites are apart
@@ -444,6 +444,7 @@ local function do_chores()
   if work_left <= 0 then return A.bite_every_ms end
   if now >= last and now - last < A.bite_every_ms then return last + A.bite_every_ms - now end
   call('HSET', cell('pace'), 'at', NOW)
+  call('PEXPIRE', cell('pace'), KEPT_MS)
   for _ = 1, count do
     if work_left <= 0 then break end
     local name = call('LINDEX', cell('chores'), 0)
@@ -466,6 +467,7 @@ local function next_bite(who, extra_ms)
   till = tonumber(till or 0)
   if by == who or now > till + extra_ms or till > now + STEWARD_MS then
     call('HSET', cell('pace'), 'by', who, 'till', text_of(now + STEWARD_MS))
+    call('PEXPIRE', cell('pace'), KEPT_MS)
     return A.bite_every_ms
   end
   return till + extra_ms + 1 - now
