@@ -221,7 +221,8 @@ class Transport(Protocol):
         A child must name a parent that has not ended (`Refused`), and expires no later than it; a scope wider than
         the parent's is refused with the grant named. A worker that submits children says `under` which lease; a stale
         one is `Fenced`. Refused, too: an unknown pool, a request that was made outside the replay window, a
-        `resume_token` whose session is under way (`Busy`) or not known. `QueueFull` when the server is short of memory.
+        `resume_token` whose session is under way (`Busy`) or not known. `QueueFull` when the server has no
+        memory for what its accepted tasks will take.
         When this returns, every task will have exactly one result.
         """
         ...
@@ -306,7 +307,8 @@ class Transport(Protocol):
 
         `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something
         that no attempt before it had, nor one after it will have anew. The leases that were lost until now speak no
-        longer for poison.
+        longer for poison. As `reserve` and `checkpoint` do, it waits for room on a full server, and raises `QueueFull`
+        after about 20 s.
         """
         ...
 
