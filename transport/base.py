@@ -221,8 +221,7 @@ class Transport(Protocol):
         A child must name a parent that has not ended (`Refused`), and expires no later than it; a scope wider than
         the parent's is refused with the grant named. A worker that submits children says `under` which lease; a stale
         one is `Fenced`. Refused, too: an unknown pool, a request that was made outside the replay window, a
-        `resume_token` whose session is under way (`Busy`) or not known. `QueueFull` when the server has no
-        memory for what its accepted tasks will take.
+        `resume_token` whose session is under way (`Busy`) or not known. `QueueFull` when the server is short of memory.
         When this returns, every task will have exactly one result.
         """
         ...
@@ -305,10 +304,9 @@ class Transport(Protocol):
     ) -> Ledger:
         """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip.
 
-        `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something
-        that no attempt before it had, nor one after it will have anew. The leases that were lost until now speak no
-        longer for poison. As `reserve` and `checkpoint` do, it waits for room on a full server, and raises `QueueFull`
-        after about 20 s.
+        `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something that no attempt
+        before it had, nor one after it will have anew; leases lost until now speak no longer for poison. Waits for room
+        on a full server, as `reserve` and `checkpoint` do: `QueueFull` after about 20 s.
         """
         ...
 
