@@ -334,9 +334,9 @@ class Transport(Protocol):
     ) -> Ledger:
         """Append to the trace's stream and charge its budget, in one step; concurrent calls share a round trip.
 
-        `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something
-        that no attempt before it had, nor one after it will have anew. The leases that were lost until now speak no
-        longer for poison.
+        `release_microusd` of what was reserved is free again. `gets_on`: the task has come to something that no attempt
+        before it had, nor one after it will have anew; leases lost until now speak no longer for poison. Waits for room
+        on a full server, as `reserve` and `checkpoint` do: `QueueFull` after about 20 s.
         """
         ...
 

@@ -149,6 +149,54 @@ async def test_a_trimmed_trace_that_goes_on_is_followed_from_where_its_reader_wa
     assert second.task_id in {entry.message.task_id async for entry in rest if isinstance(entry.message, TaskResult)}
 
 
+async def talkative(fleet, count: int) -> list[str]:
+    """So many tasks, in traces of one, that have ended and told 50 KiB each."""
+    tasks = [await fleet.submit() for _ in range(count)]
+    for claim in await fleet.transport.claim("explore", "w1", slots=count, wait_s=5):
+        for _ in range(5):
+            await fleet.transport.emit(claim.lease, fleet.progress(claim, "y" * 10_000))
+        await fleet.finish(claim)
+    return [task.task_id for task in tasks]
+
+
+def used_bytes(server) -> int:
+    return int(server.command("INFO", "memory").split("used_memory:")[1].split()[0])
+
+
+async def test_a_write_and_a_blob_that_meet_a_full_server_make_room_for_themselves(server, fleet):
+    ended = await talkative(fleet, 40)
+    await fleet.submit()
+    living = await fleet.claim_one()
+    server.command("CONFIG", "SET", "maxmemory", used_bytes(server) - 1000)
+
+    await fleet.transport.emit(living.lease, fleet.progress(living))
+    server.command("CONFIG", "SET", "maxmemory", used_bytes(server) - 1000)
+    assert await fleet.transport.blobs.get(await fleet.transport.blobs.put(b"patch")) == b"patch"
+
+    assert (await fleet.transport.result(ended[0])).output.text == "done"
+
+
+async def test_the_sweep_lets_events_go_until_the_server_is_no_longer_short_of_memory(server, fleet):
+    ended = await talkative(fleet, 40)
+    before = used_bytes(server)
+    server.command("CONFIG", "SET", "maxmemory", int(before / 0.9))
+
+    await fleet.transport.reap()
+
+    assert used_bytes(server) < 0.8 * before / 0.9
+    assert [result.output.text async for result in fleet.transport.results(ended)] == ["done"] * 40
+
+
+async def test_admission_counts_what_ended_tasks_took(server, fleet, monkeypatch):
+    monkeypatch.setattr(pressure, "LOOK_EVERY_S", 0.0)
+    await talkative(fleet, 40)
+    server.command("CONFIG", "SET", "maxmemory", 40 * MIB)
+
+    accepted = await until_full(fleet)
+
+    assert 0 < len(accepted) * 50_000 < 0.8 * 40 * MIB
+
+
 async def test_a_small_server_ends_all_that_it_accepts_and_accepts_again(server, fleet):
     """Each task tells ten times of what it takes in line; nobody but the fleet itself makes room."""
     server.command("CONFIG", "SET", "maxmemory", 12 * MIB)

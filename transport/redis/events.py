@@ -80,8 +80,10 @@ async def _gone(cell: Cell, stream: str, first: bytes | None, last: bytes | None
     its `last` one.
     """
     oldest = await _oldest(cell, stream) if page or last else None
+    if oldest is None and page:  # they went after they were read
+        oldest = page[0][0].decode()
     if oldest is None:
-        return last.decode() if last and not page else None
+        return last.decode() if last else None
     return None if first is None or oldest == first.decode() else _before(oldest)
 
 
