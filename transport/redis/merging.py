@@ -99,8 +99,9 @@ async def _total(cells: Cells, names: Sequence[str], tenant: str | None) -> int:
     return sum(map(sum, shares))
 
 
-async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:
-    found = [letter for share in await cells.each(lambda cell: operators.dead_letters(cell, limit)) for letter in share]
+async def dead_letters(cells: Cells, tenant: str | None, limit: int) -> list[DeadLetter]:
+    shares = await cells.each(lambda cell: operators.dead_letters(cell, tenant, limit))
+    found = [letter for share in shares for letter in share]
     # each cell's are in order already, and what happened in one millisecond stays so
     return sorted(found, key=lambda letter: letter.at_ms, reverse=True)[:limit]
 

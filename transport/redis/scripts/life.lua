@@ -199,7 +199,7 @@ end
 
 local function bury(task, code, why)
   call('XADD', cell('dead'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'trace', task.trace, 'pool', task.pool,
-       'code', code, 'why', why, 'worker', task.worker)
+       'code', code, 'why', why, 'worker', task.worker, 'tenant', tenant_of(task.flow))
 end
 
 local function lose(task)
