@@ -15,13 +15,13 @@ from transport.base import PoolStats, TaskRecord
 from transport.errors import NotFound
 
 from .client import Muster
-from .dead_letters import MAX_LISTED, letters_of
 from .session.fold import Session, apply
 from .session.task import Spent, TaskView
 
 HOUR_MS = 3600 * 1000
 # So many roots are followed: more than a screen shows.
 MAX_FOLLOWED = 64
+MAX_LETTERS = 10_000  # that are counted of a tenant
 TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
 
@@ -208,10 +208,10 @@ class Overviews:
         return {pool: count - before.get(pool, 0) for pool, count in waits.items()}
 
     async def _dead(self) -> int:
-        """Of a tenant those among the fleet's latest."""
+        transport = self._muster.transport
         if self._tenant is None:
-            return await self._muster.transport.dead_letter_count()
-        return len(await letters_of(self._muster.transport, self._tenant, limit=MAX_LISTED))
+            return await transport.dead_letter_count()
+        return len(await transport.dead_letters(tenant=self._tenant, limit=MAX_LETTERS))
 
     async def _view(self, root: TaskRecord) -> Session:
         fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)

@@ -103,6 +103,7 @@ class DeadLetter:
     code: str  # of the result's error: `poison`, or `bad_input` for bytes that are no request of this fleet
     why: str
     worker: str  # the last one that had it
+    tenant: str
     at_ms: int
 
 
@@ -415,8 +416,8 @@ class Transport(Protocol):
         """Those of them that are marked."""
         ...
 
-    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
-        """The latest first; one per task."""
+    async def dead_letters(self, *, tenant: str | None = None, limit: int = 100) -> list[DeadLetter]:
+        """Of a tenant, or of all; the latest first, one per task."""
         ...
 
     async def dead_letter_count(self) -> int: ...

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from ..dead_letters import MAX_LISTED, letters_of
 from .access import Operator
 from .tasks import Accepted, Stopped, accepted
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["fleet"])
+MAX_LISTED = 10_000  # about as many as a cell keeps
 
 
 @router.get("")
 async def list_dead_letters(
     caller: Operator, limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100
 ) -> list[dict[str, Any]]:
-    """Those of the caller's tenant among the fleet's latest 1,000, the latest first."""
-    letters = await letters_of(caller.muster.transport, caller.seen_tenant, limit=limit)
+    """Those of the caller's tenant, the latest first. As many as `limit`: there may be more."""
+    letters = await caller.muster.transport.dead_letters(tenant=caller.seen_tenant, limit=limit)
     return [asdict(letter) for letter in letters]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from envelope.lifecycle import State
@@ -270,6 +272,25 @@ async def test_who_goes_on_without_an_answer_is_listed_no_longer(fleet, goes_on:
             await fleet.finish(parent)
 
     assert await asking(fleet) == []
+
+
+# -- dead letters
+
+
+async def test_a_tenants_dead_letter_is_found_among_a_thousand_of_others(fleet):
+    await fleet.submit(tenant="ann")
+    mine = await fleet.claim_one()
+    await fleet.transport.finish(mine.lease, fleet.result(mine, status=State.ERROR), dead="it cannot be read")
+    await fleet.transport.submit([fleet.request(tenant="bob") for _ in range(1_001)])
+    while claims := await fleet.transport.claim("explore", "w1", slots=1_001, wait_s=0):
+        ends = ((claim.lease, fleet.result(claim, status=State.ERROR)) for claim in claims)
+        await asyncio.gather(*(fleet.transport.finish(lease, result, dead="no") for lease, result in ends))
+
+    [letter] = await fleet.transport.dead_letters(tenant="ann")
+
+    assert (letter.task_id, letter.tenant) == (mine.lease.task_id, "ann")
+    assert len(await fleet.transport.dead_letters(tenant="bob", limit=2_000)) == 1_001
+    assert await fleet.transport.dead_letters(tenant="nobody") == []
 
 
 @pytest.mark.parametrize("listing", ["live_roots", "asking"])

@@ -92,7 +92,8 @@ def _ask_to_stop(fleet: Fleet, task: Task, reason: str) -> None:
 
 def bury(fleet: Fleet, task: Task, code: str, why: str) -> None:
     worker = task.lease.worker if task.lease else ""
-    fleet.dead[task.id] = DeadLetter(task.id, task.trace_id, task.pool, code, why, worker, fleet.now())
+    tenant = task.request.tenant
+    fleet.dead[task.id] = DeadLetter(task.id, task.trace_id, task.pool, code, why, worker, tenant, fleet.now())
     fleet.tell_others(Kind.DEAD, task, code=code, why=why)
 
 

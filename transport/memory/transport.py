@@ -255,8 +255,9 @@ class MemoryTransport:
         known = self._fleet.sessions
         return frozenset(session for session in session_ids if session in known and known[session].archived)
 
-    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
-        return list(reversed(self._fleet.dead.values()))[:limit]
+    async def dead_letters(self, *, tenant: str | None = None, limit: int = 100) -> list[DeadLetter]:
+        letters = reversed(self._fleet.dead.values())
+        return [letter for letter in letters if tenant in (None, letter.tenant)][:limit]
 
     async def dead_letter_count(self) -> int:
         return len(self._fleet.dead)

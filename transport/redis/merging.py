@@ -117,7 +117,7 @@ async def _page(
     async def of_cell(cell: Cell) -> list[TaskRecord]:
         return await records.records_of(cell, [place[1] for place in page if homes[place] is cell])
 
-    found = {record.task_id: record for share in await cells.each(of_cell, asked) for record in share}
+    found = {record.task_id: record for share in await cells.each(of_cell, among=asked) for record in share}
     kept = tuple(found[task_id] for _, task_id in page if task_id in found)
     return Page(kept, cursor_of(page[-1]) if page and len(page) == limit else "")
 
@@ -127,8 +127,9 @@ async def _total(cells: Cells, names: Sequence[str], tenant: str | None) -> int:
     return sum(map(sum, shares))
 
 
-async def dead_letters(cells: Cells, limit: int) -> list[DeadLetter]:
-    found = [letter for share in await cells.each(lambda cell: operators.dead_letters(cell, limit)) for letter in share]
+async def dead_letters(cells: Cells, tenant: str | None, limit: int) -> list[DeadLetter]:
+    shares = await cells.each(lambda cell: operators.dead_letters(cell, tenant, limit))
+    found = [letter for share in shares for letter in share]
     # each cell's are in order already, and what happened in one millisecond stays so
     return sorted(found, key=lambda letter: letter.at_ms, reverse=True)[:limit]
 

@@ -17,12 +17,22 @@ LETTERS_AT_ONCE = 1_000
 _log = get_logger("operators")
 
 
-async def dead_letters(cell: Cell, limit: int) -> list[DeadLetter]:
-    entries: list[tuple[bytes, list[bytes]]] = await cell.client.call(
-        "XREVRANGE", cell.keys.name("dead"), "+", "-", "COUNT", max(1, limit)
-    )
-    letters = [_readable(entry_id.decode(), fields) for entry_id, fields in entries]
-    return [letter for letter in letters if letter]
+# Of a tenant's letters there may be few among very many.
+LETTERS_AT_ONCE = 1_000
+
+
+async def dead_letters(cell: Cell, tenant: str | None, limit: int) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    last, count = "+", max(1, limit) if tenant is None else LETTERS_AT_ONCE
+    while True:
+        entries: list[tuple[bytes, list[bytes]]] = await cell.client.call(
+            "XREVRANGE", cell.keys.name("dead"), last, "-", "COUNT", count
+        )
+        letters = (_readable(entry_id.decode(), fields) for entry_id, fields in entries)
+        found += [letter for letter in letters if letter and tenant in (None, letter.tenant)]
+        if tenant is None or len(entries) < count or len(found) >= limit:
+            return found[:limit]
+        last = f"({entries[-1][0].decode()}"
 
 
 async def dead_letter_count(cell: Cell) -> int:
@@ -47,6 +57,7 @@ def _letter(entry_id: str, fields: Sequence[bytes]) -> DeadLetter:
         code=text["code"],
         why=text["why"],
         worker=text["worker"],
+        tenant=text["tenant"],
         at_ms=int(entry_id.partition("-")[0]),
     )
 

@@ -253,8 +253,8 @@ class RedisTransport:
     async def archived(self, session_ids: Sequence[str]) -> frozenset[str]:
         return frozenset[str]().union(*await self._cells.each(lambda cell: sessions.archived(cell, session_ids)))
 
-    async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
-        return await merging.dead_letters(self._cells, limit)
+    async def dead_letters(self, *, tenant: str | None = None, limit: int = 100) -> list[DeadLetter]:
+        return await merging.dead_letters(self._cells, tenant, limit)
 
     async def dead_letter_count(self) -> int:
         return sum(await self._cells.each(operators.dead_letter_count))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from ...dead_letters import letters_of
 from .rendering import on_to, page
 from .visitor import Operator, Overseer
 
@@ -15,8 +14,8 @@ MOST = 200
 
 @router.get("/dead-letters")
 async def list_letters(request: Request, caller: Overseer) -> Response:
-    letters = await letters_of(caller.muster.transport, caller.seen_tenant, limit=MOST)
-    return page(request, "dead_letters.html", letters=letters, may=caller.rights)
+    letters = await caller.muster.transport.dead_letters(tenant=caller.seen_tenant, limit=MOST)
+    return page(request, "dead_letters.html", letters=letters, may=caller.rights, most=MOST)
 
 
 @router.post("/dead-letters/{task_id}/requeue")

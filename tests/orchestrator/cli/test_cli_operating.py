@@ -81,6 +81,7 @@ async def test_show_tells_a_life_while_it_lasts(town):
 
 
 async def test_what_is_older_than_a_thousand_roots_is_found_by_its_end_and_answered(town):
+    await town.serve()
     task_id = await town.submit()
     await town.transport.park((await town.claim()).lease, Wait(asks=frozenset({"ask_old1"})))
     fields = {"agent": "explore", "pool": "explore", "auth_scope": (), "deadline_ms": 600_000}

@@ -198,3 +198,16 @@ def _drawn(seen: Overview, *, width: int, max_rows: int = 40) -> str:
     out = io.StringIO()
     Console(file=out, width=width, no_color=True, highlight=False).print(top_picture(seen, max_rows=max_rows))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+async def test_a_goal_is_followed_however_many_shards_are_younger(stage):
+    root, _ = await _goal(stage)
+    batch = task_request(agent="batch", pool="orchestrator", auth_scope=(), deadline_ms=HOUR_MS)
+    fields = {"agent": "recipe", "pool": "explore", "auth_scope": (), "deadline_ms": HOUR_MS}
+    shards = [task_request(**fields, batch_id=batch.task_id) for _ in range(1_001)]
+    await stage.transport.submit([batch, *shards])
+
+    seen = await Overviews(stage.muster).look()
+
+    assert [one.record.task_id for one in seen.going[:2]] == [batch.task_id, root.task_id]
+    assert len(seen.going) + seen.others == 1_003

@@ -232,3 +232,27 @@ async def test_what_becomes_of_published_changes_is_counted_from_the_first_look_
     }
     assert counted == {"merged": None, "intended": 1, "open": 1}
     assert [value("changesets", state=stage) for stage in ("merged", "open", "held")] == [1, 1, 0]
+
+
+async def test_what_is_older_than_a_thousand_roots_is_counted(fleet: Watched):
+    await fleet.submit()
+    claim = await fleet.claim()
+    await fleet.tell(claim, AskOpened(ask_id="ask_1", permission="bash"))
+    await fleet.transport.park(claim.lease, Wait(asks=frozenset({"ask_1"})))
+    parent = await fleet.submit()
+    waits = await fleet.claim()
+    child = await fleet.submit(parent=parent, pool="explore")
+    await fleet.transport.park(waits.lease, Wait(children=frozenset({child.task_id})))
+    batch = await fleet.submit(agent=BATCH, pool=DRIVERS)
+    await fleet.submit(agent="recipe", batch_id=batch.task_id)
+    fleet.now_ms += 60_000
+    for _ in range(1_001):
+        await fleet.submit(pool="explore")
+
+    await fleet.view.look({"build"})
+    await fleet.view.look_around()
+
+    assert fleet.value("approvals_pending", kind="bash") == 1
+    assert fleet.value("approval_oldest_age_seconds") == 60
+    assert [fleet.value("queue_parked", pool="build", reason=reason) for reason in ("ask", "children")] == [1, 1]
+    assert fleet.value("batch_shards", state="pending") == 1

@@ -141,6 +141,7 @@ async def orphan(served_stage):
 
 
 async def test_a_shard_without_its_batch_is_swept_up_and_no_other_task(served_stage, orphan):
+    await served_stage.crowd()  # younger than the shard
     assert await sweep(served_stage.transport) == 1
     assert await sweep(served_stage.transport) == 0
 

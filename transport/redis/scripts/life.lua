@@ -361,7 +361,7 @@ end
 
 local function bury(task, code, why)
   call('XADD', cell('dead'), 'MAXLEN', '~', 10000, '*', 'task', task.id, 'trace', task.trace, 'pool', task.pool,
-       'code', code, 'why', why, 'worker', task.worker)
+       'code', code, 'why', why, 'worker', task.worker, 'tenant', tenant_of(task.flow))
 end
 
 -- Those who wait at a cap go on where their ask names another one. As far as there is time, from a cursor on; the
