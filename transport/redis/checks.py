@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -36,16 +37,19 @@ async def _check_server(cell: Cell, *, clustered: bool) -> None:
     _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
     if cell.keys.cell == 0:
         _warn(info)
+        _warn_of_unknown(info)
+        _warn_of_replicas(info, cell.limits.wait_replicas)
 
 
 def _refuse_unfit(info: Mapping[str, str], *, clustered: bool) -> None:
-    version, policy = info["redis_version"], info.get("maxmemory_policy", "noeviction")
-    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+    version, policy = info.get("redis_version", ""), info.get("maxmemory_policy", "noeviction")
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found and (int(found[1]), int(found[2])) < MIN_VERSION:
         raise Misconfigured(f"the Redis server is {version}, older than 6.2", hint="upgrade the Redis server")
     if policy != "noeviction":
         raise Misconfigured(
             f"the Redis server would drop tasks when its memory is full: its maxmemory-policy is {policy}",
-            hint="run: redis-cli config set maxmemory-policy noeviction",
+            hint="run: redis-cli config set maxmemory-policy noeviction; of a managed service set it in its parameters",
         )
     if info.get("cluster_enabled") == "1" and not clustered:
         raise Misconfigured("the Redis server is a node of a cluster", hint="write redis+cluster://HOST:PORT")
@@ -75,11 +79,38 @@ def _warn(info: Mapping[str, str]) -> None:
             hint="run: redis-cli config set appendonly yes",
         )
     # Redis tells of good replicas only where it waits for any.
-    if int(info.get("connected_slaves", 0)) and "min_slaves_good_slaves" not in info:
+    if info.get("connected_slaves", "0") not in ("", "0") and "min_slaves_good_slaves" not in info:
         _log.warning(
             "redis_failover_may_forget",
             why="it acknowledges writes that no replica has: submitters send again what a failover has forgotten",
             hint="run: redis-cli config set min-replicas-to-write 1",
+        )
+
+
+# What a service may leave out of INFO, and what is not checked then.
+_TOLD = {
+    "redis_version": "whether it is 6.2 or newer",
+    "maxmemory_policy": "whether it drops tasks when its memory is full",
+}
+
+
+def _warn_of_unknown(info: Mapping[str, str]) -> None:
+    for field, what in _TOLD.items():
+        if field not in info:
+            _log.warning(
+                "redis_not_checked",
+                why=f"its INFO has no {field}: nobody here can tell {what}",
+                hint="look at the service's settings: it must be noeviction, and 6.2 or newer",
+            )
+
+
+def _warn_of_replicas(info: Mapping[str, str], wanted: int) -> None:
+    connected = info.get("connected_slaves", "")
+    if connected.isdecimal() and int(connected) < wanted:
+        _log.warning(
+            "redis_too_few_replicas",
+            why=f"{wanted} replicas have to confirm what is accepted, and it has {int(connected)}: it accepts nothing",
+            hint="start the replicas, or lower MUSTER_REDIS_WAIT_REPLICAS",
         )
 
 
