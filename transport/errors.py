@@ -31,7 +31,7 @@ class Unconfirmed(Unreachable):
     def __init__(self, wanted: int, replicas: int) -> None:
         super().__init__(
             f"only {replicas} of {wanted} replicas have confirmed it, and a failover may forget it",
-            hint="do it again: what was submitted is found by its id or key; look at the replicas if it stays so",
+            hint="do it again, under the same idempotency key; look at the replicas if it stays so",
         )
 
 
