@@ -248,7 +248,7 @@ class Transport(Protocol):
     async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
         """Put a word into the inbox of a session that is under way; the handle is of the task that will answer.
 
-        `NotFound` when no task runs the session: submit one with its `resume_token`.
+        `NotFound` when no task runs the session: submit one with its `resume_token`. `QueueFull` for a full inbox.
         """
         ...
 

@@ -18,6 +18,8 @@ MAX_AMOUNT_MICROUSD = 10**12
 MAX_REASON_CHARS = 1_000
 # A prompt or an answer that is longer belongs into a blob; an inbox is read whole.
 MAX_WORDS_CHARS = 100_000
+# An inbox is read whole at each checkpoint: so many of the longest prompts are 10 MB.
+MAX_PROMPTS = 100
 # Of a tenant's weight: beyond this one start would be no step in virtual time, or a step that nobody waits for.
 WEIGHTS = (0.001, 1_000.0)
 MAX_RUNNING = 1_000_000

@@ -8,7 +8,7 @@ TransportError
 │   └── NotPermitted a command that our user's role does not have
 ├── Refused          a submission that breaks a rule; names the field
 │   └── Busy         its session is under way already; `holder` is the task that runs it
-├── QueueFull        back-pressure; `retry_after_s` says when to come again
+├── QueueFull        back-pressure of the server, or of a session; `retry_after_s` says when to come again
 ├── NotFound         no such task, trace or blob
 └── Fenced           a write under a lease that was lost: stop the task, it belongs to another
 """
@@ -31,7 +31,7 @@ class Unconfirmed(Unreachable):
     def __init__(self, wanted: int, replicas: int) -> None:
         super().__init__(
             f"only {replicas} of {wanted} replicas have confirmed it, and a failover may forget it",
-            hint="do it again: what was submitted is found by its id or key; look at the replicas if it stays so",
+            hint="do it again, under the same idempotency key; look at the replicas if it stays so",
         )
 
 
@@ -65,6 +65,14 @@ class NotFound(TransportError): ...
 
 
 class Fenced(TransportError): ...
+
+
+def inbox_full(session_id: str) -> QueueFull:
+    return QueueFull(
+        f"the session {session_id} has as many prompts as it takes, which nobody has heard yet",
+        retry_after_s=10.0,
+        hint="come again when its agent has heard them",
+    )
 
 
 def no_session(session_id: str) -> NotFound:

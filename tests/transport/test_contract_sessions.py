@@ -8,7 +8,8 @@ from envelope.events import StateChanged
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
-from transport.errors import Busy, Fenced, NotFound, Refused
+from transport.bounds import MAX_PROMPTS
+from transport.errors import Busy, Fenced, NotFound, QueueFull, Refused
 
 BLOB, LATER_BLOB = "sha256:" + "0" * 64, "sha256:" + "1" * 64
 
@@ -293,3 +294,18 @@ async def test_an_inbox_is_read_under_the_lease(fleet):
 
     with pytest.raises(Fenced):
         await fleet.transport.inbox(claim.lease)
+
+
+async def test_a_full_inbox_takes_no_prompt_until_its_session_has_heard_some(fleet):
+    claim = await opened(fleet)
+    session = claim.lease.task_id
+    for number in range(MAX_PROMPTS):
+        await fleet.transport.prompt(session, str(number), by="me")
+
+    with pytest.raises(QueueFull) as refusal:
+        await fleet.transport.prompt(session, "one more", by="me")
+
+    assert refusal.value.retry_after_s > 0
+    assert await texts(fleet, claim.lease) == [str(number) for number in range(MAX_PROMPTS)]
+    await fleet.transport.checkpoint(claim.lease, BLOB, heard=1)
+    await fleet.transport.prompt(session, "one more", by="me")

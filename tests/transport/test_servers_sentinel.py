@@ -123,8 +123,6 @@ async def test_what_was_confirmed_by_a_replica_outlives_the_master(start_own_pai
     assert (handle.task_id, handle.existing) == (request.task_id, False)
     assert (await patient.record(request.task_id)).state is State.PENDING
     assert (await patient.record(confirmed.task_id)).state is State.CANCELLED
-    with pytest.raises(Unconfirmed):  # the new master has no replica yet
-        await hasty.submit([make.request()])
     for transport in (patient, hasty):
         await transport.close()
 

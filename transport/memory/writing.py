@@ -6,7 +6,8 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 
 from ..base import Handle, Prompt, Saved
-from ..errors import NotFound
+from ..bounds import MAX_PROMPTS
+from ..errors import NotFound, inbox_full
 from ..money import Ledger
 from .fleet import Fleet
 from .tasks import Task
@@ -48,6 +49,8 @@ def prompt(fleet: Fleet, session_id: str, word: Prompt) -> Handle:
     session = fleet.sessions.get(session_id)
     if session is None or session.holder is None:
         raise NotFound(f"no task runs the session {session_id}", hint="submit a task with its resume_token")
+    if len(session.inbox) >= MAX_PROMPTS:
+        raise inbox_full(session_id)
     session.inbox.append(word)
     holder = fleet.tasks[session.holder]
     holder.prompted = True

@@ -84,16 +84,18 @@ async def _check_server(cell: Cell, *, clustered: bool, user: str) -> None:
     _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
     if cell.keys.cell == 0:
         _warn(info)
+        _warn_of_unknown(info)
+        _warn_of_replicas(info, cell.limits.wait_replicas)
 
 
 def _refuse_unfit(info: Mapping[str, str], *, clustered: bool) -> None:
-    version, policy = info["redis_version"], info.get("maxmemory_policy", "noeviction")
-    if _numbers(version) < MIN_VERSION:
+    version, policy = info.get("redis_version", ""), info.get("maxmemory_policy", "noeviction")
+    if (numbers := _numbers(version)) and numbers < MIN_VERSION:
         raise Misconfigured(f"the Redis server is {version}, older than 6.2", hint="upgrade the Redis server")
     if policy != "noeviction":
         raise Misconfigured(
             f"the Redis server would drop tasks when its memory is full: its maxmemory-policy is {policy}",
-            hint="run: redis-cli config set maxmemory-policy noeviction",
+            hint="run: redis-cli config set maxmemory-policy noeviction; of a managed service set it in its parameters",
         )
     if info.get("cluster_enabled") == "1" and not clustered:
         raise Misconfigured("the Redis server is a node of a cluster", hint="write redis+cluster://HOST:PORT")
@@ -109,12 +111,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _drops_transactions(info: Mapping[str, str]) -> bool:
-    """Whether this server has a file to load, and drops what its default user may not do. Valkey calls itself 7.2."""
+    """Whether this server has a file to load, and drops what its default user may not do. Valkey calls itself 7.2. A
+    server that tells no version may be one of them."""
     if info.get("aof_enabled") != "1":
         return False
     if valkey := info.get("valkey_version"):
         return _numbers(valkey) < VALKEY_MENDED
-    return DROPS_SINCE <= _numbers(info["redis_version"]) < REDIS_MENDED
+    version = _numbers(info.get("redis_version", ""))
+    return not version or DROPS_SINCE <= version < REDIS_MENDED
 
 
 async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
@@ -122,7 +126,7 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
     key = cell.keys.name("meta")
     writes = (("SET", key, "1"), ("HSET", key, "f", "1"), ("ZADD", key, "1", "m"), ("XADD", key, "*", "f", "1"))
     dry = [("ACL", "DRYRUN", DEFAULT_USER, *write) for write in (*writes, ("DEL", key))]
-    version = info.get("valkey_version") or info["redis_version"]
+    version = info.get("valkey_version") or info.get("redis_version", "of no known version")
     try:
         if all(reply == b"OK" for reply in await cell.client.hasty().read_many(dry)):
             return
@@ -163,11 +167,38 @@ def _warn(info: Mapping[str, str]) -> None:
             hint="run: redis-cli config set appendonly yes",
         )
     # Redis tells of good replicas only where it waits for any.
-    if int(info.get("connected_slaves", 0)) and "min_slaves_good_slaves" not in info:
+    if info.get("connected_slaves", "0") not in ("", "0") and "min_slaves_good_slaves" not in info:
         _log.warning(
             "redis_failover_may_forget",
             why="it acknowledges writes that no replica has: submitters send again what a failover has forgotten",
             hint="run: redis-cli config set min-replicas-to-write 1",
+        )
+
+
+# What a service may leave out of INFO, and what is not checked then.
+_TOLD = {
+    "redis_version": "whether it is 6.2 or newer",
+    "maxmemory_policy": "whether it drops tasks when its memory is full",
+}
+
+
+def _warn_of_unknown(info: Mapping[str, str]) -> None:
+    for field, what in _TOLD.items():
+        if field not in info:
+            _log.warning(
+                "redis_not_checked",
+                why=f"its INFO has no {field}: nobody here can tell {what}",
+                hint="look at the service's settings: it must be noeviction, and 6.2 or newer",
+            )
+
+
+def _warn_of_replicas(info: Mapping[str, str], wanted: int) -> None:
+    connected = info.get("connected_slaves", "")
+    if connected.isdecimal() and int(connected) < wanted:
+        _log.warning(
+            "redis_too_few_replicas",
+            why=f"{wanted} replicas have to confirm what is accepted, and it has {int(connected)}: it accepts nothing",
+            hint="start the replicas, or lower MUSTER_REDIS_WAIT_REPLICAS",
         )
 
 

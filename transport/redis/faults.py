@@ -82,6 +82,11 @@ def translated(error: BaseException, *, sent: bool = True) -> TransportError:
             f"the Redis server does not permit this to us: {error}",
             hint="give the URL's user the rights of its role: helm/muster/files/users.acl, docs/redis.md",
         )
+    if "undeclared key" in str(error):
+        return Misconfigured(
+            f"the Redis server runs no scripts that name keys by themselves, as Muster's do: {error}",
+            hint="use another server, or let it: docs/redis.md, Managed services",
+        )
     if word in _REFUSED:
         return Misconfigured(f"the Redis server refuses us: {error}", hint="check user and password in the URL")
     if word == "OOM":

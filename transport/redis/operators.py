@@ -18,7 +18,6 @@ _log = get_logger("operators")
 
 
 # Of a tenant's letters there may be few among very many.
-LETTERS_AT_ONCE = 1_000
 
 
 async def dead_letters(cell: Cell, tenant: str | None, limit: int) -> list[DeadLetter]:

@@ -8,17 +8,20 @@ from typing import Any
 
 from ..audit import told
 from ..base import Answer, Handle
-from ..errors import NotFound, no_session, no_task
+from ..bounds import MAX_PROMPTS
+from ..errors import NotFound, inbox_full, no_session, no_task
 from .cell import Cell
 
 
 async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
     # not repeatable: a prompt whose answer was lost may stand in the inbox, and twice would be a word too much
-    found: list[bytes] = await cell.run("prompt", session=session_id, text=text, by=by)
+    found: list[bytes] = await cell.run("prompt", session=session_id, text=text, by=by, max_prompts=MAX_PROMPTS)
     if not found:
         raise NotFound(
             f"no task runs the session {session_id}", hint="submit a task with it as resume_token, to go on with it"
         )
+    if len(found) == 1:
+        raise inbox_full(session_id)
     task, trace = found
     return Handle(task.decode(), trace.decode(), existing=True)
 

@@ -89,6 +89,8 @@ class QueuedChildren:
             await self.transport.prompt(session, f"{ADDED}\n{text}", by=f"{caller.recipient}/{caller.agent}")
         except NotFound:  # it has ended
             return False
+        except QueueFull as e:
+            raise ToolError(f"it was not told: {e}; {e.hint}") from e
         return True
 
     async def _require_own(self, session: str) -> None:
