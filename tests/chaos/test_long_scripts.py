@@ -1,8 +1,9 @@
 """No script holds the server for long, however much stands in line and however large a tree is; one tenant's huge tree
 does not keep another's task waiting.
 
-`make soak` has 1,000,000 tasks in line and a tree of 100,000. What counts is the processor's time that the server's own
-thread takes for a script: its slow log counts the time in which others run, too, and is only reported.
+`make soak` has 1,000,000 tasks in line and a tree of 100,000. A script takes no longer than the processor's time of the
+server's own thread around it, in which the server may have done other things. It takes no longer than the slow log says,
+in which other processes may have run. The lower figure counts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 QUEUED, TREE = (1_000_000, 100_000) if SOAK else (10_000, 4_000)
 MAX_SCRIPT_MS = 20.0
+LOGGED_FROM_MS, SLOW_LOG = 2.0, 20_000
 MAX_PICK_UP_MS = 100 if SOAK else 500
 DEADLINE_MS = 3_600_000
 
@@ -58,7 +60,6 @@ class Stage:
         self.transport = transport
         self.raw = raw
         self.longest_ms: dict[str, float] = {}
-        self.longest_wall_ms: dict[str, float] = {}
         self._thread = Path(f"/proc/{pid}/task/{pid}/schedstat")
         self._took_ms: list[float] = []
         self._run = self.cell.client.run
@@ -106,10 +107,12 @@ class Stage:
         await self.raw.slowlog_reset()
         self._took_ms.clear()
         found = await work()
-        self.longest_ms[what] = max(self._took_ms)
-        entries = await self.raw.slowlog_get(128)
+        entries = await self.raw.slowlog_get(SLOW_LOG)
         scripts = [entry["duration"] / 1000 for entry in entries if entry["command"].upper().startswith(b"EVAL")]
-        self.longest_wall_ms[what] = max(scripts, default=0.0)
+        by_cpu_ms, by_log_ms = max(self._took_ms), max(scripts, default=LOGGED_FROM_MS)
+        self.longest_ms[what] = min(by_cpu_ms, by_log_ms)
+        ms = {"cpu_ms": round(by_cpu_ms, 1), "slow_log_ms": round(by_log_ms, 1)}
+        report("longest script", what=what, scripts=len(self._took_ms), **ms, load=round(os.getloadavg()[0], 1))
         return found
 
 
@@ -119,7 +122,8 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         limits = Limits(max_queued=10 * QUEUED, max_tree=10 * TREE)
         transport = await connect_redis(server.url, keyring=fresh(), limits=limits)
         async with redis.asyncio.Redis(unix_socket_path=server.url.removeprefix("unix://")) as raw:
-            await raw.config_set("slowlog-log-slower-than", 2_000)
+            await raw.config_set("slowlog-log-slower-than", int(LOGGED_FROM_MS * 1000))
+            await raw.config_set("slowlog-max-len", SLOW_LOG)
             await raw.config_set("save", "")  # a child that writes a snapshot takes the time of the others
             yield Stage(transport, raw, server.pid)
         await transport.close()
@@ -156,10 +160,11 @@ async def test_no_script_holds_the_server_for_long(stage: Stage) -> None:
     await stage.during("raise", lambda: transport.raise_cap(raised.lease.trace_id, 20, by="me"))
     await stage.during("fund", lambda: transport.fund("default", 20, by="me"))
 
-    expiring = await stage.tree("general", TREE // 10, deadline_ms=1_500)
+    expiring = [request(recipient="build", deadline_ms=1_500) for _ in range(TREE // 100)]
+    await transport.submit(expiring)
     await asyncio.sleep(1.5)
     await stage.during("expiry", transport.reap)
-    assert (await transport.record(expiring.task_id)).state is State.RUNNING  # it has its grace
+    assert {(await transport.record(one.task_id)).state for one in expiring} == {State.EXPIRED}
 
     lone = [request(recipient="orchestrator", tenant="lone") for _ in range(100)]
     await transport.submit(lone)
@@ -169,8 +174,6 @@ async def test_no_script_holds_the_server_for_long(stage: Stage) -> None:
     await stage.during("purge", lambda: transport.purge([one.task_id for one in lone]))
     await stage.during("stale ids in line", lambda: _claim_all(stage, "build"))
 
-    for row, figures in (("longest script", stage.longest_ms), ("by the slow log", stage.longest_wall_ms)):
-        report(row, load=os.getloadavg()[0], **{what.replace(" ", "_"): round(ms, 1) for what, ms in figures.items()})
     assert {what: ms for what, ms in stage.longest_ms.items() if ms > MAX_SCRIPT_MS} == {}
 
 
