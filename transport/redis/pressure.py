@@ -86,7 +86,7 @@ class Pressure:
             measured_bytes, measured = measured_bytes + int(size_bytes or 0), measured + float(tasks or 0)
         self._task_bytes = int(measured_bytes / measured)
         self._coming_bytes = sum(found[: len(live)]) * max(0, self._task_bytes - QUEUED_BYTES)
-        self._used_bytes, self._limit_bytes = int(info["used_memory"]), int(info.get("maxmemory", 0))
+        self._used_bytes, self._limit_bytes = int(info.get("used_memory") or 0), int(info.get("maxmemory") or 0)
         self._looked_at = time.monotonic()
 
 
