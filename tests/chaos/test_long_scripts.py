@@ -1,8 +1,8 @@
-"""No script holds the server for long, however much stands in line and however large a tree is; one tenant's huge tree
+"""No script holds the server for long, however much stands in line, and however large a tree is. One tenant's huge tree
 does not keep another's task waiting.
 
 `make soak` has 1,000,000 tasks in line and a tree of 100,000. A script takes no longer than the processor's time of the
-server's own thread around it, in which the server may have done other things. It takes no longer than the slow log says,
+server's own thread around it, which may hold other work. Nor does it take longer than the slow log says,
 in which other processes may have run. The lower figure counts.
 """
 
