@@ -11,13 +11,10 @@ from ..errors import no_trace
 from ..money import Ledger
 from .cell import Cell
 
-# A page of dead letters takes the server some milliseconds.
+# A page of dead letters, which takes the server some milliseconds. Of a tenant's there may be few among very many.
 LETTERS_AT_ONCE = 1_000
 
 _log = get_logger("operators")
-
-
-# Of a tenant's letters there may be few among very many.
 
 
 async def dead_letters(cell: Cell, tenant: str | None, limit: int) -> list[DeadLetter]:
