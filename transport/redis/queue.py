@@ -49,6 +49,25 @@ async def submit(
 
     All or none of a part. When a later one is refused, what was accepted before is cancelled.
     """
+    order = _by_trace(requests)
+    accepted = await _submit_in_parts(cell, keyring, [requests[at] for at in order], under)
+    handles = dict(zip(order, accepted, strict=True))
+    return [handles[at] for at in range(len(requests))]
+
+
+def _by_trace(requests: Sequence[TaskRequest]) -> list[int]:
+    """Places, trace by trace where there are several parts: a script that meets few traces takes half of the time."""
+    if len(requests) <= PART_TASKS:
+        return list(range(len(requests)))
+    traces: dict[str, list[int]] = {}
+    for at, request in enumerate(requests):
+        traces.setdefault(request.trace_id, []).append(at)
+    return list(chain.from_iterable(traces.values()))
+
+
+async def _submit_in_parts(
+    cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None
+) -> list[Handle]:
     rows = [_row(request, keyring) for request in requests]
     check_bytes([row["envelope"] for row in rows])
     submitter = [under.task_id, under.attempt, under.worker] if under else None
