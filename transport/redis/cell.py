@@ -36,7 +36,7 @@ class Cell:
 
     async def run(self, name: str, *, repeatable: bool = False, **values: Any) -> Any:
         replicas = self.limits.wait_replicas if name in CONFIRMED else 0
-        arguments = self.arguments(**values)
+        arguments = self.arguments(**values, **({"replicas": replicas} if replicas else {}))
         return await self.client.run(
             script(name), self.keys.prefix, arguments, repeatable=repeatable, replicas=replicas
         )

@@ -89,9 +89,7 @@ class Client:
         Only a repeatable one is sent again when its answer was lost. `Unconfirmed` when it was done, but so many
         `replicas` did not have it in time.
         """
-        # WAIT is about the last write of its own connection. A repeated script may have found all done, so that it
-        # wrote nothing: then it would wait for nothing.
-        wait = [("HSET", f"{prefix}:meta", "confirmed_by", replicas), ("WAIT", replicas, WAIT_MS)] if replicas else []
+        wait: list[Command] = [("WAIT", replicas, WAIT_MS)] if replicas else []
 
         async def once() -> list[Any]:
             call: Command = ("EVALSHA", script.sha, 1, prefix, arguments)

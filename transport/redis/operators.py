@@ -53,7 +53,7 @@ def _letter(entry_id: str, fields: Sequence[bytes]) -> DeadLetter:
         code=text["code"],
         why=text["why"],
         worker=text["worker"],
-        tenant=text["tenant"],
+        tenant=text.get("tenant", ""),
         at_ms=int(entry_id.partition("-")[0]),
     )
 

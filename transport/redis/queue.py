@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -73,20 +74,27 @@ async def _submit_in_parts(
     submitter = [under.task_id, under.attempt, under.worker] if under else None
     later = Counter(chain.from_iterable(map(_bounded_by, rows)))
     admitted: dict[str, bool] = {}
+    # A part whose answer was lost must say the same again: which of its tasks are new.
+    caller, numbers = f"submission-{secrets.token_hex(8)}", count(1)
     handles: list[Handle] = []
     begun: list[str] = []
     for part in _parts(rows):
         mine = requests[len(handles) : len(handles) + len(part)]
         names = Counter(chain.from_iterable(map(_bounded_by, part)))
         later -= names
-        call = {"requests": part, "under": submitter, "admitted": {name: True for name in names if name in admitted}}
+        call: dict[str, Any] = {"requests": part, "under": submitter}
+        call["admitted"] = {name: True for name in names.keys() & admitted.keys()}
+        if len(part) < len(requests):
+            call["once"] = (caller, next(numbers))
         answer: list[Any] = await _accept(cell, rows[len(handles) + len(part) :], names, later, call)
         if not answer[0]:
             await _withdraw(cell, begun)
             _refuse(mine, under, answer)
-        admitted |= dict.fromkeys(names, True)
         tasks, traces = (_texts(answer[at::3]) for at in (1, 2))
-        begun += [task for task, is_new in zip(tasks, answer[3::3], strict=True) if is_new]
+        for row, task, is_new in zip(part, tasks, answer[3::3], strict=True):
+            if is_new:  # what was known already was not judged
+                begun.append(task)
+                admitted |= dict.fromkeys(_bounded_by(row), True)
         handles += [
             Handle(*row, row[0] != one.task_id) for one, row in zip(mine, zip(tasks, traces, strict=True), strict=True)
         ]

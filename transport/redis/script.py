@@ -42,5 +42,7 @@ def script(name: str) -> Script:
     parts = (*_NEEDS.get(name, SHARED), *more, name)
     *shared, body = ((folder / f"{part}.lua").read_text() for part in parts)
     before = "".join(shared) + ("\nuse_reserve()\n" if name in _GOES_BEYOND else "")
-    source = f"{before}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
+    source = (
+        f"{before}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nconfirm()\nreturn answer\n"
+    )
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

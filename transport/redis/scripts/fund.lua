@@ -8,9 +8,11 @@ if before ~= (A.cap or -1) then
   note(A.by, 'fund', A.tenant, A.tenant, {from_microusd = before >= 0 and before or 'no cap', to_microusd = A.cap or 'no cap'})
 end
 if A.cap then call('HSET', name, 'cap', text_of(A.cap)) else call('HDEL', name, 'cap') end
-local cursor, woken = '0', 0
+local cursor, woken, is_done = '0', 0, true
 if before >= 0 and (not A.cap or A.cap > before) then
-  cursor, woken = wake_tenant(A.tenant, A.by, '0')
-  if cursor ~= '0' then call('HSET', begin_chore('fund', A.tenant), 'by', A.by, 'cursor', kept_cursor(cursor)) end
+  cursor, woken, is_done = wake_tenant(A.tenant, A.by, '0')
+  if not is_done then
+    call('HSET', begin_chore('fund', A.tenant, A.tenant), 'by', A.by, 'cursor', kept_cursor(cursor))
+  end
 end
 return {tonumber(found[1] or 0), A.cap or -1, tonumber(found[3] or 0), woken}

@@ -154,8 +154,8 @@ local TRIMMED_AT_ONCE = 20
 -- The events of up to `count` traces go: of those that ended longest ago. Their results stay. How many traces there were.
 local function trim(count)
   local traces = call('ZRANGE', cell('ended'), 0, count - 1)
-  for _, trace in ipairs(traces) do call('XTRIM', key('events', trace), 'MAXLEN', 0) end
   if #traces > 0 then call('ZREM', cell('ended'), unpack(traces)) end
+  for _, trace in ipairs(traces) do redis.pcall('XTRIM', key('events', trace), 'MAXLEN', 0) end  -- one may be spoilt
   return #traces
 end
 
@@ -166,22 +166,28 @@ local LOOK = 0.1
 
 local function spend(work) work_left = work_left - work end
 
--- Whether there are chores; nil: nobody has looked.
+-- Whether there are chores; nil: nobody has looked. `dooms`: what `doom_of` has found, until another chore is begun.
 local has_chores
+local dooms = {}
+
+-- Chores stand by tenant, and tenants take turns: one who stops a thousand trees delays nobody else's.
+local function queue_chore(tenant, name)
+  if call('RPUSH', key('chores', tenant), name) == 1 then call('RPUSH', cell('chores'), tenant) end
+end
 
 -- A chore is work that was decided in one step and is too long for one script. It is data: whoever comes does a bite of
 -- it (`do_chores`). A chore that is begun once more begins at its start. Returns the name of its key.
-local function begin_chore(kind, id)
+local function begin_chore(kind, id, tenant)
   local name = kind .. '.' .. id
   local chore = key('chore', name)
   if not call('HGET', chore, 'open') then
     call('DEL', chore)
-    call('RPUSH', cell('chores'), name)
+    queue_chore(tenant, name)
     for _, pool in ipairs(call('SMEMBERS', cell('pools'))) do ring(pool) end
   end
   call('HSET', chore, 'open', 1)
   call('HDEL', chore, 'cursor')
-  has_chores = true
+  has_chores, dooms = true, {}
   return chore
 end
 
@@ -200,6 +206,12 @@ local function kept_cursor(cursor) return cursor .. '@' .. server_run() end
 local function cursor_of(kept)
   local cursor, run = string.match(kept or '', '^(%w+)@(.+)$')
   return run == server_run() and cursor or '0'
+end
+
+-- WAIT, which follows the script, is about the last write of its connection. A repeated script may have found all done, so
+-- that it wrote nothing: then it would wait for nothing. On a full server this alone is refused, which hurts nobody.
+local function confirm()
+  if A.replicas then redis.pcall('HSET', cell('meta'), 'confirmed_by', A.replicas) end
 end
 
 -- After every script; each part may have its own.

@@ -5,8 +5,6 @@
 local ended, left, last_entry = {}, {}, {}
 -- Roots that this script has ended, by the list of live ones that they stood in.
 local ended_roots = {}
--- Tasks whose end stands, but is not told yet: see `begin_close`.
-local decided = {}
 local STOPPED_WITH_PARENT = 'its parent ended'
 
 -- What the queue itself says when it ends a task; a test compares the codes with envelope/errors.py.
@@ -38,8 +36,7 @@ local TRACES_CAP = 'budget:'
 local function waits_no_longer(task)
   call('DEL', key('awaits', task.id))
   call('ZREM', cell('timers'), task.id)
-  call('HDEL', key('short', tenant_of(task.flow)), task.id)
-  call('HDEL', key('capped', task.trace), task.id)
+  asks_for_no_money(task)
   if not asks_no_more(task.id, task.flow) and task.pool then call('ZREM', key('parked', task.pool), task.id) end
 end
 
@@ -58,6 +55,7 @@ local function wakes_at_first(task_id) return call('SISMEMBER', key('awaits', ta
 -- Of a task that waits with its slot (it `holds` it): its worker looks for the answers itself.
 local function goes_on(task)
   call('HDEL', task.key, 'holds')
+  asks_for_no_money(task)
   asks_no_more(task.id, task.flow)
   tell(task, 'running', IS_THERE, task.worker)
 end
@@ -189,10 +187,13 @@ end
 
 local function close_by_queue(task, ending, text) close(task, unpack(end_by_queue(task, ending, text))) end
 
+-- After this long somebody looks whether a task is still closing: a chore that is lost must not leave it so.
+local CLOSING_MS = 60000
+
 -- The end of a task is decided here, and told by `finish_close` when all below it have ended or were told. Slot, lease
 -- and money are free at once. `below`: the reason for those below it.
 local function begin_close(task, status, result, by, below)
-  decided[#decided + 1] = task.id
+  call('ZADD', cell('deadlines'), now + CLOSING_MS, task.id)
   call('HSET', task.key, 'state', 'closing', 'was', task.state, 'end_status', status, 'end_result', result,
        'ended_by', by or '', 'below', below)
   LEAVE[task.state](task)
@@ -219,13 +220,17 @@ end
 
 local function frame_of(task) return {task = task, cursor = '0'} end
 
+local function is_ours(found)
+  local why = type(found) == 'table' and found.err or tostring(found)
+  return string.find(why, 'OOM') or string.find(why, 'NOPERM') or string.find(why, 'permission')
+end
+
 -- What somebody has spoilt is passed over, for it must not keep others from their ends. What our user may not do, or a
 -- full server, is no such thing.
 local function try(what, ...)
   local fine, found = pcall(what, ...)
   if fine then return found end
-  local why = type(found) == 'table' and found.err or tostring(found)
-  if string.find(why, 'OOM') or string.find(why, 'NOPERM') or string.find(why, 'permission') then error(why, 0) end
+  if is_ours(found) then error(found, 0) end
   return nil
 end
 
@@ -273,7 +278,7 @@ local function kept_frame(stack)
     spend(LOOK)
     if task and (LIVE[task.state] or task.state == 'closing') then
       cursor = cursor_of(cursor)
-      return {task = task, cursor = cursor, is_through = cursor == 'end'}
+      return {task = task, cursor = cursor, is_through = cursor == 'end', was_kept = true}
     end
   end
 end
@@ -287,6 +292,7 @@ local function walk(frames, reason, stack)
     if #frames == 0 then frames[1] = frame end
     if frame.is_through then
       frames[#frames] = nil
+      if frame.was_kept then spend(1) end
       try(leave_frame, frame, reason)
     else
       local page = try(call, 'SSCAN', key('children', frame.task.id), frame.cursor, 'COUNT', PAGE) or {'0', {}}
@@ -315,7 +321,7 @@ end
 
 -- `stop.` and the task at the top is the chore's name.
 local function stop_later(id, frames, reason, alive)
-  local chore = begin_chore('stop', id)
+  local chore = begin_chore('stop', id, tenant_of(frames[1].task.flow))
   call('HSETNX', chore, 'reason', reason)
   call('HINCRBY', chore, 'alive', alive)
   keep(frames, reason, key('stack', id))
@@ -348,15 +354,22 @@ local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue
 -- to it yet. A bounded look; where there are no chores it costs nothing.
 local function doom_of(task)
   if has_chores == nil then has_chores = call('EXISTS', cell('chores')) == 1 end
-  local above = has_chores and task.parent
+  local above, met, doom = has_chores and task.parent, {}, nil
   for _ = 1, 100 do
-    if not above then return nil end
+    if not above then break end
+    if dooms[above] ~= nil then
+      doom = dooms[above]
+      break
+    end
     local state, told, below, parent = unpack(call('HMGET', key('task', above), 'state', 'cancel', 'below', 'parent'))
-    if not state then return nil end
-    if told or below then return told or below end
-    if not LIVE[state] then return STOPPED_WITH_PARENT end
+    if not state then break end
+    met[#met + 1] = above
+    doom = told or below or not LIVE[state] and STOPPED_WITH_PARENT
+    if doom then break end
     above = parent
   end
+  for _, id in ipairs(met) do dooms[id] = doom or false end
+  return doom or nil
 end
 
 local function bury(task, code, why)
@@ -364,14 +377,15 @@ local function bury(task, code, why)
        'code', code, 'why', why, 'worker', task.worker, 'tenant', tenant_of(task.flow))
 end
 
--- Those who wait at a cap go on where their ask names another one. As far as there is time, from a cursor on; the
--- cursor to go on from ('0': all were looked at), and how many went on.
+-- Those who wait at a cap go on where their ask names another one. As far as there is time, from a cursor on. Returns the
+-- cursor to go on from, how many went on, and whether all were looked at.
 local function wake_at_cap(waiting, is_answered, by, cursor)
   local woken = 0
   repeat
     local page = call('HSCAN', waiting, cursor, 'COUNT', PAGE)
-    cursor = page[1]
     for at = 1, #page[2], 2 do
+      -- A small hash comes in one page, which is read again then: those who went on are no longer in it.
+      if work_left <= 0 then return cursor, woken, false end
       local id, ask = page[2][at], page[2][at + 1]
       spend(LOOK)
       if is_answered(ask) then
@@ -382,8 +396,9 @@ local function wake_at_cap(waiting, is_answered, by, cursor)
       end
     end
     spend(LOOK)
+    cursor = page[1]
   until cursor == '0' or work_left <= 0
-  return cursor, woken
+  return cursor, woken, cursor == '0'
 end
 
 local function wake_trace(trace, by, cursor)
@@ -420,9 +435,9 @@ end
 local function go_on_waking(wake_some)
   return function(id, chore)
     local by, cursor = unpack(call('HMGET', chore, 'by', 'cursor'))
-    local at = wake_some(id, by or '', cursor_of(cursor))
+    local at, _, is_done = wake_some(id, by or '', cursor_of(cursor))
     call('HSET', chore, 'cursor', kept_cursor(at))
-    return at == '0'
+    return is_done
   end
 end
 
@@ -434,26 +449,40 @@ local function close_chore(kind, chore)
   call('PEXPIRE', chore, KEPT_MS)
 end
 
--- One bite of the chores, in turn, so that one tenant's huge tree does not delay another's small one. Bites are apart
+-- What somebody has spoilt must stop neither the other chores nor the script: such a chore is dropped. (Tasks that it leaves
+-- closing are met again by their deadlines.) False: there is none.
+local function do_chore(tenant)
+  local name = tenant and call('LPOP', key('chores', tenant))
+  if not name then return tenant end
+  if call('EXISTS', key('chores', tenant)) == 1 then call('RPUSH', cell('chores'), tenant) end
+  local kind, id = string.match(name, '^(%a+)%.(.*)$')
+  local chore = key('chore', name)
+  local fine, is_done = pcall(CHORES[kind], id, chore)
+  if fine and not is_done then
+    queue_chore(tenant, name)
+  elseif fine then
+    close_chore(kind, chore)
+  elseif is_ours(is_done) then
+    queue_chore(tenant, name)
+    error(is_done, 0)
+  else
+    call('DEL', chore)
+    count('chores_dropped')
+  end
+  return true
+end
+
+-- One bite of the chores; tenants take turns, so that one's huge tree does not delay another's small one. Bites are apart
 -- by `bite_every_ms`, however many come: the rest of the server's time is for others.
 -- Returns the milliseconds until the next one (-1: there are no chores).
 local function do_chores()
-  local count = call('LLEN', cell('chores'))
-  if count == 0 then return -1 end
+  if call('EXISTS', cell('chores')) == 0 then return -1 end
   local last = tonumber(call('HGET', cell('pace'), 'at') or 0)
   if work_left <= 0 then return A.bite_every_ms end
   if now >= last and now - last < A.bite_every_ms then return last + A.bite_every_ms - now end
   call('HSET', cell('pace'), 'at', NOW)
   call('PEXPIRE', cell('pace'), KEPT_MS)
-  for _ = 1, count do
-    if work_left <= 0 then break end
-    local name = call('LINDEX', cell('chores'), 0)
-    local kind, id = string.match(name, '^(%a+)%.(.*)$')
-    local chore = key('chore', name)
-    local is_done = CHORES[kind] and CHORES[kind](id, chore)
-    call('LPOP', cell('chores'))
-    if is_done then close_chore(kind, chore) else call('RPUSH', cell('chores'), name) end
-  end
+  while work_left > 0 and do_chore(call('LPOP', cell('chores'))) do spend(LOOK) end
   return call('EXISTS', cell('chores')) == 1 and A.bite_every_ms or -1
 end
 
@@ -477,13 +506,18 @@ end
 -- latest counting most. Of those that end together one is measured: measuring costs as much as ending.
 local FADES = 63 / 64
 
-local function usage_of(name) return call('MEMORY', 'USAGE', name, 'SAMPLES', 0) or 0 end
+-- Some services do not know the command.
+local function usage_of(name, samples)
+  local bytes = redis.pcall('MEMORY', 'USAGE', name, 'SAMPLES', samples)
+  return type(bytes) == 'number' and bytes or 0
+end
 
 local function measure(trace)
   local tasks = call('LLEN', key('tasks', trace))
   local last = call('LINDEX', key('tasks', trace), -1)
   if not last then return end
-  local bytes = (call('MEMORY', 'USAGE', key('events', trace)) or 0) + usage_of(key('trace', trace)) + tasks * usage_of(key('task', last))
+  local bytes = usage_of(key('events', trace), 5) + usage_of(key('trace', trace), 0) + tasks * usage_of(key('task', last), 0)
+  if bytes == 0 then return end
   local before = call('HMGET', cell('usage'), 'bytes', 'tasks')
   call('HSET', cell('usage'), 'bytes', string.format('%.0f', (tonumber(before[1]) or 0) * FADES + bytes),
        'tasks', string.format('%.3f', (tonumber(before[2]) or 0) * FADES + tasks))
@@ -527,14 +561,13 @@ local function settle()
     call_many('ZREM', cell(name), ids)
     call_many('ZREM', cell(string.match(name, '^%a+')), ids)
   end
-  call_many('ZREM', cell('deadlines'), decided)
   if #ended > 0 then
     call_many('ZREM', cell('deadlines'), ended)
     call('XADD', cell('done'), 'MAXLEN', '~', 100000, '*', 'ids', table.concat(ended, ' '))
-    settle_traces()
     for process, ids in pairs(news) do
       -- a process that is gone has no stream, and gets none
       call('XADD', key('news', process), 'NOMKSTREAM', 'MAXLEN', '~', 10000, '*', 'ids', table.concat(ids, ' '))
     end
+    settle_traces()
   end
 end

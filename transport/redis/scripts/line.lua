@@ -42,6 +42,11 @@ local function asks_no_more(id, flow)
   return true
 end
 
+local function asks_for_no_money(task)
+  call('HDEL', key('short', tenant_of(task.flow)), task.id)
+  call('HDEL', key('capped', task.trace), task.id)
+end
+
 local function group_of(flow) return string.match(flow, '^[^:]+:[^:]+:(.*)') end
 
 -- What the key of a lane or a flow says of it: its kind, pool, tenant, and a flow's priority. (Read from its beginning:
@@ -154,11 +159,12 @@ local function sweep_some(pool)
     end
   until cursor == '0'
   call('DEL', key('bell', pool.name))
+  if call('EXISTS', cell('chores')) == 1 then ring(pool.name) end
   return true
 end
 
 local function sweep(pool)
-  if not sweep_some(pool) then begin_chore('sweep', pool.name) end
+  if not sweep_some(pool) then begin_chore('sweep', pool.name, '-') end
 end
 
 local function put_back_flow(pool, tenant, flow, distance)
@@ -200,6 +206,7 @@ local function leave_flight(task)
   if task.holds then
     call('DEL', key('awaits', task.id))
     call('HDEL', key('task', task.id), 'holds')
+    asks_for_no_money(task)
     asks_no_more(task.id, task.flow)
   end
   flight[tenant] = (flight[tenant] or 0) - 1

@@ -10,7 +10,9 @@ if cap >= 0 and cap < A.cap then
   note(A.by, 'raise', A.trace, root and tenant_of(root) or '', {from_microusd = cap, to_microusd = A.cap})
   cap = A.cap
   call('HSET', name, 'cap', text_of(cap))
-  local cursor = wake_trace(A.trace, A.by, '0')
-  if cursor ~= '0' then call('HSET', begin_chore('raise', A.trace), 'by', A.by, 'cursor', kept_cursor(cursor)) end
+  local cursor, _, is_done = wake_trace(A.trace, A.by, '0')
+  if not is_done then
+    call('HSET', begin_chore('raise', A.trace, root and tenant_of(root) or '-'), 'by', A.by, 'cursor', kept_cursor(cursor))
+  end
 end
 return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0)}

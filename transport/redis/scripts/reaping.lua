@@ -147,7 +147,10 @@ local function reap_deadlines()
     touched = touched + 1
     local task = load_task(id)
     local doom = task and LIVE[task.state] and not task.cancel and now >= ends_by(task) and doom_of(task)
-    if not task or not LIVE[task.state] then
+    if task and task.state == 'closing' then
+      call('ZADD', cell('deadlines'), now + CLOSING_MS, id)
+      stop(id, task.below or STOPPED_WITH_PARENT)
+    elseif not task or not LIVE[task.state] then
       call('ZREM', cell('deadlines'), id)
     elseif now < ends_by(task) then
       call('ZADD', cell('deadlines'), ends_by(task), id)

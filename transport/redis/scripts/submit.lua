@@ -79,7 +79,8 @@ local function trouble(request, at)
   local expires = now + request.deadline_ms
   local first = coming[request.task] or (request.once and coming[request.once]) or first_of(request)
   if first then
-    if string.sub(first, 69) ~= request.work then return 'key', string.sub(first, 1, 36) end
+    local work = string.sub(first, 69)  -- none of a key that an older version has made
+    if work ~= '' and work ~= request.work then return 'key', string.sub(first, 1, 36) end
   else
     coming[request.task] = request.task .. request.trace .. request.work
     if request.once then coming[request.once] = coming[request.task] end
@@ -255,16 +256,20 @@ local function all_are_known()
   return true
 end
 
-if is_full() and not all_are_known() then
-  trim(TRIMMED_AT_ONCE)
-  return {0, -1, 'full'}
-end
+local before = recall()
+if before then return before end
+local full = is_full()
+if full then use_reserve() end
 if submitter_is_stale() then
   count('fenced_writes')
   return {0, -1, 'fenced'}
+end
+if full and not all_are_known() then
+  trim(TRIMMED_AT_ONCE)
+  return {0, -1, 'full'}
 end
 for i, request in ipairs(A.requests) do
   local why, what = trouble(request, i)
   if why then return {0, i - 1, why, what or ''} end
 end
-return accept_all()
+return remember(accept_all())
