@@ -1,4 +1,4 @@
-"""Which tasks belong together: a root, what it started, and the shards of a batch, each in a trace of its own."""
+"""Families of tasks: a root, what it started, and the shards of a batch, each in a trace of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet is at, all at once: its pools, who serves them, and every goal, batch and fan-out that is under way."""
+"""Overview of a fleet: its pools, who serves them, and every goal, batch and fan-out that is under way."""
 
 from __future__ import annotations
 

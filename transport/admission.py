@@ -1,4 +1,4 @@
-"""What a submission must keep to beside its schema, the same for every implementation."""
+"""Rules for submissions beside their schema, the same for every implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long things last and how much of them is kept: the same for every implementation of a transport."""
+"""Limits: how long things last and how much of them is kept, the same for every implementation of a transport."""
 
 from __future__ import annotations
 

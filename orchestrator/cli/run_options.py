@@ -1,4 +1,4 @@
-"""What `muster run` is told: its own options, and all of them as one value."""
+"""Options of `muster run`, and all of them as one value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in one cell: the stream of a trace."""
+"""Events of a trace: its stream in one cell."""
 
 from __future__ import annotations
 
