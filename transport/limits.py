@@ -15,6 +15,10 @@ GRACE_MS = 4_000
 LONGEST_LOOK_MS = 3_750
 
 
+# About as many dead letters as a cell keeps (`bury` in life.lua).
+MAX_DEAD_LETTERS = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     lease_ms: int = 15_000

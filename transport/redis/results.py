@@ -62,7 +62,7 @@ async def ends(cell: Cell, task_ids: Sequence[str]) -> list[End]:
     return sorted(found, key=lambda end: end.finished_at_ms)
 
 
-def readable(task_id: str, data: bytes) -> TaskResult:
+def result_from(task_id: str, data: bytes) -> TaskResult:
     """Who waits for a task must hear of its end, also when what was stored cannot be read."""
     try:
         return decode_result(data)
@@ -206,7 +206,7 @@ class Results:
                     waiter.fail(no_task(end.task_id))
             elif end.result:
                 self._untold.discard(end.task_id)
-                result = readable(end.task_id, end.result)
+                result = result_from(end.task_id, end.result)
                 for waiter in self._waiters.pop(end.task_id, ()):
                     waiter.take(end.finished_at_ms, result)
 

@@ -21,7 +21,7 @@ _NEEDS = {
 }  # fmt: skip
 # Those that go on when the server's memory is full: without them nothing would end, and nobody could help. They write
 # little. `claim` and `write` decide for themselves what may go on.
-_GOES_BEYOND = frozenset({
+_ALLOWED_WHEN_FULL = frozenset({
     "allot", "announce", "answer", "archive", "await", "cancel", "chores", "fund", "note", "purge", "raise", "reap",
     "renew",
 })  # fmt: skip
@@ -41,6 +41,6 @@ def script(name: str) -> Script:
     more = ("reaping",) if name in REAPING else ("audit",) if name in DECIDING else ()
     parts = (*_NEEDS.get(name, SHARED), *more, name)
     *shared, body = ((folder / f"{part}.lua").read_text() for part in parts)
-    before = "".join(shared) + ("\nuse_reserve()\n" if name in _GOES_BEYOND else "")
+    before = "".join(shared) + ("\nuse_reserve()\n" if name in _ALLOWED_WHEN_FULL else "")
     source = f"{before}\nlocal function run()\n{body}\nend\n\nlocal answer = run()\nsettle()\nreturn answer\n"
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

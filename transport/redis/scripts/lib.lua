@@ -22,8 +22,8 @@ end
 
 local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), text_of(A.retention_ms)
 
+-- A task that is `closing` is neither alive nor ended: its end is decided, and told after the ends of those below it.
 local LIVE = {pending = true, running = true, waiting = true}
--- A task that is `closing` has its end, which is told after the ends of those below it. It is neither alive nor ended.
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'excused', 'parent', 'root',
                 'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',

@@ -346,7 +346,7 @@ local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue
 
 -- Why a task must not start, or end for a reason of its own: above it a tree is being stopped, and the walk has not come
 -- to it yet. A bounded look; where there are no chores it costs nothing.
-local function doom_of(task)
+local function reason_above(task)
   if has_chores == nil then has_chores = call('EXISTS', cell('chores')) == 1 end
   local above = has_chores and task.parent
   for _ = 1, 100 do
