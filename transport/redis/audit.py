@@ -81,7 +81,7 @@ async def _chain(cell: Cell) -> Chain:
         if not rows:
             break
         entries += [_entry(cell, row) for row in rows]
-        # what is dropped while it is read makes room for what is added, up to an end that came after the beginning
+        # Entries are added while this reads. It stops at the one that was last after the first page.
         last = last or (await cell.client.call("XREVRANGE", name, "+", "-", "COUNT", 1))[0][0]
         if last in {row[0] for row in rows}:
             break

@@ -26,11 +26,11 @@ from .client import MAX_BLOCK_S
 
 # Tasks in one round trip: about 50 KB of names, a millisecond of the server's time.
 AT_ONCE = 500
-# The net under the news: a failover may forget who waits, or the task; a late reader may find its stream trimmed.
+# A safety net: a failover may forget who waits, or the task; a late reader may find its stream trimmed.
 SWEEP_S = 30.0
-# A stream whose process has not asked for anything since is dropped. Longer than the sweep, which asks.
+# The server drops the stream of a process that has asked for nothing for so long. Longer than a sweep, which asks.
 NEWS_MS = 90_000
-# Tasks of which nothing is told are looked at: once a second, and less often when they are many.
+# Tasks whose ends the server does not announce are polled: once a second, and less often when they are many.
 POLL_S = 1.0
 POLLED_IN_A_SECOND = 1_000
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 SHARED = ("lib", "line", "life")
 # Those in which somebody decides something; to the others, which run all the time, its functions would be a burden.
 DECIDING = frozenset({"allot", "answer", "cancel", "fund", "note", "purge", "raise"})
-# Those that look after what is over, each time that they run.
+# Scripts that reap each time that they run.
 REAPING = frozenset({"claim", "reap", "renew"})
 # Those that move no task need less. The server goes through all that stands before a script at each call: 16 us for all
 # of it, half of that for the first part alone, and five times as long after a pause.
@@ -19,8 +19,8 @@ _NEEDS = {
     "rate": SHARED[:1], "await": SHARED[:1], "announce": SHARED[:1], "purge": SHARED[:1], "trim": SHARED[:1],
     "submit": SHARED[:2], "allot": SHARED[:2],
 }  # fmt: skip
-# Those that go on when the server's memory is full: without them nothing would end, and nobody could help. They write
-# little. `claim` and `write` decide for themselves what may go on.
+# Scripts that run although the server's memory is full: without them nothing would end, and nobody could help. They
+# write little. `claim` and `write` decide for themselves what they do then.
 _ALLOWED_WHEN_FULL = frozenset({
     "allot", "announce", "answer", "archive", "await", "cancel", "chores", "fund", "note", "purge", "raise", "reap",
     "renew",
