@@ -1,4 +1,4 @@
-"""What a tenant can be given."""
+"""Checks of what a tenant can be given."""
 
 from __future__ import annotations
 

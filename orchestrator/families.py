@@ -1,4 +1,4 @@
-"""Which tasks belong together: a root, what it started, and the shards of a batch, each in a trace of its own."""
+"""Families of tasks: a root, what it started, and the shards of a batch, each in a trace of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .pages import records_of
 # As many tasks of a trace are looked through.
 MAX_LISTED = 10_000
 AT_ONCE = 1_000
-# By which the clocks of two cells' servers may differ: each is refused when it is more than 5 minutes off.
+# Clocks of two cells' servers may differ by this: one that is more than 5 minutes off is refused.
 LEEWAY_MS = 10 * 60 * 1000
 
 

@@ -1,4 +1,4 @@
-"""What a fleet is at, all at once: its pools, who serves them, and every goal, batch and fan-out that is under way."""
+"""Overview of a fleet: its pools, who serves them, and every goal, batch and fan-out that is under way."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from envelope.agents import WorkerCard
 from envelope.lifecycle import State
 from transport.base import PoolStats, TaskRecord
 from transport.errors import NotFound
+from transport.limits import MAX_DEAD_LETTERS
 
 from .client import Muster
 from .session.fold import Session, apply
@@ -21,7 +22,6 @@ from .session.task import Spent, TaskView
 HOUR_MS = 3600 * 1000
 # So many roots are followed: more than a screen shows.
 MAX_FOLLOWED = 64
-MAX_LETTERS = 10_000  # that are counted of a tenant
 TREND_MS = 30_000  # a queue that grows for half a minute is not a burst
 
 
@@ -211,7 +211,7 @@ class Overviews:
         transport = self._muster.transport
         if self._tenant is None:
             return await transport.dead_letter_count()
-        return len(await transport.dead_letters(tenant=self._tenant, limit=MAX_LETTERS))
+        return len(await transport.dead_letters(tenant=self._tenant, limit=MAX_DEAD_LETTERS))
 
     async def _view(self, root: TaskRecord) -> Session:
         fresh = Session.of(root.task_id, root.trace_id, agent=root.agent, title=root.intent)

@@ -1,4 +1,4 @@
-"""What a submission must keep to beside its schema, the same for every implementation."""
+"""Rules for submissions beside their schema, the same for every implementation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def flow_of(request: TaskRequest) -> str:
     return request.batch_id if request.batch_id and not request.parent_task_id else request.trace_id
 
 
-# Of a request, what is no part of the work: who asks, when and where, and what it may take. Whoever joins an earlier
+# Fields of a request that do not count as its work: who asks, when and where, and its limits. Whoever joins an earlier
 # task gets that one's limits.
 _BESIDE_WORK = {
     *("kind", "schema_version", "signature"),

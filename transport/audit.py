@@ -159,15 +159,15 @@ def sealed(keyring: Keyring, *, cell: int, head: End, at_ms: int, first: int = 1
     return Seal(cell, *head, at_ms, key_id, mac.hex(), first)
 
 
-def begins_well(first: int, *, is_full: bool, seal: Seal | None, keyring: Keyring) -> bool:
+def may_begin_at(first: int, *, is_full: bool, seal: Seal | None, keyring: Keyring) -> bool:
     """May a chain begin here? Only a full one has dropped older entries. One that was full under a smaller limit has a
     seal that says so."""
     if first == 1 or is_full:
         return True
-    return seal is not None and first <= seal.first and not mistrust(seal, keyring)
+    return seal is not None and first <= seal.first and not seal_fault(seal, keyring)
 
 
-def mistrust(seal: Seal, keyring: Keyring) -> str:
+def seal_fault(seal: Seal, keyring: Keyring) -> str:
     """Why a seal is not the fleet's; empty for one that is."""
     statement = _statement(seal.cell, seal.seq, seal.hash, seal.at_ms, seal.first)
     try:
@@ -208,7 +208,7 @@ def missing_end(chain: Chain, end: End) -> Break | None:
 
 def _breaks(chain: Chain, keyring: Keyring) -> Iterator[Break]:
     first = chain.first
-    if not begins_well(first, is_full=chain.is_full, seal=chain.seal, keyring=keyring):
+    if not may_begin_at(first, is_full=chain.is_full, seal=chain.seal, keyring=keyring):
         yield Break(chain.cell, 1, f"in its place stands #{first}, and too few are kept for it to have been dropped")
     prev_hash = "" if first == 1 else None
     for seq, entry in enumerate(chain.entries, first):
@@ -232,7 +232,7 @@ def _trouble(entry: AuditEntry, seq: int, prev_hash: str | None) -> str:
 
 
 def _seal_trouble(seal: Seal, chain: Chain, keyring: Keyring) -> str:
-    if why := mistrust(seal, keyring):
+    if why := seal_fault(seal, keyring):
         return f"its seal cannot be trusted: {why}"
     if seal.seq == 0 or chain.holds((seal.seq, seal.hash)):
         return ""

@@ -1,4 +1,4 @@
-"""What a caller may pass, the same for every implementation: a value that no script could digest is its caller's alone.
+"""Bounds of what a caller may pass, the same for every implementation: a value out of them fails its caller alone.
 
 Scripts are not rolled back, and many tasks' writes share one: what is checked here can fail no neighbour's write.
 """

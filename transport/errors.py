@@ -1,4 +1,4 @@
-"""What a transport can refuse.
+"""Errors of a transport.
 
 TransportError
 ├── Unreachable      no server answers (a retry may help)

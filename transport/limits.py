@@ -1,4 +1,4 @@
-"""How long things last and how much of them is kept: the same for every implementation of a transport."""
+"""Limits: how long things last and how much of them is kept, the same for every implementation of a transport."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ DAY_MS = 24 * 3600 * 1000
 # A deadline holds within five seconds, whatever the handler does: one of them is the queue's, to notice. Four are
 # enough to collect a patch of usual size (about one second) and to store what there is.
 GRACE_MS = 4_000
-# Less than the grace: what is cancelled, or over its deadline, is seen in time to be ended when the grace is over.
+# Less than the grace, so that somebody looks before the grace of a cancelled or expired task is over.
 LONGEST_LOOK_MS = 3_750
+
+
+# About as many dead letters as a cell keeps (`bury` in life.lua).
+MAX_DEAD_LETTERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,11 @@ class Limits:
     # Of a tenant, in a cell, where its allotment says nothing else: tasks in line, and all tasks of one trace.
     max_queued: int = 1_000_000
     max_tree: int = 100_000
-    # What one script does at most, in tasks that it moves (some 50 us each). What is more is a chore: a bite of the
-    # same size is done so often. So a large tree takes about half of the server while it is stopped.
+    # How many tasks one script moves at most (some 50 us each). Larger work is a chore, done in bites of the same size,
+    # `bite_every_ms` apart. So a large tree takes about half of the server's time while it is stopped.
     tasks_per_script: int = 100
     bite_every_ms: int = 10
-    # Of the audit log, about; the oldest are dropped then. At 460 bytes each that is 460 MB in each cell.
+    # About as many entries the audit log keeps; then the oldest are dropped. 460 bytes each: 460 MB in each cell.
     audit_entries: int = 1_000_000
 
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.

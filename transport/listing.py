@@ -1,4 +1,4 @@
-"""Where a page of a listing ends: a task by a moment (of its acceptance, say), and among equals by its id."""
+"""Cursors of listings: a page ends at a task's moment (of its acceptance, say), and among equals at its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a submitter keeps until it has seen the end of it.
+"""Outbox: a submitter keeps what it submitted until it has seen the end of it.
 
 A server that fails over may forget what it has acknowledged: replication is asynchronous. So whoever waits for a task
 and finds it gone submits it again, under the same ids and the same key; a server that had forgotten nothing answers

@@ -1,4 +1,4 @@
-"""What tenants may spend, and what they get beside others."""
+"""Budgets of traces and tenants, and tenants' shares of the fleet."""
 
 from __future__ import annotations
 

@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from transport.limits import MAX_DEAD_LETTERS
+
 from .access import Operator
 from .tasks import Accepted, Stopped, accepted
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["fleet"])
-MAX_LISTED = 10_000  # about as many as a cell keeps
 
 
 @router.get("")
 async def list_dead_letters(
-    caller: Operator, limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100
+    caller: Operator, limit: Annotated[int, Query(ge=1, le=MAX_DEAD_LETTERS)] = 100
 ) -> list[dict[str, Any]]:
     """Those of the caller's tenant, the latest first. As many as `limit`: there may be more."""
     letters = await caller.muster.transport.dead_letters(tenant=caller.seen_tenant, limit=limit)

@@ -16,6 +16,7 @@ from envelope.errors import ExitCode, MusterError
 from envelope.messages import TaskResult
 from transport.base import DeadLetter
 from transport.errors import NotFound
+from transport.limits import MAX_DEAD_LETTERS
 
 from ..client import Muster
 from ..errors import BadInput
@@ -34,7 +35,6 @@ from .summary import Line, print_lines
 
 app = typer.Typer()
 
-MOST = 10_000  # the list itself keeps about as many
 MIN_CHARS = 4  # of an abbreviated id, as for all tasks
 
 Tasks = Annotated[list[str] | None, typer.Argument(metavar="[TASK]…", help="Ids, or their ends as `dlq list` shows.")]
@@ -43,7 +43,7 @@ All = Annotated[bool, typer.Option("--all", help="Every task on the list.")]
 
 @app.command("list")
 def list_letters(
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many, latest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_DEAD_LETTERS, help="How many, latest first.")] = 20,
     as_json: JsonLines = False,
 ) -> None:
     """List the tasks that nobody could do, the latest first."""
@@ -91,7 +91,7 @@ async def _list(limit: int, as_json: bool) -> None:
 async def _show(words: str, as_json: bool) -> None:
     async with open_records(load_settings()) as muster:
         task_id = await _find(muster, words)
-        letters = await muster.dead_letters(limit=MOST)
+        letters = await muster.dead_letters(limit=MAX_DEAD_LETTERS)
         letter = next((one for one in letters if one.task_id == task_id), None)
         try:
             record = await muster.record(task_id)
@@ -183,12 +183,12 @@ def _require_yes(count: int) -> None:
 async def _chosen(muster: Muster, words: Sequence[str], every: bool) -> list[str]:
     """The ids that a person means, each once."""
     if every:
-        return [letter.task_id for letter in await muster.dead_letters(limit=MOST)]
+        return [letter.task_id for letter in await muster.dead_letters(limit=MAX_DEAD_LETTERS)]
     return list(dict.fromkeys([await _find(muster, word) for word in words]))
 
 
 async def _find(muster: Muster, words: str) -> str:
     """By the end of an id: a letter's first, then any task's, for it may have left the list."""
-    letters = await muster.dead_letters(limit=MOST)
+    letters = await muster.dead_letters(limit=MAX_DEAD_LETTERS)
     found = [letter.task_id for letter in letters if len(words) >= MIN_CHARS and letter.task_id.endswith(words)]
     return found[0] if len(found) == 1 else (await find_task(muster, words)).task_id

@@ -14,8 +14,8 @@ from ..errors import BadInput
 from ..pages import records_of
 from .options import task_words
 
-# How far an abbreviation reaches: so many of the latest roots, and the tasks of so many traces, live ones first. Whole
-# ids reach everything.
+# An abbreviation is looked for among the latest MAX_ROOTS roots, and the tasks of MAX_TRACES traces, live ones first. A
+# whole id finds every task.
 MAX_ROOTS = 20_000
 MAX_TRACES = 1_000
 MAX_TASKS = 10_000  # of a trace

@@ -1,4 +1,4 @@
-"""What several commands ask for in the same way, and how their words become values."""
+"""Options that several commands share, and how their words become values."""
 
 from __future__ import annotations
 

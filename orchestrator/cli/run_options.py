@@ -1,4 +1,4 @@
-"""What `muster run` is told: its own options, and all of them as one value."""
+"""Options of `muster run`, and all of them as one value."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Key = Annotated[
     str,
     typer.Option(
         metavar="TEXT",
-        help="For a day at least, the same key and goal on the same commit join what they started; another is refused.",
+        help="For a day at least, the same key, goal and commit join the first run; other work under it is refused.",
     ),
 ]
 Resume = Annotated[

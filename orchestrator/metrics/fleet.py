@@ -1,4 +1,4 @@
-"""What an orchestrator process sees of the whole fleet, shown as it is: a gauge that nobody renews is taken away."""
+"""Metrics of the whole fleet, as an orchestrator process sees it: a gauge that nobody renews is taken away."""
 
 from __future__ import annotations
 

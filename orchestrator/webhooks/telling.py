@@ -1,4 +1,4 @@
-"""What receivers are told of something that happened: JSON with `type`, `timestamp` and `data`."""
+"""Notices to receivers: JSON with `type`, `timestamp` and `data`."""
 
 from __future__ import annotations
 

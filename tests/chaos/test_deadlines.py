@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from lab.processes import Nursery
 from lab.processes import nursery as open_nursery
 from lab.proxy import proxy_to, silent
 from lab.reader import read_history
+from lab.schedule import STRICT
 from lab.server import Server
 from lab.standstill import Standstill
 from lab.waiting import results, running
@@ -41,7 +41,6 @@ HELD, CANCELLED = len(HELD_FOR_MS), 4
 QUEUE_AIM_MS = 250  # beyond the grace: somebody looks in the very moment
 
 CHILDREN = 200
-STRICT = os.environ.get("MUSTER_TEST_STRICT") == "1" or os.environ.get("CI") == "true"
 CANCEL_AIM_MS = 10_000
 
 

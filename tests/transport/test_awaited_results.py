@@ -1,4 +1,4 @@
-"""What waiting for results costs a server, and what it leaves there: each process has one reader and one stream."""
+"""The cost of waiting for results, and what it leaves on the server: each process has one reader and one stream."""
 
 from __future__ import annotations
 

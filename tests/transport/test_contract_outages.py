@@ -1,4 +1,4 @@
-"""What every transport promises when nobody could look at leases for a while. The test moves the clock."""
+"""Promises of every transport when nobody could look at leases for a while. The test moves the clock."""
 
 from __future__ import annotations
 

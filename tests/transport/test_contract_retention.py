@@ -1,4 +1,4 @@
-"""What every transport promises about how long things are kept, when that is shorter than a task."""
+"""Promises of every transport about retention that is shorter than a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport promises about listings of what is under way: live roots, and tasks that wait for people."""
+"""Promises of every transport about listings: live roots, and tasks that wait for people."""
 
 from __future__ import annotations
 

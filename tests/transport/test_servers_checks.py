@@ -1,4 +1,4 @@
-"""What is said at start-up of servers that tell less about themselves than Redis does."""
+"""Start-up on servers that tell less about themselves than Redis does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a blob lives: for a time after it was last put or read, whoever names it.
+"""The life of a blob: a time after it was last put or read, whoever names it.
 
 Nothing counts references. A count that is one too low loses a patch, one that is too high keeps it for ever, and both
 happen wherever a process may die between two writes. A time can only be too long. It is long enough: a trace lives

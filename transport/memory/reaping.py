@@ -1,4 +1,4 @@
-"""What time brings: leases and deadlines that end, pauses that are over."""
+"""Reaping: leases and deadlines that end, pauses that are over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet in memory holds, as values: tasks, sessions, traces."""
+"""Records of a fleet in memory: tasks, sessions, traces."""
 
 from __future__ import annotations
 

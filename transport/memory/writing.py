@@ -1,4 +1,4 @@
-"""What a worker writes while it holds its task: progress, money, checkpoints."""
+"""Writes of a worker while it holds its task: progress, money, checkpoints."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from envelope.signature import Keyring
 
 from .. import bounds
-from ..audit import AuditEntry, Chain, Decision, End, Seal, begins_well, details_of, mistrust, sealed
+from ..audit import AuditEntry, Chain, Decision, End, Seal, details_of, may_begin_at, seal_fault, sealed
 from . import records
 from .cell import Cell
 from .cells import Cells
@@ -55,9 +55,9 @@ class RedisAudit:
         head = await _head(cell)
         sealed_before = (old.seq, old.hash) if old else None
         first, is_full = await _begin(cell)
-        if not head[0] or not begins_well(first, is_full=is_full, seal=old, keyring=self._keyring):
+        if not head[0] or not may_begin_at(first, is_full=is_full, seal=old, keyring=self._keyring):
             return None
-        if known and known[0] < first and old and not mistrust(old, self._keyring):
+        if known and known[0] < first and old and not seal_fault(old, self._keyring):
             known = None  # it was dropped since; whoever sealed after it has seen it
         if not all([await _holds(cell, end) for end in (known, sealed_before, head) if end]):
             return None
@@ -81,7 +81,7 @@ async def _chain(cell: Cell) -> Chain:
         if not rows:
             break
         entries += [_entry(cell, row) for row in rows]
-        # what is dropped while it is read makes room for what is added, up to an end that came after the beginning
+        # Entries are added while this reads. It stops at the one that was last after the first page.
         last = last or (await cell.client.call("XREVRANGE", name, "+", "-", "COUNT", 1))[0][0]
         if last in {row[0] for row in rows}:
             break

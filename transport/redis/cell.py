@@ -15,8 +15,8 @@ from .client import Client
 from .connections import Command
 from .script import script
 
-# Scripts whose caller goes away with the answer, and would not hear that a failover has forgotten what they did. What
-# workers write is repeated by itself: a forgotten end is a lost lease.
+# Scripts that wait for replicas (`Limits.wait_replicas`): nobody would repeat what a failover has forgotten of them.
+# What workers write is repeated by itself: a forgotten end is a lost lease.
 CONFIRMED = frozenset({"submit", "cancel", "answer", "prompt", "raise", "fund", "allot", "note"})
 
 

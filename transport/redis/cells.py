@@ -22,8 +22,8 @@ REMEMBERED_TASKS = 10_000
 # One round trip to each cell, of 30 KiB.
 LOOKED_UP_AT_ONCE = 500
 
-# Where others can answer, or have: how long to wait for a cell that does not. A script takes about a millisecond, on a
-# busy server some ten.
+# How long to wait for a cell when others have answered, or could be asked instead. A script takes about a millisecond,
+# on a busy server some ten.
 PATIENCE_S = 0.05
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
 DEFAULT_USER = "default"
 RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
 # For a cell that does not answer when others have: a process starts without it.
-PATIENCE_S = 2.0
+STARTING_PATIENCE_S = 2.0
 
 _log = get_logger("redis")
 
@@ -49,10 +49,10 @@ async def check(cells: Cells) -> None:
 async def _reached(
     cells: Cells, look: Callable[[Cell], Awaitable[None]]
 ) -> tuple[Sequence[Cell], TransportError | None]:
-    """The cells that answer, and why another does not. When one has answered the others have `PATIENCE_S`."""
+    """The cells that answer, and why another does not. When one has answered the others have `STARTING_PATIENCE_S`."""
     looking = {asyncio.ensure_future(look(cell)): cell for cell in cells.all}
     await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
-    _, silent = await asyncio.wait(looking, timeout=PATIENCE_S if len(cells.all) > 1 else None)
+    _, silent = await asyncio.wait(looking, timeout=STARTING_PATIENCE_S if len(cells.all) > 1 else None)
     for one in silent:
         one.cancel()
     await asyncio.gather(*silent, return_exceptions=True)

@@ -27,10 +27,11 @@ MIN_BLOCK_S = 0.002
 # However short leases are: an idle worker must not keep its server busy.
 SHORTEST_LOOK_S = 0.05
 
-# A cell is late when it takes so many times as long as cells took lately. One answer counts for so much of that. One
-# that was very late, because its server had been away, counts as this long.
+# A cell is late when it takes LATE_TIMES as long as cells took lately: a moving average, in which the newest answer
+# has this share. An answer after an outage counts as LONGEST_S, so that it does not spoil the average.
 LATE_TIMES, NEWEST_SHARE, LONGEST_S = 4, 0.2, 0.25
-# What a late answer has started waits this long for the worker's next claim: who makes none has no free slot.
+# Tasks that a late answer has started wait this long for the worker's next claim. A worker that makes none has no
+# free slot, so they are given back.
 KEPT_S = 1.0
 # A server that is away is tried again after this pause; a try that gets no answer ends after the time-out.
 TRY_EVERY_S, TRY_TIMEOUT_S = 0.25, 1.0

@@ -25,7 +25,8 @@ WAIT_MS = 1_000
 MAX_BLOCK_S = 10.0
 # On top of what a command may block, else every quiet read would look like a lost server.
 BLOCK_MARGIN_S = 5.0
-# A server that was away hears of it from those that it did not answer: at once, or they were away themselves.
+# For so long a client reports to the server that it once got no answer: evidence of an outage (reaping.lua). An older
+# report would be about the client's own absence.
 TOLD_FOR_S = 60.0
 # Of a read that blocks on purpose: how long it took says nothing of the server.
 WAITS = "waits"

@@ -1,4 +1,4 @@
-"""What happened in one cell: the stream of a trace."""
+"""Events of a trace: its stream in one cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..snapshot import snapshot
 from . import records
 from .cell import Cell
 from .client import MAX_BLOCK_S
-from .results import ends, readable
+from .results import ends, result_from
 
 # One read's worth: at the usual 300 bytes an entry, 150 KiB.
 PAGE = 500
@@ -105,7 +105,7 @@ async def _oldest(cell: Cell, stream: str) -> str | None:
 async def _snapshot(cell: Cell, trace_id: str, after: str, before_first: str, about: str) -> list[Entry]:
     tasks = await records.tasks(cell, trace_id, SNAPSHOT_TASKS)
     ended = {
-        end.task_id: readable(end.task_id, end.result)
+        end.task_id: result_from(end.task_id, end.result)
         for end in await ends(cell, [task.task_id for task in tasks])
         if end.result
     }

@@ -1,4 +1,4 @@
-"""What the errors of the server, and of the redis library, mean for the command that met them."""
+"""Errors of the server and of the redis library, by what they mean for the command that met them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a fleet, put together from the answers of its cells."""
+"""Answers of a whole fleet, put together from those of its cells."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ..errors import no_trace
 from ..money import Ledger
 from .cell import Cell
 
-# A page of dead letters, which takes the server some milliseconds. Of a tenant's there may be few among very many.
+# Dead letters read in one call, some milliseconds of the server's time: a tenant's few may be among very many.
 LETTERS_AT_ONCE = 1_000
 
 _log = get_logger("operators")

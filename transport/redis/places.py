@@ -1,4 +1,4 @@
-"""Where the server of a key is: always the same one, the one that Sentinel names, or the node that has its slot."""
+"""Addresses of servers by key: always the same one, the one that Sentinel names, or the node that has its slot."""
 
 from __future__ import annotations
 

@@ -22,9 +22,10 @@ RETRY_AFTER_S = 5.0
 ENDED_BYTES = 24 * 1024
 # What of it is there already while the task stands in line: the least, that of a task in a trace of many.
 QUEUED_BYTES = 2_200
-# Traces a script, and scripts a submission: a few milliseconds for the server, some tens for the submitter.
-TRIMMED_AT_ONCE = 100
-TRIMS_AT_ONCE = 20
+# One script takes a few milliseconds of the server's time, a submission some tens. (A script that meets a full server
+# lets fewer traces go: `TRIMMED_AT_ONCE` in lib.lua.)
+TRACES_PER_TRIM = 100
+TRIMS_PER_SUBMISSION = 20
 
 
 class Pressure:
@@ -61,7 +62,7 @@ class Pressure:
         """Make room where there is too little, although nobody submits."""
         async with self._looking:
             await self._look()
-            while self._is_too_much(0) and await make_room(self._cells, TRIMMED_AT_ONCE):
+            while self._is_too_much(0) and await make_room(self._cells, TRACES_PER_TRIM):
                 await self._look()
 
     def _expected_bytes(self, tasks: int) -> int:
@@ -71,8 +72,8 @@ class Pressure:
         return self._limit_bytes > 0 and self._expected_bytes(tasks) >= self._share * self._limit_bytes
 
     async def _make_room(self, tasks: int) -> None:
-        for _ in range(TRIMS_AT_ONCE):
-            if not self._is_too_much(tasks) or not await make_room(self._cells, TRIMMED_AT_ONCE):
+        for _ in range(TRIMS_PER_SUBMISSION):
+            if not self._is_too_much(tasks) or not await make_room(self._cells, TRACES_PER_TRIM):
                 return
             await self._look()
 

@@ -34,7 +34,7 @@ MAX_STARTS = 200
 PART_TASKS, PART_BYTES = 100, 2 * 1024 * 1024
 BOUNDS = (b"queued", b"tree")
 WITHDRAWN = "a later part of its submission was refused"
-# A quiet server ends a blocking read up to 100 ms late: who waits for a bite of a chore looks by itself.
+# A quiet server ends a blocking read up to 100 ms late, so shorter waits (for the next bite of a chore) sleep here.
 SHORTEST_WAIT_S = 0.03
 # A nudge that came too late is of no use to anybody.
 NUDGE_S = 60
@@ -83,7 +83,7 @@ async def _submit_in_parts(
         names = Counter(chain.from_iterable(map(_bounded_by, part)))
         later -= names
         call: dict[str, Any] = {"requests": part, "under": submitter}
-        call["admitted"] = {name: True for name in names.keys() & admitted.keys()}
+        call["admitted"] = dict.fromkeys(names.keys() & admitted.keys(), True)
         if len(part) < len(requests):
             call["once"] = (caller, next(numbers))
         answer: list[Any] = await _accept(cell, rows[len(handles) + len(part) :], names, later, call)

@@ -1,4 +1,4 @@
-"""What is known: tasks, pools, workers, counters."""
+"""Records of one cell: tasks, pools, workers, counters."""
 
 from __future__ import annotations
 

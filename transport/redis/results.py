@@ -26,11 +26,11 @@ from .client import MAX_BLOCK_S
 
 # Tasks in one round trip: about 50 KB of names, a millisecond of the server's time.
 AT_ONCE = 500
-# The net under the news: a failover may forget who waits, or the task; a late reader may find its stream trimmed.
+# A safety net: a failover may forget who waits, or the task; a late reader may find its stream trimmed.
 SWEEP_S = 30.0
-# A stream whose process has not asked for anything since is dropped. Longer than the sweep, which asks.
+# The server drops the stream of a process that has asked for nothing for so long. Longer than a sweep, which asks.
 NEWS_MS = 90_000
-# Tasks of which nothing is told are looked at: once a second, and less often when they are many.
+# Tasks whose ends the server does not announce are polled: once a second, and less often when they are many.
 POLL_S = 1.0
 POLLED_IN_A_SECOND = 1_000
 
@@ -62,7 +62,7 @@ async def ends(cell: Cell, task_ids: Sequence[str]) -> list[End]:
     return sorted(found, key=lambda end: end.finished_at_ms)
 
 
-def readable(task_id: str, data: bytes) -> TaskResult:
+def result_from(task_id: str, data: bytes) -> TaskResult:
     """Who waits for a task must hear of its end, also when what was stored cannot be read."""
     try:
         return decode_result(data)
@@ -206,7 +206,7 @@ class Results:
                     waiter.fail(no_task(end.task_id))
             elif end.result:
                 self._untold.discard(end.task_id)
-                result = readable(end.task_id, end.result)
+                result = result_from(end.task_id, end.result)
                 for waiter in self._waiters.pop(end.task_id, ()):
                     waiter.take(end.finished_at_ms, result)
 

@@ -1,4 +1,4 @@
-"""What is said to a task that is under way: prompts to its session, answers to its asks."""
+"""Words to a task that is under way: prompts to its session, answers to its asks."""
 
 from __future__ import annotations
 

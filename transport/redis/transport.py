@@ -45,7 +45,7 @@ from .checks import check
 from .claiming import Claiming
 from .leases import RedisKeeper
 from .notices import RedisNotices
-from .pressure import TRIMMED_AT_ONCE, make_room
+from .pressure import TRACES_PER_TRIM, make_room
 from .rates import RedisRates
 from .results import Results
 from .servers import Servers
@@ -83,7 +83,7 @@ async def connect_redis(
         await servers.close()
         raise
     blobs = RedisBlobs(
-        servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRIMMED_AT_ONCE)
+        servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM)
     )
     return RedisTransport(fleet_cells, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs, pools)
 

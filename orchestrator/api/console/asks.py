@@ -1,4 +1,4 @@
-"""What people are asked: permissions, questions, plans, money. One inbox; the first answer counts."""
+"""The console's inbox of asks: permissions, questions, plans, money. One inbox; the first answer counts."""
 
 from __future__ import annotations
 

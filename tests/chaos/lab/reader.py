@@ -1,4 +1,4 @@
-"""What the server holds in the end, read past the transport: the whole of each stream, each record, each ledger."""
+"""The server's contents in the end, read past the transport: the whole of each stream, each record, each ledger."""
 
 from __future__ import annotations
 

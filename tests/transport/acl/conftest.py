@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from lab.programs import SERVERS, server_program
-from lab.users import OPERATOR_RULE, documented_users
+from lab.users import OPERATOR, OPERATOR_RULE, documented_users
 
 from transport.keyring import fresh
 from transport.limits import Limits
@@ -37,7 +37,7 @@ class AclServer:
         return {rule[1:] for rule in line.split() if rule.startswith("+")}
 
     def connect(self, role: str) -> redis.Redis:
-        name = role if role == "operator" else f"muster-main-{role}"
+        name = role if role == OPERATOR else f"muster-main-{role}"
         return redis.Redis(
             port=self.port, username=name, password=self.passwords[role], lib_name=None, lib_version=None
         )
@@ -53,13 +53,13 @@ def acl_server(request: Any, start_redis: Any, tmp_path_factory: pytest.TempPath
     others = [user for user in (folder / "other" / "users.acl").read_text().splitlines() if "default" not in user]
     (folder / "users.acl").write_text("\n".join([*users, *others, OPERATOR_RULE]))
     server = start_redis("--aclfile", str(folder / "users.acl"), program=server_program(request.param))
-    return AclServer(server.port, {**passwords, "operator": "operator"}, users)
+    return AclServer(server.port, {**passwords, OPERATOR: OPERATOR}, users)
 
 
 @pytest.fixture
 def emptied(acl_server: AclServer) -> Iterator[redis.Redis]:
     """The server with no keys and nothing in its `ACL LOG`, as its operator sees it."""
-    with acl_server.connect("operator") as operator:
+    with acl_server.connect(OPERATOR) as operator:
         operator.flushall()
         operator.acl_log_reset()
         yield operator

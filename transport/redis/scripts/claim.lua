@@ -152,7 +152,7 @@ local function next_task(lane)
     if not id then
       drop(lane.flows, flow)
       times.vtime = math.max(times.vtime, flow.due)
-    elseif not task or task.state ~= 'pending' or doom_of(task) then
+    elseif not task or task.state ~= 'pending' or reason_above(task) then
       stale = stale + 1  -- it has ended, or whoever stops the tree above it will end it
     else
       if not crowded(task) then return task, flow, times end

@@ -22,8 +22,8 @@ end
 
 local NOW, MAX_ENTRIES, RETENTION_MS = text_of(now), text_of(A.max_entries), text_of(A.retention_ms)
 
+-- A task that is `closing` is neither alive nor ended: its end is decided, and told after the ends of those below it.
 local LIVE = {pending = true, running = true, waiting = true}
--- A task that is `closing` has its end, which is told after the ends of those below it. It is neither alive nor ended.
 -- All that a move may have to know; hot scripts name less.
 local FIELDS = {'trace', 'pool', 'flow', 'state', 'attempt', 'worker', 'expires', 'lost', 'forgiven', 'excused', 'parent', 'root',
                 'cancel', 'cancel_ends', 'spent', 'reserved', 'started', 'accepted', 'session', 'checkpoint', 'mail', 'has_children',
@@ -137,8 +137,8 @@ local function remember(answer)
   return answer
 end
 
--- The server refuses a script when its memory is full, but it looks at the first write alone. So a script asks with a write
--- that changes nothing, and a deletion that deletes nothing lets it go beyond. No key has this name.
+-- The server refuses a script when its memory is full, but it checks that at the first write alone. So a script that begins
+-- with a deletion (of nothing) may write on, and a write that changes nothing tells whether it is full. No key has this name.
 local NOTHING = cell('nothing')
 
 local function is_full()
@@ -151,7 +151,7 @@ local function use_reserve() call('DEL', NOTHING) end
 -- How many traces a script trims that finds the memory full: some hundred kilobytes.
 local TRIMMED_AT_ONCE = 20
 
--- The events of up to `count` traces go: of those that ended longest ago. Their results stay. How many traces there were.
+-- Drops the events of up to `count` traces that ended longest ago; their results stay. Returns how many traces there were.
 local function trim(count)
   local traces = call('ZRANGE', cell('ended'), 0, count - 1)
   if #traces > 0 then call('ZREM', cell('ended'), unpack(traces)) end
@@ -159,7 +159,7 @@ local function trim(count)
   return #traces
 end
 
--- What one script may do, counted in tasks that it moves (about 50 us each). What is more becomes a chore.
+-- The work that this script may still do, counted in tasks that it moves (about 50 us each). The rest becomes a chore.
 local work_left = A.tasks_per_script
 -- What a look at one task costs beside a move.
 local LOOK = 0.1

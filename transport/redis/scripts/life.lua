@@ -213,7 +213,7 @@ local function ask_to_stop(task, reason)
   wake(task.worker)
 end
 
--- Stopping a tree is a walk in depth, from the leaves up: a reader of the trace goes home with the root's result. It holds
+-- Stopping a tree is a walk in depth, from the leaves up: a reader of the trace stops at the root's result. It holds
 -- a stack of frames, one for each task that was met and has children: the task, and how far its children were looked
 -- through. What a script has no time for is kept as a chore. Tasks above those that are still to be met take no more
 -- children: they are closing, or were told to stop.
@@ -350,9 +350,9 @@ end
 
 local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue(task, ending, text)) end
 
--- Why a task must not start, or end for a reason of its own: above it a tree is being stopped, and the walk has not come
--- to it yet. A bounded look; where there are no chores it costs nothing.
-local function doom_of(task)
+-- The reason for which a tree above this task is being stopped, where the walk has not met the task yet: then it must not
+-- start, and it ends for that reason. Looks at 100 tasks at most; without chores it costs nothing.
+local function reason_above(task)
   if has_chores == nil then has_chores = call('EXISTS', cell('chores')) == 1 end
   local above, met, doom = has_chores and task.parent, {}, nil
   for _ = 1, 100 do
@@ -413,7 +413,7 @@ local function wake_tenant(tenant, by, cursor)
   return wake_at_cap(key('short', tenant), function(ask) return not cap or ask ~= TENANTS_CAP .. cap end, by, cursor)
 end
 
--- How long the count of a tree that was stopped is kept, for who asked; and who does the bites, when there are none.
+-- When a chore is done, its caller can still ask for this long how many tasks were stopped; `pace` is kept as long.
 local KEPT_MS = 10000
 -- By kind, each one bite: whether it is done.
 local CHORES = {}
@@ -529,8 +529,8 @@ local function let_records_go(trace)
   for _, id in ipairs(call('LRANGE', key('tasks', trace), 0, 999)) do call('PEXPIRE', key('task', id), RETENTION_MS) end
 end
 
--- With its last live task begins the term of what a trace has. False: some live. (Who may write here can spoil the count:
--- then nothing lives.)
+-- The retention of a trace begins with the end of its last live task. False: some live. (Who may write here can spoil the
+-- count: then nothing lives.)
 local function has_ended(trace, count)
   local live = redis.pcall('HINCRBY', key('trace', trace), 'live', -count)
   if type(live) == 'number' and live > 0 then return false end

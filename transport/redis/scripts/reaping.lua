@@ -43,7 +43,7 @@ local function step_over_gap(at)
 end
 
 -- A caller that got no answer within the last gap is evidence, too.
-local function hear_witness()
+local function note_missed_answer()
   local gap, missed_at = call('HMGET', cell('reaper'), 'away_from', 'away_to'), now - A.missed_ms
   local from, to = tonumber(gap[1]), tonumber(gap[2])
   if from and to and from <= missed_at and missed_at <= to then
@@ -67,7 +67,7 @@ local function look()
   elseif passed >= GRAIN_MS then
     call('HSET', cell('reaper'), 'at', NOW)
   end
-  if A.missed_ms then hear_witness() end
+  if A.missed_ms then note_missed_answer() end
 end
 
 -- When a lease ends that is given, or renewed, now.
@@ -80,7 +80,7 @@ local function is_excused(task, pool)
 end
 
 local function lose(task, excused)
-  local doom = not task.cancel and doom_of(task)
+  local doom = not task.cancel and reason_above(task)
   if doom then
     stop(task.id, doom)
     task.cancel = doom
@@ -146,7 +146,7 @@ local function reap_deadlines()
     spend(1)
     touched = touched + 1
     local task = load_task(id)
-    local doom = task and LIVE[task.state] and not task.cancel and now >= ends_by(task) and doom_of(task)
+    local doom = task and LIVE[task.state] and not task.cancel and now >= ends_by(task) and reason_above(task)
     if task and task.state == 'closing' then
       call('ZADD', cell('deadlines'), now + CLOSING_MS, id)
       stop(id, task.below or STOPPED_WITH_PARENT)

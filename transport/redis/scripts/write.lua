@@ -239,7 +239,7 @@ function DO.retry(task, reason, delay_ms)
   return {1}
 end
 
-local GOES_BEYOND = {finish = true, give_back = true, retry = true, park = true, hold = true, inbox = true}
+local ALLOWED_WHEN_FULL = {finish = true, give_back = true, retry = true, park = true, hold = true, inbox = true}
 local full, trimmed = false, 0
 
 local function make_room()
@@ -262,7 +262,7 @@ local function write_all(ops)
   for at = 1, #ops, 6 do
     local kind, id, attempt, worker = ops[at], ops[at + 1], ops[at + 2], ops[at + 3]
     local task, outcome = held(kind, id, attempt, worker), {1, 1}
-    if task and full and not GOES_BEYOND[kind] then
+    if task and full and not ALLOWED_WHEN_FULL[kind] then
       outcome = {-2, trimmed}
     elseif task then
       local done, answer = pcall(DO[kind], task, ops[at + 4], ops[at + 5])
