@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count
-from typing import Any
+from typing import Any, cast
 
 from envelope.codec import encode, unpack_plain
 from envelope.errors import DecodeError, ErrorCode
@@ -90,13 +90,13 @@ async def _submit_in_parts(
         if not answer[0]:
             await _withdraw(cell, begun)
             _refuse(mine, under, answer)
-        tasks, traces = (_texts(answer[at::3]) for at in (1, 2))
-        for row, task, is_new in zip(part, tasks, answer[3::3], strict=True):
+        tasks, traces, are_new = _texts(answer[1::3]), _texts(answer[2::3]), cast(list[int], answer[3::3])
+        for row, task, is_new in zip(part, tasks, are_new, strict=True):
             if is_new:  # what was known already was not judged
                 begun.append(task)
                 admitted |= dict.fromkeys(_bounded_by(row), True)
         handles += [
-            Handle(*row, row[0] != one.task_id) for one, row in zip(mine, zip(tasks, traces, strict=True), strict=True)
+            Handle(task, trace, task != one.task_id) for one, task, trace in zip(mine, tasks, traces, strict=True)
         ]
     return handles
 

@@ -166,7 +166,7 @@ local LOOK = 0.1
 
 local function spend(work) work_left = work_left - work end
 
--- Whether there are chores; nil: nobody has looked. `dooms`: what `doom_of` has found, until another chore is begun.
+-- Whether there are chores; nil: nobody has looked. `dooms`: what `reason_above` has found, until another chore is begun.
 local has_chores
 local dooms = {}
 
