@@ -298,6 +298,36 @@ async def test_what_somebody_has_spoilt_below_stops_neither_the_tree_nor_a_claim
     assert other.task_id
 
 
+async def test_a_chore_that_somebody_has_spoilt_is_dropped_and_what_it_left_closing_ends(small_fleet, raw):
+    claim, _ = await running_tree(small_fleet, children=20, below_each=1)
+    other = await small_fleet.submit(recipient="build")
+    await cancel_and_go(small_fleet, claim.lease.task_id)
+    await raw.set(key(small_fleet, "stack", claim.lease.task_id), "junk")
+
+    for _ in range(3):
+        await small_fleet.transport.reap()
+    claims = await small_fleet.transport.claim("build", "w", slots=100, wait_s=5)
+
+    assert other.task_id in {one.lease.task_id for one in claims}
+    assert (await small_fleet.transport.counters())["chores_dropped"] >= 1
+    assert await raw.exists(key(small_fleet, "chores")) == 0
+
+
+async def test_a_task_that_is_left_closing_is_ended_by_its_deadline(small_fleet, raw):
+    claim, _ = await running_tree(small_fleet, children=20, below_each=1)
+    root = claim.lease.task_id
+    await small_fleet.finish(claim)
+    assert await raw.hget(key(small_fleet, "task", root), "state") == b"closing"
+    lost = (("chores",), ("chores", "default"), ("stack", root), ("chore", f"stop.{root}"))
+    await raw.delete(*(key(small_fleet, *name) for name in lost))
+
+    await raw.zadd(key(small_fleet, "deadlines"), {root: 1})
+    async with asyncio.timeout(20):
+        while (await small_fleet.transport.record(root)).state is State.RUNNING:
+            await small_fleet.transport.reap()
+    assert (await small_fleet.transport.result(root)).status is State.COMPLETED
+
+
 @pytest.mark.parametrize("whose", ["trace", "tenant"])
 async def test_many_who_wait_at_a_cap_go_on_in_bites(small_fleet, whose):
     fleet = small_fleet

@@ -185,3 +185,15 @@ async def test_what_was_accepted_of_a_submission_that_is_refused_later_does_not_
     assert [claim.lease.task_id for claim in await fleet.transport.claim("explore", "w", slots=300, wait_s=0)] == [
         keyed.task_id
     ]
+
+
+async def test_tasks_that_are_known_already_let_no_others_past_a_bound(fleet):
+    await fleet.transport.allot("acme", Allotment(max_queued=150))
+    root = fleet.request(tenant="acme")
+    known = [root, *(fleet.child(root, tenant="acme") for _ in range(99))]
+    await fleet.transport.submit(known)
+
+    with pytest.raises(QueueFull):
+        await fleet.transport.submit([*known, *(fleet.child(root, tenant="acme") for _ in range(300))])
+
+    assert len(await fleet.transport.tasks(trace_id=root.trace_id, limit=1_000)) == 100

@@ -298,7 +298,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("submit_goal", {"goal": "x", "agent": "../x y"}, "agent: String should match pattern"),
     ("submit_goal", {"goal": "x", "agent": "nobody"}, "nobody"),
     ("submit_goal", {"goal": "x", "budget_usd": -1}, "budget_usd: Input should be greater than or equal to 0"),
-    ("submit_goal", {"goal": "x", "deadline_minutes": 1441}, "deadline_minutes"),
+    ("submit_goal", {"goal": "x", "deadline_minutes": 30 * 1440 + 1}, "deadline_minutes"),
     ("submit_goal", {"goal": "x", "repository": "/etc"}, "the repository is no https address"),
     ("submit_goal", {"goal": "x", "repository": "file:///etc", "base": "0" * 40}, "is no https address"),
     ("submit_goal", {"goal": "x", "repository": "https://example.com/a"}, "the commit is missing"),
