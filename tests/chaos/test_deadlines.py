@@ -122,7 +122,7 @@ async def test_what_a_worker_holds_that_is_cut_off_ends_when_the_grace_is_over(
     """Only the other worker can end it. With leases as they are by default: the grace is a good part of them."""
     fleet = make_fleet(Limits())
     async with proxy_to(server.port) as proxy, fleet.connected() as transport:
-        far = await nursery.start("worker", "far", fleet.through(f"redis://127.0.0.1:{proxy.port}/0"), slots=HELD)
+        far = await nursery.start("worker", "far", fleet.through(server.url_of("worker", port=proxy.port)), slots=HELD)
         held = [request(Job(turns_ms=(FOREVER_MS,)), deadline_ms=deadline_ms) for deadline_ms in HELD_FOR_MS]
         await transport.submit(held)
         for each in held:
