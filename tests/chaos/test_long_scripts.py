@@ -65,9 +65,9 @@ class Stage:
         self._run = self.cell.client.run
         self.cell.client.run = self._timed
 
-    async def _timed(self, script: Script, prefix: str, arguments: bytes, *, repeatable: bool = False) -> Any:
+    async def _timed(self, script: Script, prefix: str, arguments: bytes, **how: Any) -> Any:
         before_ms = self._cpu_ms()
-        answer = await self._run(script, prefix, arguments, repeatable=repeatable)
+        answer = await self._run(script, prefix, arguments, **how)
         self._took_ms.append(self._cpu_ms() - before_ms)
         return answer
 

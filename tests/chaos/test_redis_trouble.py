@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from lab.checks import FORGETFUL, violations
+from lab.checks import FORGETFUL, trimmed, violations
 from lab.crew import Crew
 from lab.figures import report
 from lab.fleet import LEASE_MS, Fleet, MakeFleet
@@ -53,7 +53,7 @@ async def let_nobody_in(server: Server) -> None:
 
 
 async def fill_the_memory(server: Server) -> None:
-    """No write at all gets through."""
+    """No event gets through, nor a submission: those of ended traces are dropped to make room."""
     server.call("CONFIG", "SET", "maxmemory", 1)
     await asyncio.sleep(TROUBLE_S)
     server.call("CONFIG", "SET", "maxmemory", 0)
@@ -89,7 +89,7 @@ async def one_trouble(name: str, make_fleet: MakeFleet, nursery: Nursery, folder
     report("R8", trouble=name, tasks=len(history.records), workers_lost=lost_workers,
            back_after_ms=(back_ns - ended_ns) // 1_000_000)  # fmt: skip
     assert lost_workers == 0
-    assert violations(history) == []
+    assert violations(history, without=[trimmed] if name == fill_the_memory.__name__ else []) == []
 
 
 async def test_what_a_server_forgot_is_submitted_again(fleet: Fleet, nursery: Nursery, server: Server) -> None:
@@ -152,7 +152,7 @@ async def test_a_server_short_of_memory_ends_what_it_has_and_takes_nothing_new(
 
     report("R22", ended=len(ended), retry_after_s=refused.retry_after_s)
     assert refused.retry_after_s > 0
-    assert violations(await read_history(fleet)) == []
+    assert violations(await read_history(fleet), without=[trimmed]) == []
 
 
 async def refusal(transport: Transport) -> QueueFull:

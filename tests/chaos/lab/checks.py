@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
@@ -25,8 +25,8 @@ def violations(history: History, *, without: Iterable[Check] = ()) -> list[str]:
 
 
 def lost(history: History) -> list[str]:
-    """An acknowledged submission ends in a terminal record and one result in the stream."""
-    results = Counter(entry.task_id for entry in _entries(history) if entry.is_result)
+    """An acknowledged submission ends in a terminal record and one result that the stream gives its readers."""
+    results = {entry.task_id for entry in _entries(history) if entry.is_result}.union(*history.trimmed.values())
     found: list[str] = []
     for task_id in _accepted(history, "submit", "spawn"):
         record = history.records.get(task_id)
@@ -34,9 +34,14 @@ def lost(history: History) -> list[str]:
             found.append(f"{task_id} was accepted, and is not known")
         elif record.state not in TERMINAL:
             found.append(f"{task_id} was accepted, and is still {record.state}")
-        elif not results[task_id]:
+        elif task_id not in results:
             found.append(f"{task_id} is {record.state} without a result in the stream")
     return found
+
+
+def trimmed(history: History) -> list[str]:
+    """A server that has room keeps every event."""
+    return [f"events of {trace_id} were dropped" for trace_id in history.trimmed]
 
 
 def untold(history: History) -> list[str]:
@@ -133,18 +138,22 @@ def broken_counts(history: History) -> list[str]:
 
 
 def forgotten_writes(history: History) -> list[str]:
-    """What was acknowledged is in the stream: each emit, and as the result the finish that was accepted."""
+    """What was acknowledged is in the stream: each emit, and as the result the finish that was accepted.
+
+    Of what a full server drops, `lost` looks for the results.
+    """
+    dropped = {record.task_id for record in history.records.values() if record.trace_id in history.trimmed}
     entries = {(e.task_id, e.attempt, e.seq) for e in _entries(history) if e.seq >= 0}
     results = {(e.task_id, e.attempt) for e in _entries(history) if e.is_result}
     found = [
         f"emit {op.asked['seq']} of {op.task_id}, attempt {op.attempt}, is gone"
         for op in history.of("emit")
-        if op.ok and (op.task_id, op.attempt, op.asked["seq"]) not in entries
+        if op.ok and op.task_id not in dropped and (op.task_id, op.attempt, op.asked["seq"]) not in entries
     ]
     return found + [
         f"the finish of {op.task_id}, attempt {op.attempt}, is gone"
         for op in history.of("finish")
-        if op.ok and op.answer["ended"] and (op.task_id, op.attempt) not in results
+        if op.ok and op.task_id not in dropped and op.answer["ended"] and (op.task_id, op.attempt) not in results
     ]
 
 
@@ -173,7 +182,7 @@ def charged_wrongly(history: History) -> list[str]:
     for trace_id, ledger in history.ledgers.items():
         entries = {(e.task_id, e.attempt, e.seq) for e in history.streams[trace_id] if e.seq >= 0}
         spent = sum(charges.get(entry, 0) for entry in entries)
-        if spent != ledger.spent_microusd:
+        if trace_id not in history.trimmed and spent != ledger.spent_microusd:
             found.append(f"{trace_id} was charged {ledger.spent_microusd}, its stream holds {spent}")
     return found
 
@@ -206,6 +215,7 @@ def _entries(history: History) -> Iterator[Entry]:
 FORGETFUL: tuple[Check, ...] = (lost, one_task_per_key, forgotten_writes, lost_checkpoints, charged_wrongly)
 CHECKS: tuple[Check, ...] = (
     lost,
+    trimmed,
     untold,
     ended_twice,
     one_task_per_key,

@@ -69,6 +69,8 @@ class History:
     streams: Mapping[str, tuple[Entry, ...]]  # by trace, whole and in order
     records: Mapping[str, TaskRecord]  # by task
     ledgers: Mapping[str, Ledger] = field(default_factory=dict[str, Ledger])  # by trace
+    # the traces whose events the server dropped to make room: the tasks of each whose result a reader is still given
+    trimmed: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     # what to add to CLOCK_MONOTONIC to get the server's time
     offset_ms: float = 0.0
 

@@ -12,6 +12,7 @@ from envelope.codec import decode
 from envelope.events import StateChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
+from transport.base import Transport
 from transport.money import Ledger
 
 from .fleet import Fleet, clock_offset_ms
@@ -28,9 +29,11 @@ async def read_history(fleet: Fleet) -> History:
         cells = dict(_traces(client, fleet))
         streams = {trace: tuple(_entries(client, f"{cell}:events:{trace}")) for trace, cell in cells.items()}
         ledgers = {trace: _ledger(client, f"{cell}:trace:{trace}") for trace, cell in cells.items()}
+        shortened = [trace for trace, cell in cells.items() if _is_shortened(client, f"{cell}:events:{trace}")]
     transport = await fleet.connect()
     try:
         records = [record for trace in cells for record in await transport.tasks(trace_id=trace, limit=ALL)]
+        trimmed = {trace: await _told_of(transport, trace) for trace in shortened}
         offset_ms = await clock_offset_ms(transport)
     finally:
         await transport.close()
@@ -39,6 +42,7 @@ async def read_history(fleet: Fleet) -> History:
         streams=streams,
         records={record.task_id: record for record in records},
         ledgers=ledgers,
+        trimmed=trimmed,
         offset_ms=offset_ms,
     )
 
@@ -61,6 +65,17 @@ def _entries(client: Any, stream: str) -> Iterator[Entry]:
         yield Entry(
             entry_id.decode(), message.task_id, message.attempt, seq, state, is_result=isinstance(message, TaskResult)
         )
+
+
+def _is_shortened(client: Any, stream: str) -> bool:
+    told = client.xinfo_stream(stream)
+    return told["entries-added"] > told["length"]
+
+
+async def _told_of(transport: Transport, trace_id: str) -> frozenset[str]:
+    """The tasks whose result a reader of the trace is given."""
+    entries = [entry async for entry in transport.follow(trace_id, wait=False)]
+    return frozenset(entry.message.task_id for entry in entries if isinstance(entry.message, TaskResult))
 
 
 def _moved_to(progress: TaskProgress) -> State | None:
