@@ -22,10 +22,11 @@ from lab.figures import report
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskRequest, TaskResult
-from transport.base import Claim, Lease
+from transport.base import Claim, Lease, Wait
 from transport.embedded import embedded_redis
 from transport.keyring import fresh
 from transport.limits import Limits
+from transport.raising import ask_for_more, ask_for_more_of_tenant
 from transport.redis import RedisTransport, connect_redis, queue
 from transport.redis.cell import Cell
 from transport.redis.script import Script
@@ -33,7 +34,10 @@ from transport.redis.script import Script
 pytestmark = [pytest.mark.chaos, pytest.mark.redis]
 
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
-QUEUED, TREE = (1_000_000, 100_000) if SOAK else (10_000, 4_000)
+QUEUED, TREE, MANY = (1_000_000, 100_000, 10_000) if SOAK else (10_000, 4_000, 400)
+EXPIRES_AFTER_MS = 20_000 if SOAK else 1_500  # longer than it takes to submit them
+CAP = 100
+POOLS = ("explore", "general", "build", "orchestrator", "capped", "short", "late", "buried")
 MAX_SCRIPT_MS = 20.0
 LOGGED_FROM_MS, SLOW_LOG = 2.0, 20_000
 MAX_PICK_UP_MS = 100 if SOAK else 500
@@ -102,6 +106,31 @@ class Stage:
         await self.fill(like, size)
         return lease
 
+    async def waiting_at_a_cap(self, pool: str, count: int, ask: str, **fields: Any) -> None:
+        """So many tasks of one trace, each of which waits until its cap is raised."""
+        await self.transport.submit([request(recipient=pool, **fields) for _ in range(count)])
+        for _ in range(0, count, 100):
+            for claim in await self.transport.claim(pool, "w", slots=100, wait_s=5):
+                assert await self.transport.park(claim.lease, Wait(asks=frozenset({ask})))
+
+    async def bury(self, count: int) -> list[str]:
+        await self.transport.submit([request(recipient="buried") for _ in range(count)])
+        ids: list[str] = []
+        while len(ids) < count:
+            for claim in await self.transport.claim("buried", "w", slots=100, wait_s=5):
+                await self.transport.finish(claim.lease, done(claim.lease), dead="as if it had failed")
+                ids.append(claim.lease.task_id)
+        return ids
+
+    async def cancel_each(self, requests: list[TaskRequest]) -> None:
+        for one in requests:
+            await self.transport.cancel(one.task_id, by="me", reason="enough")
+
+    async def reap_until(self, pool: str, *, ready: int) -> None:
+        async with asyncio.timeout(120):
+            while (await self.transport.stats([pool]))[0].ready != ready:
+                await self.transport.reap()
+
     async def during(self, what: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """The longest script meanwhile is noted."""
         await self.raw.slowlog_reset()
@@ -120,11 +149,12 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async with embedded_redis(tmp_path) as server:
         limits = Limits(max_queued=10 * QUEUED, max_tree=10 * TREE)
-        transport = await connect_redis(server.url, keyring=fresh(), limits=limits)
+        transport = await connect_redis(server.url, keyring=fresh(), limits=limits, pools=POOLS)
         async with redis.asyncio.Redis(unix_socket_path=server.url.removeprefix("unix://")) as raw:
             await raw.config_set("slowlog-log-slower-than", int(LOGGED_FROM_MS * 1000))
             await raw.config_set("slowlog-max-len", SLOW_LOG)
-            await raw.config_set("save", "")  # a child that writes a snapshot takes the time of the others
+            await raw.config_set("save", "")  # a child that writes a snapshot takes the time of the others,
+            await raw.config_set("auto-aof-rewrite-percentage", 0)  # and so does one that rewrites the file
             yield Stage(transport, raw, server.pid)
         await transport.close()
 
@@ -155,23 +185,26 @@ async def test_no_script_holds_the_server_for_long(stage: Stage) -> None:
     await stage.during("the tree of what finished", transport.reap)
     assert await transport.result(finished.task_id) == done(finished)
 
-    raised = await stage.begun("general", budget={"max_cost_microusd": 10})
-    await stage.fill(request(recipient="build", trace_id=raised.lease.trace_id), TREE)
-    await stage.during("raise", lambda: transport.raise_cap(raised.lease.trace_id, 20, by="me"))
-    await stage.during("fund", lambda: transport.fund("default", 20, by="me"))
+    trace_id, budget = new_trace_id(), {"max_cost_microusd": CAP}
+    await stage.waiting_at_a_cap("capped", MANY, ask_for_more(CAP), trace_id=trace_id, budget=budget)
+    await stage.during("raise", lambda: transport.raise_cap(trace_id, 2 * CAP, by="me"))
+    await stage.during("those who go on", lambda: stage.reap_until("capped", ready=MANY))
+    await transport.fund("short", CAP, by="me")
+    ask = ask_for_more_of_tenant(CAP)
+    await stage.waiting_at_a_cap("short", MANY, ask, trace_id=new_trace_id(), tenant="short")
+    await stage.during("fund", lambda: transport.fund("short", 2 * CAP, by="me"))
+    await stage.during("those who go on with it", lambda: stage.reap_until("short", ready=MANY))
 
-    expiring = [request(recipient="build", deadline_ms=1_500) for _ in range(TREE // 100)]
-    await transport.submit(expiring)
-    await asyncio.sleep(1.5)
-    await stage.during("expiry", transport.reap)
-    assert {(await transport.record(one.task_id)).state for one in expiring} == {State.EXPIRED}
+    await stage.fill(request(recipient="late", deadline_ms=EXPIRES_AFTER_MS), MANY, per_trace=100)
+    await asyncio.sleep(EXPIRES_AFTER_MS / 1000)
+    await stage.during("expiry", lambda: stage.reap_until("late", ready=0))
 
-    lone = [request(recipient="orchestrator", tenant="lone") for _ in range(100)]
+    lone = [request(recipient="orchestrator", tenant="lone") for _ in range(MANY)]
     await transport.submit(lone)
-    for one in lone[1:]:
-        await transport.cancel(one.task_id, by="me", reason="enough")
-    await stage.during("sweep", lambda: transport.cancel(lone[0].task_id, by="me", reason="enough"))
-    await stage.during("purge", lambda: transport.purge([one.task_id for one in lone]))
+    await stage.during("cancel of each", lambda: stage.cancel_each(lone))
+    await stage.during("sweep", transport.reap)
+    buried = await stage.bury(MANY)
+    assert await stage.during("purge", lambda: transport.purge(buried)) == len(buried)
     await stage.during("stale ids in line", lambda: _claim_all(stage, "build"))
 
     assert {what: ms for what, ms in stage.longest_ms.items() if ms > MAX_SCRIPT_MS} == {}
