@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -63,6 +65,11 @@ def _owner(name: str, cell: int) -> int:
     return key_slot(CellKeys(name, cell).prefix.encode()) // (SLOTS // 3 + 1)
 
 
+def _cells_of_nodes(name: str) -> list[int]:
+    """How many each has; the first cell's node is the first."""
+    return [*Counter(_owner(name, cell) for cell in range(CELLS)).values()]
+
+
 @pytest.fixture(scope="module")
 def own_cluster(start_own_cluster) -> list[RedisProcess]:
     return start_own_cluster()
@@ -70,9 +77,9 @@ def own_cluster(start_own_cluster) -> list[RedisProcess]:
 
 @pytest.fixture
 async def away(own_cluster) -> AsyncIterator[Away]:
-    """The node of the first cell, as the hardest case."""
+    """The node of the first cell and of three others, as the hardest case."""
     names = (f"away{number}-{time.monotonic_ns()}" for number in range(1000))
-    name = next(name for name in names if len({_owner(name, cell) for cell in range(CELLS)}) == 3)
+    name = next(name for name in names if _cells_of_nodes(name) == [4, 1, 1])
     gone = _owner(name, 0)
     dead = tuple(cell for cell in range(CELLS) if _owner(name, cell) == gone)
     living = tuple(cell for cell in range(CELLS) if cell not in dead)
@@ -148,6 +155,20 @@ async def test_tasks_of_living_cells_are_picked_up_at_once(away, how):
     assert away_s <= PICK_UP_P99_S + 2 * whole_s  # a busy machine is slow in both
     records = [await fleet.transport.record(task_id) for task_id in submitted]
     assert {(record.attempt, record.lost_leases) for record in records} == {(1, 0)}
+
+
+async def test_the_cells_of_a_dead_server_are_left_out_at_once_while_it_is_looked_for(away):
+    """What each cell's last failure has forgotten is where its slot is: it is known no more that they live together."""
+    transport = away.fleet.transport
+    await transport.claim("explore", "w", slots=1, wait_s=0)
+    away.take_away("dead")
+    for cell in away.dead:
+        with suppress(Unreachable):
+            await transport._cells.all[cell].client.hasty(()).call("EXISTS", "nothing")
+
+    began_s = time.monotonic()
+    await transport.claim("explore", "w", slots=1, wait_s=0)
+    assert time.monotonic() - began_s < 2 * cells.PATIENCE_S
 
 
 async def test_a_late_answer_starts_nothing_twice(away, monkeypatch):

@@ -141,7 +141,6 @@ class Claiming:
 
     async def _ask(self, cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]] | None:
         """None: it has not answered. An answer that comes late is for the worker's next claim."""
-        server = cell.client.address
         asked = asyncio.ensure_future(self._timed(take(cell, pool, worker, slots)))
         try:
             await asyncio.wait({asked}, timeout=max(self._cells.patience_s, LATE_TIMES * self._usual_s))
@@ -153,6 +152,7 @@ class Claiming:
             raise
         if asked.done() and not isinstance(asked.exception(), Unreachable):
             return asked.result()
+        server = cell.client.address
         together = [other for other in self._hasty if other is cell or (server and other.client.address == server)]
         self._away.update(dict.fromkeys(together))
         self._do(self._until_back(together, cell, asked, (pool, worker)))

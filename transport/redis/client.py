@@ -55,6 +55,7 @@ class Client:
         self._timeout_s = timeout_s
         self._watch = watch
         self._missed_at_s = -math.inf
+        self._last_address: Address | None = None
 
     def missed_ms(self) -> int | None:
         """How long ago this client last got no answer; None if that is not worth telling (any more)."""
@@ -63,8 +64,8 @@ class Client:
 
     @property
     def address(self) -> Address | None:
-        """Of the server that the next command goes to; None: it has to be looked for."""
-        return self._place.known
+        """Of the server that the next command goes to; the last one's while that is looked for; None: of none yet."""
+        return self._place.known or self._last_address
 
     def hasty(self, pauses_s: Sequence[float] = START_PAUSES_S) -> Client:
         """The same, for those who rather hear soon that there is no server."""
@@ -156,7 +157,7 @@ class Client:
         return replies
 
     async def _try(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        address = self._place.known or await self._place.find()
+        self._last_address = address = self._place.known or await self._place.find()
         try:
             return await self._connections.execute(address, commands, timeout_s)
         except NoScriptError:
