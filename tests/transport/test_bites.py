@@ -353,6 +353,44 @@ async def test_many_who_wait_at_a_cap_go_on_in_bites(small_fleet, whose):
     assert (await fleet.transport.answers(claims[3].lease.task_id))[ask].by == "me"
 
 
+@pytest.mark.parametrize("whose", ["trace", "tenant"])
+async def test_who_does_not_wait_for_money_is_not_listed_as_waiting(redis_fleet, raw, whose):
+    """Nobody would take it off the list: a task that was stopped meanwhile, and one that a prompt has reached."""
+    fleet = redis_fleet
+    await fleet.transport.fund("default", CAP, by="test")
+    ask = frozenset({ask_for_more(CAP) if whose == "trace" else ask_for_more_of_tenant(CAP)})
+    budget = fleet.request().budget.model_copy(update={"max_cost_microusd": CAP})
+    stopped, prompted = await fleet.submit(budget=budget), await fleet.submit(budget=budget)
+    claims = await fleet.transport.claim("explore", "w", slots=2, wait_s=5)
+    leases = {claim.lease.task_id: claim.lease for claim in claims}
+    await fleet.transport.cancel(stopped.task_id, by="me", reason="enough")
+    await fleet.transport.prompt(prompted.task_id, "one more word", by="me")
+
+    await fleet.transport.park(leases[stopped.task_id], Wait(asks=ask))
+    assert not await fleet.transport.park(leases[prompted.task_id], Wait(asks=ask, first=True))
+
+    assert (await fleet.transport.record(stopped.task_id)).state is State.CANCELLED
+    assert [name for kind in ("short", "capped") async for name in raw.scan_iter(key(fleet, f"{kind}:*"))] == []
+
+
+@pytest.mark.parametrize("whose", ["trace", "tenant"])
+async def test_who_held_its_lease_for_money_and_then_parks_goes_on_when_the_cap_is_raised(redis_fleet, whose):
+    fleet = redis_fleet
+    await fleet.transport.fund("default", CAP, by="test")
+    ask = ask_for_more(CAP) if whose == "trace" else ask_for_more_of_tenant(CAP)
+    task = await fleet.submit(budget=fleet.request().budget.model_copy(update={"max_cost_microusd": CAP}))
+    lease = (await fleet.claim_one()).lease
+    await fleet.transport.hold(lease, frozenset({ask}))
+    assert await fleet.transport.park(lease, Wait(asks=frozenset({ask})))
+
+    if whose == "trace":
+        await fleet.transport.raise_cap(task.trace_id, 2 * CAP, by="me")
+    else:
+        await fleet.transport.fund("default", 2 * CAP, by="me")
+
+    assert (await fleet.transport.record(task.task_id)).state is State.PENDING
+
+
 async def test_a_line_of_ended_tasks_is_swept_in_bites(small_fleet, raw):
     """In a pool that nobody serves."""
     requests = [small_fleet.request(tenant=f"t{n % 7}", recipient="build") for n in range(60)]

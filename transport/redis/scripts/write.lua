@@ -117,28 +117,27 @@ function DO.inbox(task)
   return {1, unpack(prompts(task))}
 end
 
--- An ask for more of a tenant's money, which is answered by another cap.
-local function is_short(task, ask)
-  local cap = string.match(ask, '^' .. TENANTS_CAP .. '(%d+)$')
-  if not cap or cap ~= call('HGET', key('money', tenant_of(task.flow)), 'cap') then return false end
-  call('HSET', key('short', tenant_of(task.flow)), task.id, ask)
-  return true
-end
-
--- An ask for more of a trace's money is answered by a higher cap, too. What waits stands in a list of its own, so that
--- raising the cap looks at nobody else.
-local function is_capped(task, ask)
-  local asked = tonumber(string.match(ask, '^' .. TRACES_CAP .. '(%d+)$'))
-  if not asked then return true end
-  if asked < tonumber(call('HGET', key('trace', task.trace), 'cap') or 0) then return false end
-  call('HSET', key('capped', task.trace), task.id, ask)
-  call('PEXPIRE', key('capped', task.trace), A.answers_ms)
-  return true
-end
-
+-- An ask for more of a tenant's money is answered by another cap; one for more of a trace's by a higher one, too.
 local function is_open(task, ask)
-  if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then return is_short(task, ask) end
-  return call('HEXISTS', key('answers', task.id), ask) == 0 and is_capped(task, ask)
+  if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then
+    local cap = call('HGET', key('money', tenant_of(task.flow)), 'cap')
+    return cap and ask == TENANTS_CAP .. cap
+  end
+  if call('HEXISTS', key('answers', task.id), ask) == 1 then return false end
+  local traces = tonumber(string.match(ask, '^' .. TRACES_CAP .. '(%d+)$'))
+  return not traces or traces >= tonumber(call('HGET', key('trace', task.trace), 'cap') or 0)
+end
+
+-- Who waits for money stands in a list of its own, so that raising a cap looks at nobody else.
+local function ask_for_money(task, names)
+  for _, name in ipairs(names) do
+    if string.find(name, ASK .. TENANTS_CAP, 1, true) == 1 then
+      call('HSET', key('short', tenant_of(task.flow)), task.id, string.sub(name, #ASK + 1))
+    elseif string.match(name, '^' .. ASK .. TRACES_CAP .. '%d+$') then
+      call('HSET', key('capped', task.trace), task.id, string.sub(name, #ASK + 1))
+      call('PEXPIRE', key('capped', task.trace), A.answers_ms)
+    end
+  end
 end
 
 local function missing(task, wait)
@@ -172,6 +171,7 @@ function DO.park(task, _, wait)
   if ends_instead(task) then return {1, 1} end
   leave_flight(task)
   call('HSET', task.key, 'state', 'waiting', 'worker', '')
+  ask_for_money(task, names)
   if wait.first then names[#names + 1] = FIRST end
   call_many('SADD', key('awaits', task.id), names)
   if wait['until'] then call('ZADD', cell('timers'), wait['until'], task.id) end
@@ -187,6 +187,7 @@ function DO.hold(task, _, asks)
   waits_no_longer(task)
   local names, reason = missing(task, {children = {}, asks = asks})
   if #names > 0 then
+    ask_for_money(task, names)
     call_many('SADD', key('awaits', task.id), names)
     begins_to_ask(task, since_ms)
     tell_people(task, asks)
