@@ -86,7 +86,8 @@ def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
         return QueueFull(
             f"the tenant {request.tenant} would have more than {what} tasks in line",
             retry_after_s=LINE_RETRY_S,
-            hint=f"come again when some have started, or: `muster pool allot {request.tenant} --max-queued N`",
+            hint="come again when some have started; more than that at once, or a higher number: "
+            f"`muster pool allot {request.tenant} --max-queued N`",
         )
     field, message, hint = _REFUSALS[why]
     return Refused(field, message.format(request=request, what=what), hint=hint.format(request=request, what=what))

@@ -176,7 +176,9 @@ async def test_the_runbook_brings_back_what_a_server_forgot(
         commands = "\n".join(step(each) for each in names)
         for documented, here in places.items():
             commands = commands.replace(documented, str(here))
-        commands = commands.replace("redis-cli -p 6379 --user muster-main-reader", f"redis-cli -u {reader}")
+        commands = commands.replace(
+            "REDISCLI_AUTH=$(cat reader.password) redis-cli -p 6379 --user muster-main-reader", f"redis-cli -u {reader}"
+        )
         done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True, check=True, timeout=30)
         return done.stdout
 

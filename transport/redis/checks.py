@@ -143,8 +143,9 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
         return
     raise Misconfigured(
         f"{what}its append-only file holds",
-        hint="load this release's helm/muster/files/users.acl with ACL LOAD, before the next restart. Do not run "
-        f"BGREWRITEAOF: what a restart forgot is in the file until then, and {RUNBOOK} brings it back",
+        hint="make users.acl anew from this release's, with the same passwords (docs/redis.md, Users); ACL LOAD it, or "
+        "restart the server with it. Do not run BGREWRITEAOF: what a restart forgot is in the file until then, and "
+        f"{RUNBOOK} brings it back",
     )
 
 
