@@ -22,5 +22,7 @@ def checked_allotment(tenant: str, allotment: Allotment) -> tuple[str, Allotment
         raise BadInput("fewer than no tasks cannot run", hint="0 starts none, None is no cap")
     for name, most in (("max_queued", allotment.max_queued), ("max_tree", allotment.max_tree)):
         if most is not None and most < 0:
-            raise BadInput(f"{name} of {most} is no number of tasks", hint="0 takes none; without it, it is as for everybody")
+            raise BadInput(
+                f"{name} of {most} is no number of tasks", hint="0 takes none; without it, it is as for everybody"
+            )
     return tenant, allotment
