@@ -86,7 +86,7 @@ def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:
         return QueueFull(
             f"the tenant {request.tenant} would have more than {what} tasks in line",
             retry_after_s=LINE_RETRY_S,
-            hint="come again when some have started; more than that at once, or a higher number: "
+            hint="come again when some have started, in smaller parts; or let it have more: "
             f"`muster pool allot {request.tenant} --max-queued N`",
         )
     field, message, hint = _REFUSALS[why]

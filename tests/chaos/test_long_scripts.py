@@ -109,9 +109,9 @@ class Stage:
     async def waiting_at_a_cap(self, pool: str, count: int, ask: str, **fields: Any) -> None:
         """So many tasks of one trace, each of which waits until its cap is raised."""
         await self.transport.submit([request(recipient=pool, **fields) for _ in range(count)])
-        for _ in range(0, count, 100):
-            for claim in await self.transport.claim(pool, "w", slots=100, wait_s=5):
-                assert await self.transport.park(claim.lease, Wait(asks=frozenset({ask})))
+        for _ in range(count):
+            (claim,) = await self.transport.claim(pool, "w", slots=1, wait_s=5)
+            assert await self.transport.park(claim.lease, Wait(asks=frozenset({ask})))
 
     async def bury(self, count: int) -> list[str]:
         await self.transport.submit([request(recipient="buried") for _ in range(count)])
@@ -198,6 +198,8 @@ async def test_no_script_holds_the_server_for_long(stage: Stage) -> None:
     await stage.fill(request(recipient="late", deadline_ms=EXPIRES_AFTER_MS), MANY, per_trace=100)
     await asyncio.sleep(EXPIRES_AFTER_MS / 1000)
     await stage.during("expiry", lambda: stage.reap_until("late", ready=0))
+    roots = await transport.tasks(limit=1_000)
+    assert {record.state for record in roots if record.pool == "late"} == {State.EXPIRED}
 
     lone = [request(recipient="orchestrator", tenant="lone") for _ in range(MANY)]
     await transport.submit(lone)
