@@ -17,7 +17,7 @@ from typing import Any
 
 from envelope.budget import Metrics
 from envelope.errors import CODES
-from envelope.events import ChildEnded, ChildSpawned, Event
+from envelope.events import ChildEnded, ChildSpawned, Event, WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
 from envelope.scope import narrow
@@ -110,6 +110,7 @@ class Driver:
     _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
     met: set[str] = field(default_factory=set[str])  # traces of all that this attempt has submitted, or found again
     _stopped: bool = False
+    _has_waited_for_room: bool = False
 
     @property
     def request(self) -> TaskRequest:
@@ -218,8 +219,20 @@ class Driver:
         return placed
 
     async def _placed(self, works: Sequence[Work]) -> list[_Placed]:
-        handles = await self._accepted([work.request for work in works])
-        return [await self._place(work, handle) for work, handle in zip(works, handles, strict=True)]
+        """In parts where the queue has no room for all of them: a tenant's line may be shorter than a batch."""
+        placed: list[_Placed] = []
+        size = len(works)
+        while len(placed) < len(works):
+            part = works[len(placed) : len(placed) + size]
+            try:
+                handles = await self._accepted([work.request for work in part])
+            except QueueFull:
+                if self._stopped or size == 1:
+                    raise
+                size = (size + 1) // 2
+                continue
+            placed += [await self._place(work, handle) for work, handle in zip(part, handles, strict=True)]
+        return placed
 
     async def _accepted(self, requests: Sequence[TaskRequest]) -> list[Handle]:
         """Children are a write of this attempt's, so that a stale one starts none; shards are roots of their own."""
@@ -236,16 +249,28 @@ class Driver:
         return [handles[request.task_id] for request in requests]
 
     async def _accepted_together(self, requests: Sequence[TaskRequest], under: Lease | None) -> list[Handle]:
-        """What is accepted is submitted again by `run`, should the server forget it in a failover."""
+        """What is accepted is submitted again by `run`, should the server forget it in a failover.
+
+        One waits until the queue has room for it. `QueueFull` at once for several, and when the driver is to stop.
+        """
         while requests:
             fresh = {"created_at_ms": self.now_ms}  # the queue refuses what was made long ago
             try:
                 return await self.outbox.submit([request.model_copy(update=fresh) for request in requests], under=under)
-            except QueueFull as e:  # back-pressure: a batch has time, unless it is to stop
-                if self._stopped:
+            except QueueFull as e:
+                if self._stopped or len(requests) > 1:
                     raise
+                await self._say_that_it_waits(e)
                 await asyncio.sleep(e.retry_after_s)
         return []
+
+    async def _say_that_it_waits(self, full: QueueFull) -> None:
+        if not self._has_waited_for_room:
+            self._has_waited_for_room = True
+            with suppress(QueueFull):  # there may be no room for a word, either
+                await self.report(
+                    WarningRaised(message=f"it waits until there is room: {full.message}", hint=full.hint)
+                )
 
     async def _place(self, work: Work, handle: Handle) -> _Placed:
         """What was done before for somebody else, without success, is submitted once more."""

@@ -126,6 +126,11 @@ _REFUSALS = {
         "the trace {request.trace_id} would have more than {what} tasks",
         "begin another trace, or give the tenant more: `muster pool allot {request.tenant} --max-tree N`",
     ),
+    "depth": (
+        "parent_task_id",
+        "the task would have more than {what} tasks above it",
+        "submit it below a task that is nearer to the root, or as a task of its own",
+    ),
     "home": (
         "trace_id",
         "a trace that starts under an idempotency key or goes on with a session must live beside it",

@@ -39,6 +39,9 @@ class Limits:
     # Of a tenant, in a cell, where its allotment says nothing else: tasks in line, and all tasks of one trace.
     max_queued: int = 1_000_000
     max_tree: int = 100_000
+    # How many tasks may stand above one. A claim looks at all of them while a tree is being stopped, so that nothing
+    # starts below a task that was stopped.
+    max_depth: int = 100
     # How many tasks one script moves at most (some 50 us each). Larger work is a chore, done in bites of the same size,
     # `bite_every_ms` apart. So a large tree takes about half of the server's time while it is stopped.
     tasks_per_script: int = 100

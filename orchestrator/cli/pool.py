@@ -49,7 +49,12 @@ def allot(
         int | None, typer.Option("--max-queued", metavar="N", help="At most so many tasks in line.")
     ] = None,
     max_tree: Annotated[
-        int | None, typer.Option("--max-tree", metavar="N", help="At most so many tasks of one goal, ended ones too.")
+        int | None,
+        typer.Option(
+            "--max-tree",
+            metavar="N",
+            help="At most so many tasks of one goal, ended ones too. Each shard of a batch counts as a goal.",
+        ),
     ] = None,
 ) -> None:
     """Say what a tenant gets beside others, from now on. What is not named is as for everybody: no cap on what runs,

@@ -374,6 +374,20 @@ async def test_who_does_not_wait_for_money_is_not_listed_as_waiting(redis_fleet,
 
 
 @pytest.mark.parametrize("whose", ["trace", "tenant"])
+async def test_who_waits_for_something_else_alone_is_not_listed_as_waiting_for_money(redis_fleet, raw, whose):
+    fleet = redis_fleet
+    await fleet.transport.fund("default", CAP, by="test")
+    ask = ask_for_more(CAP) if whose == "trace" else ask_for_more_of_tenant(CAP)
+    task = await fleet.submit(budget=fleet.request().budget.model_copy(update={"max_cost_microusd": CAP}))
+    await fleet.transport.park((await fleet.claim_one()).lease, Wait(asks=frozenset({ask, "a question"})))
+
+    await fleet.transport.answer(task.task_id, ask, "raised elsewhere", by="me")
+
+    assert (await fleet.transport.record(task.task_id)).waits_for == ("a question",)
+    assert [name for kind in ("short", "capped") async for name in raw.scan_iter(key(fleet, f"{kind}:*"))] == []
+
+
+@pytest.mark.parametrize("whose", ["trace", "tenant"])
 async def test_who_held_its_lease_for_money_and_then_parks_goes_on_when_the_cap_is_raised(redis_fleet, whose):
     fleet = redis_fleet
     await fleet.transport.fund("default", CAP, by="test")

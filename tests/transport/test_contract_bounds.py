@@ -133,6 +133,21 @@ async def test_a_tree_grows_no_larger_than_its_tenant_may_have_it(fleet):
     assert len(await fleet.transport.tasks(trace_id=root.trace_id)) == 4
 
 
+async def test_no_task_has_more_above_it_than_a_claim_looks_at(make_fleet):
+    fleet = await make_fleet(Limits(max_depth=3))
+    chain = [fleet.request()]
+    for _ in range(4):
+        chain.append(fleet.child(chain[-1]))
+
+    with pytest.raises(Refused, match="more than 3 tasks above it") as refused:
+        await fleet.transport.submit(chain)
+    assert refused.value.field == "parent_task_id"
+    await fleet.transport.submit(chain[:2])
+    await fleet.transport.submit(chain[2:4])
+    with pytest.raises(Refused, match="more than 3 tasks above it"):
+        await fleet.transport.submit(chain[4:])
+
+
 async def test_a_tenants_line_is_no_longer_than_it_may_be(make_fleet):
     fleet = await make_fleet(Limits(max_queued=3))
     # in one cell

@@ -39,6 +39,9 @@ from transport.embedded import Server
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.memory import MemoryTransport
+from transport.raising import ASK_FOR_MORE as TRACES_CAP
+from transport.raising import TENANTS as TENANTS_CAP
+from transport.raising import ask_for_more, ask_for_more_of_tenant
 from transport.redis import RedisTransport
 from transport.redis.cell import Cell
 from transport.redis.cells import Cells
@@ -58,6 +61,9 @@ SMALL_BITES = replace(LIMITS, tasks_per_script=2)
 POOLS = ("explore", "build")
 WORKERS = ("w1", "w2", "w3")
 TENANTS = ("a", "a-b")  # names of which one begins with the other sort differently with and without what follows
+# What a task asks people: a question, or for more money than it may spend now, or than it might have spent before.
+ASKS = ("q1", "q2", "its trace's money", "its tenant's money", "what it once asked for")
+CAPS = (None, 50, 100, 150)
 KEYRING = fresh()
 ORDINARY = st.fixed_dictionaries(
     {
@@ -320,25 +326,40 @@ class ScriptsAndModel(RuleBasedStateMachine):
     def retry(self, back: int, delay_ms: int) -> None:
         self.both(lambda transport: transport.retry(self.lease_at(back), delay_ms=delay_ms, reason="later"))
 
+    def names_of(self, asks: set[str], trace_id: str) -> frozenset[str]:
+        """`ASKS` as a task of this trace asks them: for money it asks by the cap that it has met."""
+        tenant = next(request.tenant for request in self.requests if request.trace_id == trace_id)
+        trace = self.pair.runner.run(self.pair.model.ledger(trace_id))
+        funds = self.pair.runner.run(self.pair.model.funds(tenant))
+        names = {
+            "its trace's money": ask_for_more(trace.cap_microusd or 100),
+            "its tenant's money": ask_for_more_of_tenant(funds.cap_microusd or 100),
+            "what it once asked for": ask_for_more(50 if trace.cap_microusd else 100),
+        }
+        return frozenset(names.get(ask, ask) for ask in asks)
+
     @precondition(lambda self: self.claims)
     @rule(
         back=some_of(5),
         children=st.lists(some_of(8), max_size=3),
-        asks=st.sets(st.sampled_from(["q1", "q2"])),
+        asks=st.sets(st.sampled_from(ASKS)),
         for_ms=st.none() | st.sampled_from([0, 300, 3_000]),
+        first=st.booleans(),
     )
-    def park(self, back: int, children: list[int], asks: set[str], for_ms: int | None) -> None:
+    def park(self, back: int, children: list[int], asks: set[str], for_ms: int | None, first: bool) -> None:
         lease = self.lease_at(back)
         # a task waits for children of its own
         own = {r.task_id for r in map(self.request_at, children) if r.parent_task_id == lease.task_id}
-        wait = Wait(frozenset(own), frozenset(asks), None if for_ms is None else self.clock.now_ms + for_ms)
+        until_ms = None if for_ms is None else self.clock.now_ms + for_ms
+        wait = Wait(frozenset(own), self.names_of(asks, lease.trace_id), until_ms, first)
         self.both(lambda transport: transport.park(lease, wait))
 
     @precondition(lambda self: self.claims)
-    @rule(back=some_of(5), asks=st.sets(st.sampled_from(["q1", "q2"])))
+    @rule(back=some_of(5), asks=st.sets(st.sampled_from(ASKS)))
     def hold(self, back: int, asks: set[str]) -> None:
         lease = self.lease_at(back)
-        self.both(lambda transport: transport.hold(lease, frozenset(asks)))
+        names = self.names_of(asks, lease.trace_id)
+        self.both(lambda transport: transport.hold(lease, names))
 
     @precondition(lambda self: self.claims)
     @rule(backs=st.lists(some_of(8), min_size=1, max_size=5), pool=st.sampled_from(POOLS))
@@ -355,11 +376,21 @@ class ScriptsAndModel(RuleBasedStateMachine):
         task_id, number = self.request_at(back).task_id, next(self.numbers)
         self.both(lambda transport: transport.cancel(task_id, by=f"person {number}", reason=f"reason {number}"))
 
-    @rule(back=some_of(8), ask=st.sampled_from(["q1", "q2"]))
+    @rule(back=some_of(8), ask=st.sampled_from(ASKS))
     def answer(self, back: int, ask: str) -> None:
-        task_id, number = self.request_at(back).task_id, next(self.numbers)
-        self.both(lambda transport: transport.answer(task_id, ask, f"text {number}", by="me"))
-        self.both(lambda transport: transport.answers(task_id))
+        request, number = self.request_at(back), next(self.numbers)
+        (name,) = self.names_of({ask}, request.trace_id)
+        self.both(lambda transport: transport.answer(request.task_id, name, f"text {number}", by="me"))
+        self.both(lambda transport: transport.answers(request.task_id))
+
+    @rule(back=some_of(8), cap=st.sampled_from(CAPS[1:]))
+    def raise_cap(self, back: int, cap: int) -> None:
+        trace_id = self.request_at(back).trace_id
+        self.both(lambda transport: transport.raise_cap(trace_id, cap, by="me"))
+
+    @rule(tenant=st.sampled_from(TENANTS), cap=st.sampled_from(CAPS))
+    def fund(self, tenant: str, cap: int | None) -> None:
+        self.both(lambda transport: transport.fund(tenant, cap, by="me"))
 
     @rule(back=some_of(8))
     def prompt(self, back: int) -> None:
@@ -437,7 +468,25 @@ class ScriptsAndModel(RuleBasedStateMachine):
         self.pair.runner.run(compare())
 
     @invariant()
+    def who_waits_for_money_is_listed_for_it_and_nobody_else(self) -> None:
+        lists: dict[str, set[str]] = {self.cell.keys.name("short", tenant): set() for tenant in TENANTS}
+        lists |= {self.cell.keys.name("capped", request.trace_id): set() for request in self.requests}
+        for record in self.records():
+            for name in record.waits_for:
+                if name.startswith(TENANTS_CAP):
+                    lists[self.cell.keys.name("short", record.tenant)].add(record.task_id)
+                elif name.startswith(TRACES_CAP):
+                    lists[self.cell.keys.name("capped", record.trace_id)].add(record.task_id)
+        found = self.pair.runner.run(self.cell.client.read_many([("HKEYS", name) for name in lists]))
+        for (name, waiting), members in zip(lists.items(), found, strict=True):
+            assert {task_id.decode() for task_id in members} == waiting, name
+
+    @invariant()
     def the_money_is_the_same(self) -> None:
+        for tenant in TENANTS:
+            self.both(lambda transport, tenant=tenant: transport.funds(tenant))
+        for trace_id in {request.trace_id for request in self.requests}:
+            self.both(lambda transport, trace_id=trace_id: transport.ledger(trace_id))
         latest = {claim.lease.trace_id: claim.lease for claim in self.claims if self.is_running(claim.lease)}
         for lease in latest.values():
             self.both(lambda transport, lease=lease: transport.reserve(lease, 0))

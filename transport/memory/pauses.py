@@ -115,6 +115,8 @@ def fund(fleet: Fleet, tenant: str, cap_microusd: int | None, by: str) -> Ledger
     before, purse.cap_microusd = purse.cap_microusd, cap_microusd
     if before is not None and (cap_microusd is None or cap_microusd > before):
         for task in [one for one in fleet.tasks.values() if one.request.tenant == tenant and one.live]:
-            for ask in [each for each in task.waits_for if each.startswith(TENANTS)]:
+            for ask in [
+                each for each in task.waits_for if each.startswith(TENANTS) and not _is_open(fleet, task, each)
+            ]:
                 answer(fleet, task, ask, Answer("raised", by, fleet.now()))
     return purse.ledger()

@@ -57,10 +57,16 @@ def _check(fleet: Fleet, requests: Sequence[TaskRequest]) -> None:
 
 
 def _check_parent(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskRequest]) -> None:
-    if request.parent_task_id and request.parent_task_id not in coming:
-        parent = fleet.tasks.get(request.parent_task_id)
+    above, depth = request.parent_task_id, 0
+    while above in coming:
+        above, depth = coming[above].parent_task_id, depth + 1
+    if above:
+        parent = fleet.tasks.get(above)
         if parent is None or not parent.live or parent.cancel_reason is not None:
             raise refusal(request, "parent")
+        depth += parent.depth + 1
+    if depth > fleet.limits.max_depth:
+        raise refusal(request, "depth", str(fleet.limits.max_depth))
 
 
 def _check_session(fleet: Fleet, request: TaskRequest, coming: dict[str, TaskRequest]) -> None:
@@ -105,6 +111,7 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
     session.holder, session.tenant = task.id, request.tenant
     if parent:
         parent.children.append(task.id)
+        task.depth = parent.depth + 1
     if request.idempotency_key:
         handle = Handle(task.id, task.trace_id, existing=True)
         driver = parent or fleet.tasks.get(request.batch_id)  # may go on after a restart, and look for its own

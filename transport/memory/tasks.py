@@ -49,6 +49,7 @@ class Task:
     reserved_microusd: int = 0
     result: bytes = b""
     children: list[str] = field(default_factory=list[str])
+    depth: int = 0  # how many tasks stand above it
 
     @property
     def id(self) -> str:

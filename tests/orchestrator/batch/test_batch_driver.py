@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from envelope.errors import CODES, ErrorCode, ExitCode
-from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep
+from envelope.events import ChildEnded, ChildSpawned, GateVerdict, MergeStep, WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskRequest
 from orchestrator.batch.report import BatchReport
 from orchestrator.session.fold import Session, apply
 from orchestrator.submit import VERIFY
 from repo.mirror import mirror_of
+from transport import admission
+from transport.base import Allotment
 from transport.outbox import Outbox
 
 FILES = {"src/a.py": "old a\n", "src/b.py": "old b\n", "src/c.py": "fine c\n", "tests/t.py": "assert\nassert\n"}
@@ -323,6 +325,40 @@ async def test_shards_that_were_accepted_as_the_batch_was_cancelled_are_stopped_
         ended = [shard async for shard in any_stage.muster.results(shards)]
 
     assert shards and {shard.status for shard in ended} == {State.CANCELLED}
+
+
+async def test_a_batch_that_is_longer_than_its_tenants_line_waits_for_room_and_says_so(any_stage, monkeypatch):
+    monkeypatch.setattr(admission, "LINE_RETRY_S", 0.05)
+    files = {f"src/{name}.py": f"old {name}\n" for name in "abcdef"}
+    given = await any_stage.repository({**files, "tests/t.py": "assert\n"})
+    has_waited = asyncio.Event()
+
+    async def start_late(task: TaskRequest) -> None:
+        if task.agent != VERIFY:
+            await has_waited.wait()
+
+    async def watch(trace_id: str) -> list[WarningRaised]:
+        warnings: list[WarningRaised] = []
+        async for entry in any_stage.muster.follow(trace_id):
+            warnings += [one for one in getattr(entry.message, "events", ()) if isinstance(one, WarningRaised)]
+            if warnings:
+                has_waited.set()
+        return warnings
+
+    any_stage.builders.before_start = start_late
+    async with any_stage.orchestrator(), any_stage.workers():
+        # Two shards stand in line while the others find no room.
+        await any_stage.muster.allot("default", Allotment(max_running=2, max_queued=2), by="me")
+        [handle] = await any_stage.muster.submit_many([any_stage.batch_request(given)])
+        warnings = await watch(handle.trace_id)
+        [result] = await any_stage.muster.gather([handle])
+
+    assert result.status is State.COMPLETED
+    assert [warning.message for warning in warnings] == [
+        "it waits until there is room: the tenant default would have more than 2 tasks in line"
+    ]
+    assert "--max-queued" in warnings[0].hint
+    assert [file.path for file in result.patch.files] == sorted(files)
 
 
 def failing_on(path: str, builders):

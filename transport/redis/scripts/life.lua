@@ -65,13 +65,23 @@ local ASK = 'ask:'
 
 local function is_ask(name) return string.sub(name, 1, #ASK) == ASK end
 
--- Of a task that still waits, but perhaps for its children alone.
-local function look_for_asks(task_id)
+-- Who waits for money stands in a list of its own, so that raising a cap looks at nobody else: the list that an ask belongs
+-- into, and the ask. Nothing for what is no ask for money.
+local function money_list(task, name)
+  local ask = is_ask(name) and string.sub(name, #ASK + 1) or ''
+  if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then return key('short', tenant_of(task.flow)), ask end
+  if string.match(ask, '^' .. TRACES_CAP .. '%d+$') then return key('capped', task.trace), ask end
+end
+
+-- Of a task that has the answer to one ask and still waits, perhaps for its children alone.
+local function take_ask_out(task_id, ask)
+  local task = load_task(task_id, {'trace', 'state', 'pool', 'flow'})
+  if not task then return end
+  local list = money_list(task, ask)
+  if list then call('HDEL', list, task_id) end
   for _, name in ipairs(call('SMEMBERS', key('awaits', task_id))) do
     if is_ask(name) then return end
   end
-  local task = load_task(task_id, {'trace', 'state', 'pool', 'flow'})
-  if not task then return end
   asks_no_more(task_id, task.flow)
   call('ZADD', key('parked', task.pool), NOW, task_id)
 end
@@ -79,7 +89,7 @@ end
 local function arrived(task_id, name)
   if call('SREM', key('awaits', task_id), name) == 0 then return end
   if call('EXISTS', key('awaits', task_id)) == 1 and not wakes_at_first(task_id) then
-    if is_ask(name) then look_for_asks(task_id) end
+    if is_ask(name) then take_ask_out(task_id, name) end
     return
   end
   local task = load_task(task_id)
@@ -351,11 +361,11 @@ end
 local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue(task, ending, text)) end
 
 -- The reason for which a tree above this task is being stopped, where the walk has not met the task yet: then it must not
--- start, and it ends for that reason. Looks at 100 tasks at most; without chores it costs nothing.
+-- start, and it ends for that reason. No task has more than `max_depth` above it; without chores it costs nothing.
 local function reason_above(task)
   if has_chores == nil then has_chores = call('EXISTS', cell('chores')) == 1 end
   local above, met, doom = has_chores and task.parent, {}, nil
-  for _ = 1, 100 do
+  for _ = 1, A.max_depth do
     if not above then break end
     if dooms[above] ~= nil then
       doom = dooms[above]

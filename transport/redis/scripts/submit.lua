@@ -11,11 +11,14 @@ local function first_of(request)
   return first and call('EXISTS', key('task', string.sub(first, 1, 36))) == 1 and first
 end
 
-local function parent_expiry(request, accepted)
+-- When the parent must have ended, and how many tasks stand above it; nothing where it takes no children.
+local PARENT = {'trace', 'state', 'attempt', 'expires', 'cancel', 'depth'}
+
+local function parent_of(request, accepted, depths)
   local inside = accepted[request.parent]
-  if inside then return inside end
-  local parent = load_task(request.parent)
-  return parent and LIVE[parent.state] and not parent.cancel and parent.expires
+  if inside then return inside, depths[request.parent] or 0 end
+  local parent = load_task(request.parent, PARENT)
+  if parent and LIVE[parent.state] and not parent.cancel then return parent.expires, tonumber(parent.depth or 0) or 0 end
 end
 
 -- A session has one task: the one that opened it, or the last that went on with it. Of another tenant's nobody learns
@@ -73,7 +76,7 @@ local function bound_trouble(request)
   if is_too_much('line:' .. tenant, in_line, limits.queued) then return 'queued', text_of(limits.queued) end
 end
 
-local coming, taken, expiry, expires_of, key_lives = {}, {}, {}, {}, {}
+local coming, taken, expiry, expires_of, depth_of, key_lives = {}, {}, {}, {}, {}, {}
 
 local function trouble(request, at)
   local expires = now + request.deadline_ms
@@ -87,8 +90,11 @@ local function trouble(request, at)
     if math.abs(now - request.created) > A.replay_window_ms then return 'created', tostring(now) end
     local limit
     if request.parent then
-      limit = parent_expiry(request, expires_of)
+      local above
+      limit, above = parent_of(request, expires_of, depth_of)
       if not limit then return 'parent' end
+      if above >= A.max_depth then return 'depth', text_of(A.max_depth) end
+      depth_of[request.task] = above + 1
       expires = math.min(expires, limit)
     end
     if request.session then
@@ -154,6 +160,7 @@ local function accept(request, expires_ms, key_life_ms)
   local function also(field, value) record[#record + 1], record[#record + 2] = field, value end
   if request.parent then
     also('parent', request.parent)
+    also('depth', text_of(depth_of[request.task]))
     add(of_parents, request.parent, request.task)
   end
   if request.session then

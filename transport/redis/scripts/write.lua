@@ -128,15 +128,11 @@ local function is_open(task, ask)
   return not traces or traces >= tonumber(call('HGET', key('trace', task.trace), 'cap') or 0)
 end
 
--- Who waits for money stands in a list of its own, so that raising a cap looks at nobody else.
 local function ask_for_money(task, names)
   for _, name in ipairs(names) do
-    if string.find(name, ASK .. TENANTS_CAP, 1, true) == 1 then
-      call('HSET', key('short', tenant_of(task.flow)), task.id, string.sub(name, #ASK + 1))
-    elseif string.match(name, '^' .. ASK .. TRACES_CAP .. '%d+$') then
-      call('HSET', key('capped', task.trace), task.id, string.sub(name, #ASK + 1))
-      call('PEXPIRE', key('capped', task.trace), A.answers_ms)
-    end
+    local list, ask = money_list(task, name)
+    if list then call('HSET', list, task.id, ask) end
+    if list == key('capped', task.trace) then call('PEXPIRE', list, A.answers_ms) end
   end
 end
 
