@@ -65,6 +65,7 @@ class ErrorCode(StrEnum):
     REPOSITORY = "repository"
     CHILD_FAILED = "child_failed"
     COLLISION = "collision"
+    BROKEN_BASE = "broken_base"  # the gate cannot run on it
     GATE_FAILED = "gate_failed"
     PARTIAL = "partial"
     INTERNAL = "internal"
@@ -102,6 +103,7 @@ CODES: dict[ErrorCode, CodeInfo] = {
     ErrorCode.REPOSITORY: CodeInfo(False, Turn.CALLER, ExitCode.USAGE),
     ErrorCode.CHILD_FAILED: CodeInfo(False, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.COLLISION: CodeInfo(False, Turn.CALLER, ExitCode.PARTIAL),
+    ErrorCode.BROKEN_BASE: CodeInfo(False, Turn.CALLER, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.GATE_FAILED: CodeInfo(False, Turn.MODEL, ExitCode.NOT_ACCEPTABLE),
     ErrorCode.PARTIAL: CodeInfo(True, Turn.CALLER, ExitCode.PARTIAL),
     ErrorCode.INTERNAL: CodeInfo(True, Turn.MUSTER, ExitCode.INFRASTRUCTURE),

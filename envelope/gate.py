@@ -19,7 +19,7 @@ Proved = Literal["done", "verified", "rejected"]
 # What a rejection can be for; programs tell them apart by these words.
 ObjectionCode = Literal[
     "wrong_tree", "failed", "no_tests", "fewer_tests", "removed_tests", "new_skips", "counted_otherwise", "coverage",
-    "gate_edited", "tests_edited", "runner_reached", "runner_fooled", "flaky",
+    "gate_edited", "tests_edited", "runner_reached", "runner_fooled", "flaky", "broken_base",
 ]  # fmt: skip
 
 
@@ -30,7 +30,8 @@ class GateRules(Wire):
     files beside those that usual names tell. `protect`: files that belong to the gate beside those that it finds
     itself. `may_edit`: files of the gate that a change may edit all the same. `min_coverage`: per cent, or "base" for
     no less than before. `reruns`: how often a new failure is looked at again, each time in a fresh sandbox.
-    `known_failures`: may tests fail that fail on the base, too? `control`: are tests of the platform's own, which must
+    `known_failures`: may tests fail that fail on the base, too? `broken_base`: may work begin where the gate cannot run
+    on the base? It is never verified then. `control`: are tests of the platform's own, which must
     fail, put among those of pytest and unittest? `timeout_s`: of each command; without it, half an hour.
     """
 
@@ -44,6 +45,7 @@ class GateRules(Wire):
     reruns: Annotated[int, Field(ge=0, le=10)] = 1
     flaky: Policy = "allow"
     known_failures: Policy = "allow"
+    broken_base: Policy = "reject"
     control: Switch = "on"
     timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] | None = None
 

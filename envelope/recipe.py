@@ -32,7 +32,11 @@ class RecipeParams(Wire):
 
 
 class TestCounts(Wire):
-    """What a test runner said of itself; `total` are all tests that were selected."""
+    """What a test runner said of itself; `total` are all tests that were selected.
+
+    `failed` are tests whose own body failed. `errors` is all else that went wrong: what could not be collected or
+    imported, and what failed in the preparations for a test.
+    """
 
     __test__: ClassVar[bool] = False  # no test class, whatever pytest makes of its name
 
@@ -44,8 +48,8 @@ class TestCounts(Wire):
 
     @property
     def ran(self) -> int:
-        """Skipped tests prove nothing, so they do not count."""
-        return self.passed + self.failed + self.errors
+        """What was skipped proves nothing, nor does what failed before its body began: neither counts."""
+        return self.passed + self.failed
 
 
 class TestNames(Wire):

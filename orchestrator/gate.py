@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from envelope.gate import GateRules
+from envelope.gate import GateObjection, GateRules
 from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
@@ -16,7 +16,7 @@ from envelope.scope import Scope
 from .batch.retries import settled
 from .driver import Driver, Work, completed
 from .gating.change import Trees
-from .judgement import Phase, Run, read_run
+from .judgement import Phase, Run, broken_base, read_run
 from .submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
 
 AGAIN = "again"  # why a run was made that is not the first of its phase
@@ -25,6 +25,8 @@ AGAIN = "again"  # why a run was made that is not the first of its phase
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The commands of one driver's gate, on one repository. `key` names the repository where there are several.
+
+    `needs_base`: nothing is verified where the gate cannot run on the base; not so of tests that no agent can reach.
 
     `away`: entered while a run of it is waited for. `scope`: the grants that a person wrote down. Who may edit tests by
     name is not asked why they fail as they were.
@@ -37,6 +39,7 @@ class Gate:
     key: str = ""
     rules: GateRules = field(default_factory=GateRules)
     scope: Scope = ()
+    needs_base: bool = True
     away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     def before(self) -> Work:
@@ -66,9 +69,30 @@ class Gate:
         return run
 
     async def run(self, phase: Phase, work: Work, about: str = "") -> Run:
-        async with self.away(), aclosing(settled(self.driver, [work])) as endings:
-            [result] = [ended.result async for ended in endings]
+        async with self.away():
+            result = await self._result(work)
         return await self.read(phase, result, about)
+
+    async def _result(self, work: Work) -> TaskResult:
+        async with aclosing(settled(self.driver, [work])) as endings:
+            [result] = [ended.result async for ended in endings]
+        return result
+
+    async def base(self) -> Run:
+        """What the gate sees on the base; see `steady`. Before there is anything to merge: nobody is `away`."""
+        return await self.steady(await self.read("before", await self._result(self.before())))
+
+    async def steady(self, before: Run) -> Run:
+        """Where the gate cannot run on the base, it may be bad luck: a second run counts, unless the first ran out of
+        time."""
+        if self.refusal(before) is None or any(step.timed_out for step in before.steps):
+            return before
+        return await self.read("before", await self._result(self.before_again()), AGAIN)
+
+    def refusal(self, before: Run) -> GateObjection | None:
+        """Why nobody is to work on this base, whose gate could prove nothing; None where it can, or may go unproved."""
+        obstacle = before.obstacle(self.min_tests) if self.needs_base else None
+        return broken_base(obstacle) if obstacle and self.rules.broken_base == "reject" else None
 
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle

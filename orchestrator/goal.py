@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from envelope.errors import CODES, ErrorCode
+from envelope.gate import GateEvidence, GateObjection
 from envelope.lifecycle import State
-from envelope.messages import Attachment, ErrorInfo, PatchRef, TaskResult
+from envelope.messages import Attachment, ErrorInfo, Output, PatchRef, TaskResult
 from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
 from envelope.tracing.spans import span
 from repo.merge import merge_patches
 from repo.mirror import Mirror
 
-from .driver import Driver, completed, ended_with
+from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
@@ -42,11 +42,18 @@ class Committed:
 
 
 async def drive_goal(driver: Driver) -> TaskResult:
-    """Run the agent and, beside it, the gate on the base; then the gate on the agent's change."""
+    """Run the gate on the base, then the agent, then the gate on the agent's change.
+
+    The agent begins when the gate is known to run: without it nothing could be proved of what it is paid for. Of hidden
+    tests there is no run while an agent could look.
+    """
     request = driver.request
     params = params_of(GoalParams, request)
     gate = _gate(driver, params)
-    asked = await _ask(driver, params, gate)
+    before = await gate.base() if gate and params.hidden is None else None
+    if gate and before and (refusal := gate.refusal(before)):
+        return _refused(driver, before, refusal)
+    asked = await _ask(driver, params)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
@@ -56,17 +63,26 @@ async def drive_goal(driver: Driver) -> TaskResult:
         if restored:  # what counts is what is handed over
             tree = {"tree": committed.tree} if committed else {}
             answer = answer.model_copy(update={"patch": patch and patch.model_copy(update=tree)})
-        before = asked.before or await _base_run(driver, gate)
+        before = before or (await gate.base() if gate else None)
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
         proof = await _prove(gate, before, judged, restored)
-        failed = gate is not None and patch is not None and not proof.judgement.verified
+        failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
             continue
         return await _concluded(driver, answer, committed, proof, failed=failed)
     return _passed_on(driver, answer)
+
+
+def _refused(driver: Driver, before: Run, objection: GateObjection) -> TaskResult:
+    """The goal ends before anybody is paid."""
+    seen = before.verdict("before")
+    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
+    proof = Proof(Judgement(False, objection.message, objection.hint), seen, evidence=evidence)
+    error = ErrorInfo.of(ErrorCode.BROKEN_BASE, objection.message, objection.hint)
+    return ended_with(driver, error, output=Output(structured=_structured(driver, None, proof, None)))
 
 
 async def _concluded(
@@ -112,61 +128,31 @@ def _gate(driver: Driver, params: GoalParams) -> Gate | None:
         raise BadInput("a gate needs a commit as its base, not uncommitted changes", hint="commit them first")
     if params.hidden is not None:
         workspace = workspace.model_copy(update={**params.hidden.model_dump(), "trusted": ""})
-    scope = driver.request.auth_scope
-    return Gate(driver, params.gate, workspace, params.min_tests, rules=params.gate_rules, scope=scope)
+    return Gate(
+        driver,
+        params.gate,
+        workspace,
+        params.min_tests,
+        rules=params.gate_rules,
+        scope=driver.request.auth_scope,
+        needs_base=params.hidden is None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The agent's result and the gate's on the base. `lead`: who may have more done, where a plan leads."""
+    """The agent's result. `lead`: who may have more done, where a plan leads."""
 
     answer: TaskResult
-    before: Run | None
     lead: Lead | None = None
 
 
-async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
-    """The agent and the gate on the base at once. Whichever makes the other pointless ends both."""
+async def _ask(driver: Driver, params: GoalParams) -> Asked:
     if params.plan is not PlanMode.NONE:
         if params.hidden is not None:
             raise BadInput("the gate's hidden tests would be told to the agents of a plan", hint="leave the plan out")
-        return await _ask_planned(driver, params, gate)
-    beside = gate is not None and params.hidden is None  # of hidden tests there is no run while an agent could look
-    works = [agent_work(driver, params, session=params.session), *([gate.before()] if gate and beside else [])]
-    answer: TaskResult | None = None
-    before: Run | None = None
-    async with aclosing(driver.run(works)) as endings:
-        async for ended in endings:
-            if gate is not None and ended.work is not works[0]:
-                before = await gate.read("before", ended.result)
-                continue
-            answer = ended.result
-            if not completed(answer):
-                break
-    assert answer is not None  # `run` ends after every work has
-    return Asked(answer, before)
-
-
-async def _ask_planned(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
-    """As `_ask`, for a goal whose agents are led by a plan."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            proving = group.create_task(_base_run(driver, gate))
-            answer, lead = await drive_plan(driver, params)
-            if not completed(answer):
-                proving.cancel()
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
-    return Asked(answer, None if proving.cancelled() else proving.result(), lead)
-
-
-async def _base_run(driver: Driver, gate: Gate | None) -> Run | None:
-    if gate is None:
-        return None
-    async with aclosing(driver.run([gate.before()])) as endings:
-        async for ended in endings:
-            return await gate.read("before", ended.result)
-    raise AssertionError("`run` ends after every work has")
+        return Asked(*await drive_plan(driver, params))
+    return Asked(await _done(driver, agent_work(driver, params, session=params.session)))
 
 
 def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
@@ -176,7 +162,11 @@ def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
 
 
 async def _carried_out(driver: Driver, step: GoalStep, plan: TaskResult) -> TaskResult:
-    async with aclosing(driver.run([agent_work(driver, step, plan=plan)])) as endings:
+    return await _done(driver, agent_work(driver, step, plan=plan))
+
+
+async def _done(driver: Driver, work: Work) -> TaskResult:
+    async with aclosing(driver.run([work])) as endings:
         async for ended in endings:
             return ended.result
     raise AssertionError("`run` ends after every work has")
@@ -213,8 +203,11 @@ async def _prove(gate: Gate | None, before: Run | None, judged: Judged | None, r
     return await prove(gate, before, changes=judged.diff, tree=judged.tree, restored=restored)
 
 
-def _structured(driver: Driver, answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:
-    """For programs: `verified`, why not, the gate's two verdicts, and the agent's own structured answer.
+def _structured(
+    driver: Driver, answer: TaskResult | None, proof: Proof, committed: Committed | None
+) -> dict[str, object]:
+    """For programs: `verified`, why not, the gate's two verdicts, and the agent's own structured answer (None: no agent
+    was asked).
 
     `hidden`: the commit with hidden tests that the gate was run on, where there are some.
     """
@@ -229,6 +222,6 @@ def _structured(driver: Driver, answer: TaskResult, proof: Proof, committed: Com
         },
         "evidence": proof.evidence.model_dump(mode="json"),
         "commit": committed.commit if committed else None,
-        "agent_task_id": answer.task_id,
-        "answer": answer.output.structured,
+        "agent_task_id": answer.task_id if answer else None,
+        "answer": answer.output.structured if answer else None,
     }

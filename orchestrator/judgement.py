@@ -21,6 +21,7 @@ from envelope.recipe import RecipeOutput, RecipeStep
 from .errors import TaskFailed
 from .gating.change import MAX_NAMES, listed
 from .gating.control import control_objection
+from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
@@ -58,6 +59,14 @@ class Run(RecipeOutput):
         if any(step.names is None and step.tests and step.tests.failed + step.tests.errors for step in counted):
             return None
         return frozenset(name for step in counted if step.names for name in step.names.failed)
+
+    def obstacle(self, min_tests: int) -> Obstacle | None:
+        """What kept it from running its tests, so that it proves nothing."""
+        return obstacle_in(self.steps, min_tests)
+
+    @property
+    def passed_tests(self) -> int:
+        return sum(step.tests.passed for step in self.steps if step.tests is not None)
 
     @property
     def fails_by_tests_alone(self) -> bool:
@@ -140,12 +149,27 @@ def judge(before: Run, after: Run, *, tree: str, min_tests: int, rules: GateRule
 
 
 def objections(
-    before: Run, after: Run, *, tree: str, min_tests: int, rules: GateRules = GateRules()
+    before: Run,
+    after: Run,
+    *,
+    tree: str,
+    min_tests: int,
+    rules: GateRules = GateRules(),
+    needs_base: bool = True,
 ) -> list[GateObjection]:
-    """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know."""
+    """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know.
+
+    Unless it `needs_base`, a change may be verified although the gate cannot run on the base. Then the tests must be
+    out of reach of whoever made the change.
+    """
     if tree and after.tree != tree:
         message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
         return [GateObjection(code="wrong_tree", message=message)]
+    if needs_base and (obstacle := before.obstacle(min_tests)):
+        if rules.broken_base == "reject":
+            return [broken_base(obstacle)]
+        if after.passed or after.obstacle(min_tests):  # nothing is compared, for nothing is proved
+            return [found] if (found := control_objection(before.steps, after.steps)) else []
     if not is_acceptable(before, after, rules):
         return [_failed(before, after, rules)]
     found = [
@@ -157,6 +181,12 @@ def objections(
         _coverage(before, after, rules),
     ]
     return [objection for objection in found if objection is not None]
+
+
+def broken_base(obstacle: Obstacle) -> GateObjection:
+    """What ends a goal, or a repository of a batch, before anybody is paid."""
+    message = f"the gate cannot run on the base: {obstacle.message}"
+    return GateObjection(code="broken_base", message=message, hint=f"{obstacle.hint}; {ALL_THE_SAME}")
 
 
 def with_old_tests(
@@ -180,15 +210,23 @@ def with_old_tests(
 
 
 def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
-    """It passed; or what fails is known by name, failed on the base as well, and a person has no objection."""
+    """It passed; or what fails are tests that are known by name, whose own bodies failed on the base as well, and a
+    person has no objection."""
     if after.passed:
         return True
     return bool(
         rules.known_failures == "allow"
         and after.fails_by_tests_alone
+        and not (obstacle_in(before.steps, 0) or obstacle_in(after.steps, 0))
         and new_failures(before, after) == frozenset()
-        and [step.exit_code for step in before.steps] == [step.exit_code for step in after.steps]
+        and len(before.steps) == len(after.steps)
+        and all(_ends_as_before(*pair) for pair in zip(before.steps, after.steps, strict=True))
     )
+
+
+def _ends_as_before(old: RecipeStep, new: RecipeStep) -> bool:
+    """mocha ends with the number of tests that failed."""
+    return _passed(new) or old.exit_code == new.exit_code or (old.counted_by == new.counted_by == "mocha")
 
 
 def new_failures(before: Run, after: Run) -> frozenset[str] | None:
@@ -199,9 +237,10 @@ def new_failures(before: Run, after: Run) -> frozenset[str] | None:
 
 
 def _too_few(before: Run, after: Run, min_tests: int) -> GateObjection | None:
-    if (after.tests or 0) < min_tests:
+    if after.passed_tests < min_tests:
         hint = "use commands that run tests, or set gate.min_tests = 0 to trust exit codes alone"
-        message = f"the gate ran {_tests(after.tests)}, at least {min_tests} are needed"
+        passed = f", {after.passed_tests} passed" if after.tests else ""
+        message = f"the gate ran {_tests(after.tests)}{passed}, at least {min_tests} {_must(min_tests)} pass"
         return GateObjection(code="no_tests", message=message, hint=hint)
     if (after.tests or 0) < (before.tests or 0):
         gone = _gone(before, after)
@@ -302,6 +341,10 @@ def _such_as(names: Sequence[str]) -> str:
 
 def _tests(count: int | None) -> str:
     return "no test that could be counted" if count is None else f"{count} tests"
+
+
+def _must(count: int) -> str:
+    return "has to" if count == 1 else "have to"
 
 
 def _first_line(run: Run) -> str:

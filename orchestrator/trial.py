@@ -72,9 +72,7 @@ class Trial:
     def judge_base(self, tree: str) -> None:
         self.after = self.before
         self.runs.append(self.before.verdict("before"))
-        self.objections += objections(
-            self.before, self.before, tree=tree, min_tests=self.gate.min_tests, rules=self.gate.rules
-        )
+        self.objections += self._objections(tree)
 
     async def judge_change(self, changes: BlobRef, tree: str) -> None:
         """Inspect the change and run the gate on it; without an objection, also with the tests of before."""
@@ -86,9 +84,9 @@ class Trial:
         )
         self.runs.append(self.before.verdict("before"))
         self.after = await self._settled(changes, "")
-        self.objections += objections(self.before, self.after, tree=tree, min_tests=gate.min_tests, rules=rules)
+        self.objections += self._objections(tree)
         self.objections += self.change.objections
-        if not self.objections and self.change.judged:
+        if not self.objections and self.change.judged and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
         self._tell_of_flaky()
 
@@ -97,10 +95,12 @@ class Trial:
         before, after = self.before, self.after
         assert after is not None
         first = next(iter(self.objections), None)
-        judgement = Judgement(True) if first is None else Judgement(False, first.message, first.hint)
+        judgement = self._unproved() or Judgement(True)
+        if first is not None:
+            judgement = Judgement(False, first.message, first.hint)
         known = sorted((after.failing or frozenset[str]()) & (before.failing or frozenset[str]()))
         fresh = new_failures(before, after) if after is not before else None
-        result = "verified" if first is None else "done" if after is before else "rejected"
+        result = "verified" if judgement.verified else "done" if first is None or after is before else "rejected"
         evidence = GateEvidence(
             result=result,
             objections=tuple(self.objections),
@@ -113,6 +113,22 @@ class Trial:
             runs=tuple(self.runs),
         )
         return Proof(judgement, before.verdict("before"), after.verdict("after"), evidence)
+
+    def _objections(self, tree: str) -> list[GateObjection]:
+        gate, after = self.gate, self.after
+        assert after is not None
+        return objections(
+            self.before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, needs_base=gate.needs_base
+        )
+
+    def _unproved(self) -> Judgement | None:
+        """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
+        obstacle = self.before.obstacle(self.gate.min_tests) if self.gate.needs_base else None
+        return (
+            Judgement(False, f"the gate cannot run on the base: {obstacle.message}", obstacle.hint)
+            if obstacle
+            else None
+        )
 
     async def _settled(self, changes: BlobRef, about: str, reference: Run | None = None) -> Run:
         """The run that counts: a new failure is looked at again, each time in a fresh sandbox.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
+from envelope.gate import GateObjection
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, PatchRef, TaskResult
 from repo.errors import PatchRefused
@@ -58,7 +59,8 @@ HOLDS: Mapping[When, Callable[[Line], bool]] = {
 
 @dataclass(slots=True)
 class Chains:
-    """`before`: what the gate saw on the base, once that is known; `failure`: why it could not be run there."""
+    """`before`: what the gate saw on the base, once that is known; `failure`: why it could not be run there; `refusal`:
+    why agents were not asked."""
 
     driver: Driver
     spec: BatchSpec
@@ -68,14 +70,22 @@ class Chains:
     gate: Gate | None
     before: Run | None = None
     failure: ErrorInfo | None = None
+    refusal: GateObjection | None = None
 
     async def run(self, shards: Sequence[Shard]) -> dict[str, Ended]:
-        """How each shard ended, by its key. The gate on the base runs beside the first step."""
+        """How each shard ended, by its key, as far as there is a `refusal`: agents are paid, and begin when the gate is
+        known to run on the base. Beside a recipe it runs at the same time."""
         lines = {seat_of(self.given, shard): Line(shard) for shard in shards}
         first, *later = stages_of(self.spec.steps)
-        await self._do(first, later, lines, list(lines), [self.gate.before()] if self.gate else [])
+        if first.agent is None:
+            await self._do(first, later, lines, list(lines), [self.gate.before()] if self.gate else [])
+        refusal = await self._settle_base()
+        if first.agent is not None and refusal is None:
+            await self._do(first, later, lines, list(lines))
         while later:
             stage, *later = later
+            if stage.agent and refusal is not None:
+                break
             wanted = [seat for seat, line in lines.items() if HOLDS[stage.when](line)]
             if stage.when is When.GATE_FAILED:
                 wanted = await self._failing(lines, wanted)
@@ -83,6 +93,21 @@ class Chains:
                 await self._close_if_done(seat, lines[seat], later)
             await self._do(stage, later, lines, wanted)
         return {line.shard.key: line.ended for line in lines.values() if line.ended is not None}
+
+    async def _settle_base(self) -> GateObjection | None:
+        """Why no agent is to be paid for work on this base; `refusal` where one would have been."""
+        gate = self.gate
+        if gate is None or self.failure is not None:
+            return None
+        try:
+            self.before = await (gate.base() if self.before is None else gate.steady(self.before))
+        except TaskFailed as e:
+            self.failure = e.error
+            return None
+        refusal = gate.refusal(self.before)
+        if any(stage.agent for stage in stages_of(self.spec.steps)):
+            self.refusal = refusal
+        return refusal
 
     async def _do(
         self,

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
+from envelope.gate import GateEvidence, GateObjection
 from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
 from repo.errors import RepoError
 from repo.mirror import Mirror
 
 from ..driver import Driver, Ended
 from ..gate import Gate
+from ..judgement import Run
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
 from ..trial import Proof
@@ -41,11 +43,13 @@ class RepositoryRun:
 
 
 async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fund: Fund) -> RepositoryOutcome:
-    """Shards and the gate on the base side by side, then the merge, then the gate on what it made."""
+    """The gate on the base and the shards, then the merge, then the gate on what it made."""
     gate = _gate(driver, spec, run)
     try:
         chains = Chains(driver, spec, run.given, run.mirror, fund, gate)
         endings = await chains.run(run.shards)
+        if chains.refusal is not None and chains.before is not None:
+            return _refused(run, chains.before, chains.refusal)
         trials = Trials(
             run.mirror, driver.transport.blobs, run.given.base, spec.merge, gate, chains.before, chains.failure
         )
@@ -61,7 +65,7 @@ def _gate(driver: Driver, spec: BatchSpec, run: RepositoryRun) -> Gate | None:
     workspace = Workspace(bundle=run.given.bundle, base=run.given.base, setup=spec.setup.commands)
     scope = asked_for(spec.shards, run.shards, tests=spec.gate.tests)
     rules = spec.gate
-    return Gate(driver, rules.commands, workspace, rules.min_tests, run.given.name, rules, scope, run.turn.away)
+    return Gate(driver, rules.commands, workspace, rules.min_tests, run.given.name, rules, scope, away=run.turn.away)
 
 
 def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
@@ -71,6 +75,22 @@ def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
         name=given.name, base=given.base, commit=given.base, reason=error.message, hint=error.hint
     )
     return RepositoryOutcome(report=report, keys=run.keys, errors=(error,), final=False)
+
+
+def _refused(run: RepositoryRun, before: Run, objection: GateObjection) -> RepositoryOutcome:
+    """Its shards would have been paid for, and nothing of them could be proved."""
+    given, seen = run.given, before.verdict("before")
+    report = RepositoryReport(
+        name=given.name,
+        base=given.base,
+        commit=given.base,
+        reason=objection.message,
+        hint=objection.hint,
+        before=seen,
+        evidence=GateEvidence(result="rejected", objections=(objection,), runs=(seen,)),
+    )
+    error = ErrorInfo.of(ErrorCode.BROKEN_BASE, f"{given.name}: {objection.message}", objection.hint)
+    return RepositoryOutcome(report=report, keys=run.keys, errors=(error,))
 
 
 async def _conclude(
@@ -97,7 +117,8 @@ async def _conclude(
     bundle = await attach_bundle(mirror, blobs, merged.commit, f"{given.name}.bundle") if patch else None
     report = _report(run, merged, patch, bundle, proof)
     errors = _shard_errors(report)
-    if spec.gate is not None and not report.verified and (patch is not None or (proof.failure and not errors)):
+    is_rejected = patch is not None and (proof.evidence.result == "rejected" or proof.failure is not None)
+    if is_rejected or (proof.failure and not errors):
         errors = [_gate_error(report, proof), *errors]
     return RepositoryOutcome(report=report, keys=run.keys, bundle=bundle, errors=tuple(errors), kept=merged.kept)
 

@@ -167,3 +167,101 @@ def test_of_several_reports_all_must_be_readable():
 )
 def test_coverage_is_read_where_a_tool_prints_its_total(output: str, percent: float | None):
     assert coverage_percent(output) == percent
+
+
+UNITTEST = """
+======================================================================
+ERROR: test_a (t.T.test_a)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "/w/t.py", line 6, in test_a
+    {}["x"]
+KeyError: 'x'
+
+======================================================================
+ERROR: test_b (t.T.test_b)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "/w/t.py", line 3, in setUp
+    {}["x"]
+KeyError: 'x'
+
+======================================================================
+ERROR: test_c (unittest.loader._FailedTest.test_c)
+----------------------------------------------------------------------
+ImportError: Failed to import test module: test_c
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/unittest/loader.py", line 419, in _find_test_path
+    module = self._get_module_from_name(name)
+ModuleNotFoundError: No module named 'six'
+
+======================================================================
+FAIL: test_d (t.T.test_d)
+----------------------------------------------------------------------
+AssertionError: 1 != 2
+
+----------------------------------------------------------------------
+Ran 5 tests in 0.001s
+
+FAILED (failures=1, errors=3)
+"""
+
+
+def test_what_a_test_of_unittest_raises_is_its_own_failure_and_what_came_before_it_is_not():
+    assert summary(UNITTEST) == counts(1, 2, 2, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "trace", "failed"),
+    [
+        ("test_a", '  File "/w/t.py", line 6, in test_a\n    1 / 0\nZeroDivisionError', 1),
+        ("test_a[1]", '  File "/w/t.py", line 6, in test_a\n    1 / 0\nZeroDivisionError', 1),
+        ("test_a", '  File "/w/t.py", line 3, in setUp\n    test_a = 1 / 0\n', 0),
+        ("test_a", '  File "/w/t.py", line 3, in test_ab\n', 0),
+        ("adds", "java.lang.NullPointerException\n\tat shop.CartTest.adds(CartTest.java:12)\n", 1),
+        ("adds(int)[2]", "java.lang.NullPointerException\n\tat shop.CartTest.adds(CartTest.java:12)\n", 1),
+        ("adds", "java.lang.NullPointerException\n\tat shop.CartTest.setUp(CartTest.java:12)\n", 0),
+        ("Adds", "System.Exception: no\n   at Shop.CartTests.Adds() in /w/CartTests.cs:line 12\n", 1),
+        ("", "collection failure", 0),
+    ],
+)
+def test_an_error_of_a_report_is_the_tests_own_failure_where_the_test_stands_in_its_trace(name, trace, failed):
+    report = f'<testsuite><testcase classname="t" name="{name}"><error>{trace}</error></testcase></testsuite>'
+
+    assert junit(report.encode()) == counts(0, failed, 1 - failed, 0, 1)
+
+
+def test_the_gravest_of_several_outcomes_of_a_case_counts():
+    report = b'<testsuite><testcase name="a"><failure/><skipped/></testcase></testsuite>'
+
+    assert junit(report) == counts(0, 1, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("--- FAIL: TestB (0.1s)\nFAIL\nexit status 1\nFAIL\ta/b\t0.1s\nFAIL\ta/c [build failed]\nFAIL",
+         counts(0, 1, 1, 0, 2)),
+        ("--- FAIL: TestB (0.1s)\npanic: no [recovered]\n\ngoroutine 1 [running]:\nexit status 2\nFAIL\ta/b\t0.1s",
+         counts(0, 1, 1, 0, 2)),
+        ("test result: FAILED. 1 passed; 1 failed; 0 ignored\nerror: could not compile `x` (test \"y\")",
+         counts(1, 1, 1, 0, 3)),
+        ("  ● Test suite failed to run\n\n    Cannot find module 'x'\n\nTests:       1 failed, 9 passed, 10 total",
+         counts(9, 1, 1, 0, 11)),
+        (" FAIL  src/b.test.ts [ src/b.test.ts ]\nError: no package 'x'\n      Tests  1 failed | 9 passed (10)\n",
+         counts(9, 1, 1, 0, 11)),
+        ("  9 passing (20ms)\n  2 failing\n\n  1) a\n       b:\n  2) a\n       \"before each\" hook for \"c\":\n",
+         counts(9, 1, 1, 0, 11)),
+        ("    1) b\n    2) \"before each\" hook for \"c\"\n\n  9 passing (20ms)\n  2 failing\n\n  1) a\n       b:\n"
+         "  2) \"before each\" hook for \"c\":\n", counts(9, 1, 1, 0, 11)),
+        ("50% tests passed, 2 tests failed out of 4\n\nThe following tests FAILED:\n\t  1 - a (Failed)\n"
+         "\t  2 - b (SEGFAULT)\n", counts(2, 1, 1, 0, 4)),
+        ("not ok 1 - /w/b.test.js\n  ---\n  failureType: 'testCodeFailure'\n  exitCode: 1\n  ...\n"
+         "not ok 2 - bad\n  ---\n  failureType: 'testCodeFailure'\n  error: '1 == 2'\n  ...\n"
+         "    not ok 1 - x\n      ---\n      failureType: 'hookFailed'\n      error: 'hook'\n"
+         "# tests 4\n# pass 1\n# fail 3\n# cancelled 0\n# skipped 0\n# todo 0", counts(1, 1, 2, 0, 4)),
+        ("An error occurred while loading ./b_spec.rb.\n2 examples, 1 failure\n", counts(1, 1, 1, 0, 3)),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_built_loaded_or_prepared_is_an_error_and_no_failure_of_a_test(output, expected):
+    assert summary(output) == expected

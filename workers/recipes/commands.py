@@ -22,12 +22,15 @@ from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
-from .counting import Seen, seen_in
+from .counting import Seen, seen_in, with_unbuilt
 from .coverage import coverage_percent
+from .junit import Report
 from .reports import own_report, place_of, read_reports, remove_reports
 
 # Of each command's output, in the result: about a hundred lines hold a test runner's summary and its last traceback.
 OUTPUT_TAIL_CHARS = 8000
+# Who counted, where pytest wrote the report that it was asked for.
+PYTESTS_OWN = "junit"
 # The reason of an error is read at a glance; the step's whole tail stands in the output.
 REASON_CHARS = 500
 
@@ -112,7 +115,7 @@ async def _run(
         return _step(text, await sandbox.exec(command))
     own = own_report()
     # what pytest writes where nobody could know counts more than what lies where everybody knows
-    places = {"junit": own} | (
+    places = {PYTESTS_OWN: own} | (
         {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
     )
     await remove_reports(sandbox, places.values())
@@ -123,11 +126,20 @@ async def _run(
     ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places, control.token if control else "")
-    seen = Seen(found[0], found[1].counts, found[1].names) if found else seen_in(output)
+    seen = _seen(found, output)
     told = _told(seen) | {"coverage_percent": coverage_percent(output)}
     if control:
         told["control"], told["fooled"] = await outcome(sandbox, control, found[1].controls if found else ())
     return _step(text, ended).model_copy(update=told)
+
+
+def _seen(found: tuple[str, Report] | None, output: str) -> Seen | None:
+    if found is None:
+        return seen_in(output)
+    name, report = found
+    # a report that another runner than pytest writes does not tell of what was not built
+    counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
+    return Seen(name, counts, report.names)
 
 
 def _told(seen: Seen | None) -> dict[str, Any]:

@@ -8,19 +8,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from envelope.recipe import TestCounts, TestNames
 
 from .failing import named_in
-from .junit import MAX_REPORT_BYTES, counts_of, junit
+from .junit import MAX_REPORT_BYTES, counts_of, has_frame_of, junit
 from .runners import MORE_READERS
 
 __all__ = ["MAX_REPORT_BYTES", "Seen", "junit", "seen_in", "summary"]
 
 # Counts are read from at most nine digits: more are a joke, and beyond 64 bits none travels.
 SECONDS_OF_A_RUN = re.compile(r"in [\d.]+s")
+# `ERROR: test_a (tests.T.test_a)` of unittest, with its traceback.
+_ERRORS = re.compile(r"^ERROR: (?P<method>\w+)\b.*\n(?P<trace>(?:(?!={70}|-{70}\nRan ).*\n)*)", re.MULTILINE)
+# What runners print of files that they could not build or load, and of preparations that failed. No test tells of the
+# first; runners count the second among the tests that failed.
+NOT_BUILT: Mapping[str, str] = {
+    "go": r"^FAIL\t\S+ \[(?:build|setup) failed\]$|^exit status (?!1$)\d+$|^signal: ",
+    "cargo": r"^error(?:\[E\d+\])?: could not compile|^ +process didn't exit successfully: .*\(signal: ",
+    "jest": r"^  ● Test suite failed to run$",
+    "vitest": r"^ FAIL  \S+ \[ .+ \]$",
+    "maven": r"^\[ERROR\] COMPILATION ERROR",
+    "dotnet": r"^.*: error (?:CS|FS|BC|MSB|NETSDK)\d+: ",
+    "rspec": r"^An error occurred while loading ",
+}
+NOT_PREPARED: Mapping[str, str] = {
+    "mocha": r'^(?: {7,}|  \d+\) )"(?:before|after) (?:all|each)" hook.*:$',
+    "ctest": r"^\t +\d+ - \S+ \((?!Failed)",
+    "node": r"^ *failureType: '(?:testCodeFailure'\n +exitCode: |hookFailed'$)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +55,23 @@ def seen_in(output: str) -> Seen | None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     for name, reader in READERS.items():
         if (counts := reader(plain)) is not None:
-            return Seen(name, counts, named_in(name, plain, counts))
+            names = named_in(name, plain, counts)
+            return Seen(name, _with_errors(name, plain, counts), names)
     return None
+
+
+def with_unbuilt(counts: TestCounts, output: str, runners: Iterable[str] = NOT_BUILT) -> TestCounts:
+    """With an error for each thing that one of the runners says it could not build or load."""
+    count = sum(len(re.findall(NOT_BUILT[runner], output, re.MULTILINE)) for runner in runners if runner in NOT_BUILT)
+    return counts.model_copy(update={"errors": counts.errors + count, "total": counts.total + count})
+
+
+def _with_errors(runner: str, output: str, counts: TestCounts) -> TestCounts:
+    """With what the runner tells elsewhere than in its summary."""
+    unprepared = len(re.findall(NOT_PREPARED[runner], output, re.MULTILINE)) if runner in NOT_PREPARED else 0
+    moved = min(unprepared, counts.failed)
+    told = counts.model_copy(update={"failed": counts.failed - moved, "errors": counts.errors + moved})
+    return with_unbuilt(told, output, (runner,))
 
 
 def summary(output: str) -> TestCounts | None:
@@ -72,11 +105,17 @@ def _unittest(output: str) -> TestCounts | None:
     pairs: list[tuple[str, str]] = re.findall(r"([a-z ]+)=(\d{1,9})", verdict[1] if verdict else "")
     told = {name.strip(): int(number) for name, number in pairs}
     skipped = told.get("skipped", 0) + told.get("expected failures", 0)
-    failed = told.get("failures", 0) + told.get("unexpected successes", 0)
-    errors, total = told.get("errors", 0), int(ran[1])
+    of_bodies = min(told.get("errors", 0), sum(_is_of_body(block) for block in _ERRORS.finditer(output)))
+    failed = told.get("failures", 0) + told.get("unexpected successes", 0) + of_bodies
+    errors, total = told.get("errors", 0) - of_bodies, int(ran[1])
     return counts_of(
         Counter(passed=max(0, total - failed - errors - skipped), failed=failed, errors=errors, skipped=skipped)
     )
+
+
+def _is_of_body(error: re.Match[str]) -> bool:
+    """What a test raises is an error to unittest; so is what an import, or its setUp, raises."""
+    return has_frame_of(error["method"], error["trace"])
 
 
 def _go(output: str) -> TestCounts | None:

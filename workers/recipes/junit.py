@@ -16,7 +16,11 @@ MAX_REPORT_BYTES = 16 * 1024 * 1024  # about 100,000 test cases in JUnit XML
 MAX_NAMES_CHARS = 192 * 1024
 MAX_NAME_CHARS = 300
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
+MAX_TRACE_CHARS = 64 * 1024
 _OUTCOMES = {"failure": "failed", "error": "errors", "skipped": "skipped"}
+# Where a case has several, the gravest counts.
+_GRAVITY = ("passed", "skipped", "failed", "errors")
+_FIRST_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,10 @@ class _Case:
     outcome: str = "passed"
     control: str = ""  # what the property of a test of the platform's own says
     said: str = ""  # of its failure
+    trace: str = ""  # of what went wrong
+
+    def worsen(self, outcome: str) -> None:
+        self.outcome = max(self.outcome, outcome, key=_GRAVITY.index)
 
 
 class _NotAllowed(Exception):
@@ -81,19 +89,30 @@ def _control(case: _Case) -> ControlCase:
 def _parsed(report: bytes, token: str) -> list[_Case] | None:
     found: list[_Case] = []
     open_case: list[_Case] = []
+    inside: list[str] = []  # the outcome whose text is being read
 
     def start(name: str, attributes: dict[str, str]) -> None:
         if name == "testcase":
             open_case[:] = [_Case(_name(attributes))]
         elif open_case and (outcome := _OUTCOMES.get(name)):
-            open_case[0].outcome = outcome
+            open_case[0].worsen(outcome)
             open_case[0].said += attributes.get("message", "")
+            inside[:] = [name]
         elif open_case and name == "property" and token and attributes.get("name") == token:
             open_case[0].control = attributes.get("value", "")
 
+    def text(said: str) -> None:
+        if inside == ["error"] and open_case and len(open_case[0].trace) < MAX_TRACE_CHARS:
+            open_case[0].trace += said
+
     def end(name: str) -> None:
+        if name in _OUTCOMES:
+            inside.clear()
         if name == "testcase" and open_case:
-            found.append(open_case[0])
+            case = open_case[0]
+            if case.outcome == "errors" and _is_of_body(case):
+                case.outcome = "failed"
+            found.append(case)
             open_case.clear()
 
     def refuse(*_: object) -> None:
@@ -101,12 +120,32 @@ def _parsed(report: bytes, token: str) -> list[_Case] | None:
 
     parser = xml.parsers.expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = text
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(report, True)
     except (xml.parsers.expat.ExpatError, _NotAllowed):
         return None
     return found
+
+
+def _is_of_body(case: _Case) -> bool:
+    """Most runners but pytest call it an error when a test's own body raises anything but a failed assertion. Then the
+    test itself stands in the trace; it does not where a fixture failed, or an import."""
+    own = _FIRST_WORD.match(case.name.rpartition("::")[2])
+    return own is not None and has_frame_of(own[0], case.trace)
+
+
+def has_frame_of(function: str, trace: str) -> bool:
+    """Whether a traceback of Python (`…, in test_a`) or of the JVM and .NET (`at a.B.test_a(`) leads through it.
+
+    >>> has_frame_of("test_a", '  File "t.py", line 3, in test_a\\n    1 / 0')
+    True
+    >>> has_frame_of("adds", "at shop.CartTest.setUp(CartTest.java:3)")
+    False
+    """
+    name = re.escape(function)
+    return re.search(rf'^ *File ".*", line \d+, in {name}$|^\s*at [\w.$]+\.{name}\(', trace, re.MULTILINE) is not None
 
 
 def _name(attributes: Mapping[str, str]) -> str:

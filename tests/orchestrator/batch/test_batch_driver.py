@@ -178,7 +178,7 @@ async def test_a_failing_gate_is_not_acceptable_and_the_patch_is_kept(any_stage,
     ("tests_of", "reason"),
     [
         (lambda files: None, "no test that could be counted"),
-        (lambda files: {"passed": 0, "failed": 0, "errors": 0, "skipped": 9}, "ran 0 tests"),
+        (lambda files: {"passed": 0, "failed": 0, "errors": 0, "skipped": 9}, "ran 9 tests, all of them skipped"),
         (
             lambda files: {"passed": 2 if "old a" in files["src/a.py"] else 1, "failed": 0, "errors": 0, "skipped": 0},
             "ran 1 tests, fewer than the 2 before",
@@ -454,3 +454,50 @@ async def spawned(stage, handle, count: int) -> None:
         seen += sum(isinstance(event, ChildSpawned) for event in getattr(entry.message, "events", ()))
         if seen >= count:
             return
+
+
+AGENT_BATCH = """
+name = "modernise"
+[[repositories]]
+path = "."
+[shards]
+glob = "src/*.py"
+[[steps]]
+agent = "build"
+prompt = "modernise {path}"
+[gate]
+commands = ["run-tests"]
+"""
+
+
+def errors_until_mended(files: dict[str, str]) -> dict[str, int]:
+    """What cannot be collected, as long as a file of src is old."""
+    is_old = any("old" in text for path, text in files.items() if path.startswith("src/"))
+    return {"passed": 0 if is_old else 2, "failed": 0, "errors": int(is_old), "skipped": 0}
+
+
+async def test_a_repository_whose_gate_cannot_run_on_the_base_costs_nothing(stage):
+    stage.builders.tests = errors_until_mended
+
+    result, report = await stage.batch(await stage.repository(FILES), text=AGENT_BATCH)
+
+    assert stage.builders.shards_started() == []
+    assert [error.code for error in result.errors] == [ErrorCode.BROKEN_BASE]
+    [repository] = report.repositories
+    assert [one.code for one in repository.evidence.objections] == ["broken_base"]
+    assert "1 error outside of tests" in repository.reason
+    assert repository.before is not None and not repository.before.passed
+
+
+async def test_where_a_person_lets_it_be_done_all_the_same_it_lands_unproved(stage):
+    stage.builders.tests = errors_until_mended
+    stage.builders.edit = lambda _task, files: files.update({"src/a.py": "new\n", "src/b.py": "new\n"})
+
+    result, report = await stage.batch(
+        await stage.repository({**FILES, "src/c.py": "new\n"}), text=AGENT_BATCH + 'broken_base = "allow"\n'
+    )
+
+    assert result.errors == ()
+    [repository] = report.repositories
+    assert (repository.changed, repository.verified, repository.evidence.result) == (True, False, "done")
+    assert "the gate cannot run on the base" in repository.reason
