@@ -126,7 +126,7 @@ def _passed(step: RecipeStep) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a change is verified; if not, one sentence why and what to try."""
+    """Whether a change is verified; if not, one sentence why and what to try. Of one that is, what is excused."""
 
     verified: bool
     reason: str = ""

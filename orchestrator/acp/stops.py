@@ -10,6 +10,7 @@ from acp.schema import StopReason, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import TaskResult
 
+from ..gating.told import proof_text
 from ..session.fold import Session
 from ..units import dollars, duration
 from ..words import counted
@@ -64,10 +65,7 @@ def _how(result: TaskResult) -> str:
         goes_on = "; say more to go on with new limits" if error.code in LIMITS else ""
         return f"{error.code}: {error.message.splitlines()[0]}{goes_on}"
     structured: dict[str, Any] = result.output.structured or {}
-    if structured.get("verified") is True:
-        return "done and verified"
-    reason = str(structured.get("reason") or "")
-    return f"done, not verified{f': {reason}' if reason else ''}"
+    return proof_text(verified=structured.get("verified") is True, reason=str(structured.get("reason") or ""))
 
 
 def usage_of(view: Session) -> Usage:

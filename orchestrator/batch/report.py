@@ -13,6 +13,8 @@ from envelope.gate import GateEvidence
 from envelope.messages import PatchRef, TaskResult
 from envelope.wire import Wire
 
+from ..gating.told import excused_text, proof_text
+
 REPORT_NAME = "report.json"
 # A result is at most 1 MiB, of which its own patch's list of files may take a quarter.
 MAX_REPORT_BYTES = 512 * 1024
@@ -122,6 +124,16 @@ class BatchReport(Wire):
         return bool(changed) and all(changed)
 
     @property
+    def excused(self) -> int:
+        """How many tests fail after verified changes, as they do on their bases."""
+        return sum(one.after.failed for one in self.repositories if one.changed and one.verified and one.after)
+
+    @property
+    def proof(self) -> str:
+        """In words."""
+        return proof_text(verified=self.verified, reason=excused_text(self.excused) if self.verified else "")
+
+    @property
     def cost_microusd(self) -> int:
         return sum(repository.cost_microusd for repository in self.repositories)
 
@@ -149,7 +161,7 @@ class BatchReport(Wire):
 
     def as_json(self) -> dict[str, Any]:
         """With what is computed from the rest, so that a reader of the JSON need not."""
-        computed = {"verified": self.verified, "cost_microusd": self.cost_microusd}
+        computed = {"verified": self.verified, "excused": self.excused, "cost_microusd": self.cost_microusd}
         return self.model_dump(mode="json") | computed
 
     def text(self) -> str:
@@ -176,7 +188,7 @@ def _bare(repository: RepositoryReport) -> RepositoryReport:
 
 
 def _line(repository: RepositoryReport) -> str:
-    word = "verified" if repository.verified else "done, not verified"
+    word = "verified" if repository.verified else "done, not verified"  # `reason` follows at the end
     counts = {
         "applied": repository.count("applied"),
         "unchanged": repository.count("empty"),

@@ -19,7 +19,7 @@ from ..batch.causes import causes
 from ..batch.report import BatchReport, RepositoryReport
 from ..evaluation.report import EvalReport
 from ..evaluation.table import best_line, cost_line
-from ..gating.told import gate_name, verdict_text
+from ..gating.told import gate_name, proof_text, verdict_text
 from ..session.fold import Session
 from ..units import dollars, duration, tokens
 from ..words import counted
@@ -32,6 +32,7 @@ MAX_SHARDS = 5  # of a cause
 MAX_BEST = 5  # changes to take
 DETAIL_CHARS = 200  # of what went wrong: a command may have printed a page; `muster task logs` has it
 ABOUT_CHARS = 9  # so that one summary looks like the next
+UNPROVED = proof_text(verified=False, reason="")
 Line = tuple[str, str]  # what it is about (empty: as the line above), and what there is to say, as plain text
 
 
@@ -81,12 +82,12 @@ def summary_of_run(
         *_changes(result.patch),
         *_tests(view.gates),
         *_evidence(GateEvidence.model_validate(structured.get("evidence") or {})),
-        *_troubles(result, [reason] if reason and not result.errors else []),
+        *_troubles(result, [reason] if reason and not verified and not result.errors else []),
         *_warnings(view.warnings),
         *_spent(view, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
-    return _summary(result, verified, lines, repository)
+    return _summary(result, proof_text(verified=verified, reason=reason if verified else ""), lines, repository)
 
 
 def summary_of_batch(
@@ -106,7 +107,7 @@ def summary_of_batch(
             lines.append(("branch", f"{report.branch} at {repository.commit[:12]}"))
     lines += _causes(report) if report else ()
     lines += [*_troubles(result, []), *_warnings(view.warnings), *_spent(view, result, cap_microusd)]
-    told = _summary(result, report is not None and report.verified, lines)
+    told = _summary(result, report.proof if report else UNPROVED, lines)
     again = (f"muster batch retry {result.task_id}   # once more what was not done",)
     return told if _is_done(result) else replace(told, commands=(*told.commands, *again))
 
@@ -117,7 +118,7 @@ def summary_of_fanout(view: Session, result: TaskResult, *, cap_microusd: int | 
     told = [(counts.get(name), name.replace("_", " ")) for name in ("completed", "failed", "not_waited_for")]
     answered = ", ".join(f"{count} {name}" for count, name in told if count)
     lines = [("items", answered or "none"), *_troubles(result, []), *_spent(view, result, cap_microusd)]
-    headline = "✔ done" if _is_done(result) else _headline(result, verified=False)
+    headline = "✔ done" if _is_done(result) else _headline(result, UNPROVED)
     hint = "" if _is_done(result) or not result.errors else result.errors[0].hint
     return Summary(headline, hint, _is_done(result), tuple(lines), _next(result))
 
@@ -132,7 +133,7 @@ def summary_of_eval(view: Session, result: TaskResult, report: EvalReport | None
         lines = [("samples", counted), *lines, ("cost", cost_line(report))]
         lines.append(("time", duration(result.metrics.latency_ms)))
     done = _is_done(result)
-    headline = "✔ every sample was judged" if done else _headline(result, verified=False)
+    headline = "✔ every sample was judged" if done else _headline(result, UNPROVED)
     hint = "" if done or not result.errors else result.errors[0].hint
     tree = f"muster task tree {result.task_id}   # how each went"
     return Summary(headline, hint, done, tuple(lines), (tree, *(_best(report) if report else ())))
@@ -146,20 +147,19 @@ def _best(report: EvalReport) -> Iterator[str]:
         yield f"… and for {counted(more, 'more case')}: --report markdown=PATH"
 
 
-def _summary(result: TaskResult, verified: bool, lines: Iterable[Line], repository: Path | None = None) -> Summary:
+def _summary(result: TaskResult, proof: str, lines: Iterable[Line], repository: Path | None = None) -> Summary:
     own = result.errors[0].hint if result.errors else ""
     hint = "" if _is_done(result) else own or f"see how it went: muster task logs {result.task_id}"
-    return Summary(_headline(result, verified), hint, _is_done(result), tuple(lines), _next(result, repository))
+    return Summary(_headline(result, proof), hint, _is_done(result), tuple(lines), _next(result, repository))
 
 
 def _is_done(result: TaskResult) -> bool:
     return result.status is State.COMPLETED
 
 
-def _headline(result: TaskResult, verified: bool) -> str:
-    """*Done* and *verified* are different words: only the gate says the second."""
+def _headline(result: TaskResult, proof: str) -> str:
     if _is_done(result):
-        return "✔ done and verified" if verified else "✔ done, not verified"
+        return f"✔ {proof}"
     said = result.errors[0].message if result.errors else str(result.status)
     return f"error: {plain(said.splitlines()[0])}"
 

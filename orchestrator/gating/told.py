@@ -26,6 +26,30 @@ def verdict_text(event: GateVerdict) -> str:
     return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"
 
 
+def excused_text(count: int) -> str:
+    """What stands beside `verified` where tests fail that fail on the base, too. Empty where none does.
+
+    >>> excused_text(4), excused_text(1), excused_text(0)
+    ('the same 4 tests fail on the base', 'the same test fails on the base', '')
+    """
+    if not count:
+        return ""
+    return "the same test fails on the base" if count == 1 else f"the same {count} tests fail on the base"
+
+
+def proof_text(*, verified: bool, reason: str) -> str:
+    """*Done* and *verified* are different words, and what is excused is never left out.
+
+    >>> proof_text(verified=True, reason=""), proof_text(verified=True, reason=excused_text(4))
+    ('done and verified', 'verified: the same 4 tests fail on the base')
+    >>> proof_text(verified=False, reason="no gate is configured")
+    'done, not verified: no gate is configured'
+    """
+    if verified:
+        return f"verified: {reason}" if reason else "done and verified"
+    return f"done, not verified{f': {reason}' if reason else ''}"
+
+
 def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Told]:
     """The counts of `runs`, then each objection with the tests or files that it names, and what else was noticed."""
     yield from ((gate_name(run), verdict_text(run)) for run in runs if run is not None)

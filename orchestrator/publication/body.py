@@ -108,7 +108,8 @@ def _fence(text: str, *, least: int) -> str:
 
 def _verdict(facts: Facts) -> str:
     if facts.verified:
-        return "Verified by the project's own gate, in a fresh sandbox."
+        excused = f": {facts.reason}" if facts.reason else ""
+        return f"Verified by the project's own gate, in a fresh sandbox{excused}."
     return f"Done, not verified: {code(facts.reason)}" if facts.reason else "Done, not verified."
 
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from envelope.lifecycle import TERMINAL, State
 from envelope.plan import Plan
 
+from ...gating.told import proof_text
 from ...session.fold import Session
 from ...session.line import Line
 from ...session.said import GLYPH, INTEREST, doing_with, figures
@@ -132,9 +133,7 @@ def proved(task: TaskView) -> str:
     if result is None or task.agent != RUN or result.metrics.turns or result.status is not State.COMPLETED:
         return ""
     told = cast("dict[str, object]", result.output.structured or {})
-    if told.get("verified") is True:
-        return "done and verified"
-    return f"done, not verified{f': {reason}' if (reason := told.get('reason')) else ''}"
+    return proof_text(verified=told.get("verified") is True, reason=str(told.get("reason") or ""))
 
 
 def _plan(session: Session) -> Plan | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from ...gating.told import proof_text
 from ..report import BatchReport, RepositoryReport, ShardReport
 from .gate_part import gate_lines, output_of
 
@@ -36,7 +37,8 @@ def _gate(suite: Element, repository: RepositoryReport) -> None:
     gate = SubElement(suite, "testcase", classname=_text(repository.name), name="gate")
     seen = "\n".join(f"{label}: {said}" for label, said in gate_lines(repository))
     if repository.verified:
-        SubElement(gate, "system-out").text = _text(seen)
+        proof = proof_text(verified=True, reason=repository.reason)
+        SubElement(gate, "system-out").text = _text(f"{proof}\n{seen}")
         return
     reason, hint = repository.reason or "not verified", repository.hint
     failure = SubElement(gate, "failure", message=_text(f"{reason}; {hint}" if hint else reason), type="gate")

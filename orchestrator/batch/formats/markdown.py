@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...gating.told import excused_text
 from ...publication.body import code_block
 from ...units import dollars
 from ..causes import causes
@@ -33,7 +34,8 @@ def _word(report: BatchReport) -> str:
     if not report.verified:
         return "not verified"
     undone = sum(one.count("collision", "failed", "set_aside") for one in report.repositories)
-    return f"verified what landed, {undone} not done" if undone else "verified"
+    excused = f": {excused_text(report.excused)}" if report.excused else ""
+    return f"verified what landed, {undone} not done{excused}" if undone else f"verified{excused}"
 
 
 def _table(report: BatchReport) -> Iterator[str]:
@@ -48,7 +50,7 @@ def _table(report: BatchReport) -> Iterator[str]:
 
 def _verdict(one: RepositoryReport) -> str:
     if one.verified:
-        return "verified"
+        return f"verified: {_text(one.reason)}" if one.reason else "verified"
     return f"not verified: {_text(one.reason)}" if one.reason else "not verified"
 
 

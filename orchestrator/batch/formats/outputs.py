@@ -9,7 +9,8 @@ from ..report import BatchReport
 
 
 def outputs(report: BatchReport, result: TaskResult, exit_code: ExitCode) -> str:
-    """`commit` is of the first repository that was changed; the JSON Lines have all of them.
+    """`commit` is of the first repository that was changed; the JSON Lines have all of them. `excused`: how many tests
+    fail as they do on the base.
 
     No value can begin a line of its own.
     """
@@ -19,6 +20,7 @@ def outputs(report: BatchReport, result: TaskResult, exit_code: ExitCode) -> str
         "status": str(result.status),
         "exit_code": str(int(exit_code)),
         "verified": str(report.verified).lower(),
+        "excused": str(report.excused),
         "branch": report.branch,
         "commit": changed.commit if changed else "",
         "cost_usd": f"{report.cost_microusd / 1_000_000:.6f}",

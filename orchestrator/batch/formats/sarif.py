@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
+from ...gating.told import proof_text
 from ..report import BatchReport
 from .findings import Finding, findings
 
@@ -19,7 +20,9 @@ def sarif(report: BatchReport) -> str:
     results = [_result(one) for one in findings(report)]
     rules = [{"id": code} for code in dict.fromkeys(result["ruleId"] for result in results)]
     tool = {"driver": {"name": "Muster", "version": version("muster"), "rules": rules}}
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": tool, "results": results}]}, indent=1)
+    proofs = {one.name: proof_text(verified=one.verified, reason=one.reason) for one in report.repositories}
+    run = {"tool": tool, "results": results, "properties": {"proof": proofs}}
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
 
 
 def _result(one: Finding) -> dict[str, Any]:

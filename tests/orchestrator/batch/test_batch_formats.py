@@ -172,7 +172,27 @@ def test_what_the_gate_saw_stands_in_its_junit_case():
     failure = suite.find("testcase[@name='gate']/failure")
     assert failure is not None and failure.get("message") == "2 tests are newly skipped; take the marks out"
     assert "flaky: t.py::unsteady\nrestored: tests/test_old.py\nE  assert 1 == 2" in (failure.text or "")
-    assert proved.findtext("system-out") == "before: passed, 304 tests\nafter: passed, 304 tests"
+    assert proved.findtext("system-out") == "done and verified\nbefore: passed, 304 tests\nafter: passed, 304 tests"
+
+
+def test_every_form_says_what_a_verified_change_is_excused():
+    seen = GateVerdict(phase="after", passed=False, tests=304, failed=4)
+    words = "the same 4 tests fail on the base"
+    excused = REPORT.repositories[0].model_copy(update={"after": seen, "reason": words})
+    report = REPORT.model_copy(update={"repositories": (excused,)})
+
+    assert report.proof == f"verified: {words}"
+    assert f"verified: {words}" in ElementTree.fromstring(FORMATS["junit"](report).encode()).findtext(
+        ".//system-out", ""
+    )
+    assert f"| verified: {words} |" in FORMATS["markdown"](report)
+    assert FORMATS["markdown"](report).startswith(f"### modernise: verified what landed, 3 not done: {words}\n")
+    [run] = json.loads(FORMATS["sarif"](report))["runs"]
+    assert run["properties"]["proof"] == {"demo": f"verified: {words}"}
+    assert (report.as_json()["verified"], report.as_json()["excused"]) == (True, 4)
+    told = outputs(report, TaskResult(task_id=TASK, trace_id="f" * 32, attempt=1, status=State.COMPLETED), ExitCode.OK)
+    assert "verified=true\nexcused=4\n" in told
+    assert f"{words}" in report.text()
 
 
 def test_each_objection_is_a_finding_at_its_file():
@@ -207,7 +227,8 @@ def test_outputs_are_a_line_each_whatever_their_values_hold():
     lines = outputs(report, result, ExitCode.NOT_ACCEPTABLE).splitlines()
 
     assert dict(line.split("=", 1) for line in lines) == {
-        "task": TASK, "status": "error", "exit_code": "1", "verified": "false", "branch": "a verified=true",
+        "task": TASK, "status": "error", "exit_code": "1", "verified": "false", "excused": "0",
+        "branch": "a verified=true",
         "commit": "1" * 40, "cost_usd": "0.150000",
     }  # fmt: skip
 

@@ -176,6 +176,15 @@ def test_done_is_not_verified():
     assert summary_of_run(Session.of(ROOT, TRACE), _result(), cap_microusd=None).headline == "✔ done, not verified"
 
 
+def test_a_headline_never_says_more_than_the_gate():
+    structured = {"verified": True, "reason": "the same 4 tests fail on the base"}
+
+    summary = summary_of_run(Session.of(ROOT, TRACE), _result(output=Output(structured=structured)), cap_microusd=None)
+
+    assert summary.headline == "✔ verified: the same 4 tests fail on the base"
+    assert "not done" not in dict(summary.lines)
+
+
 def test_a_failure_is_a_sentence_and_a_hint():
     errors = (ErrorInfo.of(ErrorCode.MODEL_AUTH, "the key is refused\nwith a long reason", "set another key"),)
     summary = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.ERROR, errors=errors), cap_microusd=None)

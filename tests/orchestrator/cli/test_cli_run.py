@@ -192,8 +192,9 @@ def test_a_gate_is_tried_out_on_the_last_commit(desk, project):
     (project / "muster.toml").write_text("gate = ['python -m nothing_here']\n")
     failed = desk.muster("init", "--check", cwd=project)
     assert failed.exit_code == 1
-    assert "the gate fails on the last commit" in failed.stderr
-    assert "name what is missing in setup" in failed.stderr
+    assert "the gate cannot run on the last commit" in failed.stderr
+    assert "No module named nothing_here" in failed.stderr
+    assert "hint: install 'nothing_here' before the gate runs: --setup" in failed.stderr
 
 
 def test_what_a_trusted_repository_says_of_its_gate_is_used(desk, project):

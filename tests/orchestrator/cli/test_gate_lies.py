@@ -39,6 +39,8 @@ FILES = {
     ".gitignore": "cache/\n",
     "Makefile": "test:\n\tpython -m pytest -q\n",
 }
+# The same, but nothing of it can be collected: garbage would leave its tests as they were.
+UNCOLLECTED = FILES | {"tests/test_calc.py": f"import not_there\n{TESTS}"}
 BREAK = "sed -i 's/a + b/a * b/' calc.py"
 EXIT = 'printf \'\\nimport os\\nprint("3 passed in 0.01s")\\ngetattr(os, "_ex" + "it")(0)\\n\' >> calc.py'
 GREEN_HOOK = (
@@ -123,8 +125,13 @@ async def tell_all(fleet) -> dict[str, TaskResult]:
             )
             for name, gate in gates.items()
         ]  # fmt: skip
-        results = await muster.gather(await muster.submit_many(requests))
-    return dict(zip(gates, results, strict=True))
+        broken = goal_request(
+            "Make it better. <breaks-it>",
+            agent=card, settings=settings, workspace=await muster.pack(fleet.repository("broken", UNCOLLECTED)),
+            gate=("python -m pytest -q",), asks=None,
+        )  # fmt: skip
+        results = await muster.gather(await muster.submit_many([*requests, broken]))
+    return dict(zip((*gates, "uncollected"), results, strict=True))
 
 
 def evidence(result: TaskResult) -> GateEvidence:
@@ -167,8 +174,21 @@ def test_success_without_a_change_is_done_and_not_verified(told):
     assert "nothing was changed" in result.output.structured["reason"]
 
 
-def test_a_gate_that_runs_nothing_verifies_nothing(told):
-    assert [objection.code for objection in evidence(told["exits-with-0"]).objections] == ["no_tests"]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("exits-with-0", "the commands ran no test that could be counted"),
+        ("uncollected", "`python -m pytest -q`: 1 error outside of tests, exit code 2: ModuleNotFoundError: "
+                        "No module named 'not_there'"),
+    ],
+)  # fmt: skip
+def test_where_the_gate_cannot_run_nobody_is_asked_and_nothing_verified(told, name: str, said: str):
+    result = told[name]
+
+    assert [error.code for error in result.errors] == [ErrorCode.BROKEN_BASE]
+    assert result.errors[0].message == f"the gate cannot run on the base: {said}"
+    assert [objection.code for objection in evidence(result).objections] == ["broken_base"]
+    assert (result.output.text, result.output.structured["agent_task_id"]) == ("", None)
 
 
 def test_the_evidence_names_tests_and_files(told):

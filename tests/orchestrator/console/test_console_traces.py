@@ -173,6 +173,12 @@ async def test_a_plan_and_an_answer_stay_text(console):
     ("agent", "turns", "structured", "said"),
     [
         ("run", 0, {"verified": True}, "done and verified"),
+        (
+            "run",
+            0,
+            {"verified": True, "reason": "the same test fails on the base"},
+            "verified: the same test fails on the base",
+        ),
         ("run", 0, {"verified": False, "reason": "no gate"}, "done, not verified: no gate"),
         ("run", 0, None, "done, not verified"),
         ("build", 1, {"verified": True}, ""),

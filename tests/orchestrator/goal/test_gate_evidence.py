@@ -143,9 +143,10 @@ async def test_the_base_is_run_again_before_its_failure_excuses_one(goal, runner
 
 
 async def test_what_failed_on_the_base_is_not_blamed(goal):
-    _, evidence = await goal({"src/b": "better\n"}, files={**FILES, "src/a": "breaks one\n"})
+    result, evidence = await goal({"src/b": "better\n"}, files={**FILES, "src/a": "breaks one\n"})
 
     assert (evidence.result, evidence.known_failures, evidence.new_failures) == ("verified", ("one",), ())
+    assert result.output.structured["reason"] == "the same test fails on the base"
     assert "fails as on the base: one" in evidence.notes
 
 
