@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bundle import bundle
+from .bundle import bundle, history_ends
 from .changes import NO_MODE, changes_between
 from .errors import FilesRefused
 from .fast_import import NewFile, commit_files
 from .local import Place
 from .mirror import Mirror
 from .patch import NO_OBJECT, Patch, apply_to_tree, patch_between
-from .scratch import make_git_dir, scratch
+from .scratch import make_git_dir, scratch, write_ends
 from .temporary import temporary_folder
 
 # People keep a project or its tests in such a folder; what is larger belongs in a repository.
@@ -64,8 +63,7 @@ async def bundle_layers(
         make_git_dir(git_dir)
         if place is not None:
             (git_dir / "objects/info/alternates").write_text(f"{place.objects.absolute()}\n")
-            if (shallow := place.common_dir / "shallow").is_file():
-                shutil.copy(shallow, git_dir / "shallow")
+            write_ends(git_dir, await history_ends(place, on))
         commits: list[str] = []
         for layer in layers:
             with scratch(*([place.objects] if place else []), write_to=git_dir / "objects") as own:
