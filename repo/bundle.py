@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from .errors import CommitMissing, GitFailed, RepositoryMissing
+from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing
 from .git import git
 from .local import Place, locate
-from .scratch import scratch
+from .scratch import Scratch, ends_in, scratch, write_ends
 
 BASE_REF = "refs/muster/base"
 SHALLOW_REFS = "refs/muster/shallow/"  # where a shallow history ends: a bundle has no other place to say so
@@ -18,17 +18,15 @@ BUNDLE_TIMEOUT_S = 1800.0
 async def bundle(repository: Path | Place, commit: str, target: Path) -> None:
     """Write the history of `commit` to `target`, whole or not at all. Only objects of `repository` are read.
 
-    A shallow clone's bundle says where its history ends, and `unbundle` makes a mirror that ends there too.
+    A shallow clone's bundle says where its history ends, and `unbundle` makes a mirror that ends there too. A partial
+    clone (`--filter`) travels in the same way: it has the files of what is checked out, and seldom more.
     """
     place = repository if isinstance(repository, Place) else await locate(repository)
     part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+    ends = await history_ends(place, commit)
     with scratch(place.objects) as own:
-        ends = _copy_shallow(place.common_dir, own.git_dir)
-        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
-        known = await own.git(*asked, ok=(0, 1, 128))
-        if known.exit_code:
-            raise CommitMissing(f"The repository {place.root} has no commit {commit}")
-        base = known.line.splitlines()[-1]
+        write_ends(own.git_dir, ends)
+        base = await _commit_in(own, place, commit)
         reached = set((await own.git("rev-list", "--max-parents=0", base)).line.split()) if ends else set[str]()
         refs = {BASE_REF: base} | {SHALLOW_REFS + end: end for end in sorted(ends & reached)}
         for ref, value in refs.items():  # a file each, and no process: the git directory is ours alone
@@ -39,8 +37,41 @@ async def bundle(repository: Path | Place, commit: str, target: Path) -> None:
         try:
             await own.git(*write, configuration=("pack.threads=1",), timeout_s=BUNDLE_TIMEOUT_S)
             part.replace(target)
+        except GitFailed as e:
+            if not _is_partial(place):
+                raise
+            message = f"The repository {place.root} is a partial clone, and lacks files of {base[:12]}"
+            raise CommitMissing(message, hint="fetch the rest: git fetch --refetch --no-filter") from e
         finally:
             part.unlink(missing_ok=True)
+
+
+async def history_ends(place: Place, commit: str) -> set[str]:
+    """Where this clone's history is cut: at a shallow clone's boundary, and in a partial one at the youngest commits of
+    its remote below `commit`, whose own files are all that it need have."""
+    ends = ends_in(place.common_dir)
+    if not _is_partial(place):
+        return ends
+    with scratch(place.objects) as own:
+        base = await _commit_in(own, place, commit)
+        own_commits = ("rev-list", "--exclude-promisor-objects", "--parents", base)
+        listed = await own.git(*own_commits, configuration=("remote.nowhere.promisor=true",))
+    parents = {commit: above for commit, *above in (line.split() for line in listed.line.splitlines())}
+    return ends | ({each for above in parents.values() for each in above if each not in parents} if parents else {base})
+
+
+def _is_partial(place: Place) -> bool:
+    return any(place.objects.glob("pack/*.promisor"))
+
+
+async def _commit_in(own: Scratch, place: Place, commit: str) -> str:
+    known = await own.git(
+        *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"), ok=(0, 1, 128)
+    )
+    if known.exit_code:
+        hint = UNSHALLOW_HINT if ends_in(place.common_dir) else ""
+        raise CommitMissing(f"The repository {place.root} has no commit {commit}", hint=hint)
+    return known.line.splitlines()[-1]
 
 
 async def unbundle(git_dir: Path, source: Path) -> None:
@@ -53,23 +84,6 @@ async def unbundle(git_dir: Path, source: Path) -> None:
         raise RepositoryMissing(f"The bundle {source.name} cannot be read: {e}") from e
     refs = {name: commit for commit, _, name in (line.partition(" ") for line in listed)}
     ends = {commit for name, commit in refs.items() if name.startswith(SHALLOW_REFS)}
-    if ends:
-        _add_shallow(git_dir / "shallow", ends)
+    write_ends(git_dir, ends)
     if BASE_REF in refs:
         await git("update-ref", f"refs/muster/{refs[BASE_REF]}", refs[BASE_REF], git_dir=git_dir)
-
-
-def _copy_shallow(common_dir: Path, own_dir: Path) -> set[str]:
-    shallow = common_dir / "shallow"
-    if not shallow.is_file():
-        return set()
-    text = shallow.read_text()
-    (own_dir / "shallow").write_text(text)
-    return set(text.split())
-
-
-def _add_shallow(shallow: Path, ends: set[str]) -> None:
-    known = set(shallow.read_text().split()) if shallow.exists() else set[str]()
-    part = shallow.with_suffix(".part")
-    part.write_text("".join(f"{end}\n" for end in sorted(known | ends)))
-    part.replace(shallow)

@@ -44,17 +44,20 @@ async def not_ignored(git_dir: Path, work_tree: Path, paths: Sequence[bytes]) ->
         return await _not_ignored(own, work_tree, [*paths])
 
 
-async def collect(own: Scratch, work_tree: Path, *, max_file_bytes: int) -> tuple[str, ...]:
+async def collect(
+    own: Scratch, work_tree: Path, *, max_file_bytes: int, hidden: Sequence[bytes] = ()
+) -> tuple[str, ...]:
     """Bring the index of `own` to the state of `work_tree`; the answer says, in sentences, what could not come along.
 
-    Files that the tree's own .gitignore files name stay out, unless the index already has them.
+    Files that the tree's own .gitignore files name stay out, unless the index already has them; so does what is
+    `hidden`.
     """
     seen = await asyncio.to_thread(survey_tree, os.fsencode(work_tree), max_file_bytes=max_file_bytes)
     for trap in seen.traps:
         await asyncio.to_thread(remove, os.fsencode(work_tree), trap)
     seen.oversized[:] = await _not_ignored(own, work_tree, seen.oversized)
     untouched = await _untouched(own, work_tree) if seen.oversized else set[bytes]()
-    complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized])
+    complaints = await _add_all(own, work_tree, left_out=[*seen.nested, *seen.oversized, *hidden])
     listed = await _listed(own) if seen.nested or await asyncio.to_thread(_may_have_submodules, own) else []
     links = [path for entry, path in listed if entry.startswith(GITLINK_MODE)]
     left = await asyncio.to_thread(_not_empty, os.fsencode(work_tree), links)

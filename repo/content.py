@@ -60,3 +60,18 @@ async def file_at(git_dir: Path, tree: str, path: str, *, max_bytes: int) -> byt
             blob = kind_and_id.split(b" ")[1].decode()
             return (await git("cat-file", "blob", blob, git_dir=git_dir, max_stdout_bytes=max_bytes)).stdout
     return None
+
+
+async def contents_of(git_dir: Path, blobs: Sequence[str], *, max_bytes: int) -> list[bytes]:
+    """What git keeps under these ids, in their order. `OutputTooLarge` for more than `max_bytes` together."""
+    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+    heads_bytes = 128 * len(blobs)
+    told = await git("cat-file", "--batch", git_dir=git_dir, stdin=asked, max_stdout_bytes=max_bytes + heads_bytes)
+    found: list[bytes] = []
+    at = 0
+    for _ in blobs:  # each answer is a line `id type size`, the content and a line feed
+        start = told.stdout.index(b"\n", at) + 1
+        size = int(told.stdout[at:start].rpartition(b" ")[2])
+        found.append(told.stdout[start : start + size])
+        at = start + size + 1
+    return found

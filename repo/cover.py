@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bundle import bundle
-from .changes import NO_MODE, changes_between
+from .bundle import bundle, history_ends
+from .changes import NO_MODE, SYMLINK_MODE, changes_between, diff_between
 from .errors import FilesRefused
 from .fast_import import NewFile, commit_files
+from .git import GIB
 from .local import Place
 from .mirror import Mirror
 from .patch import NO_OBJECT, Patch, apply_to_tree, patch_between
-from .scratch import make_git_dir, scratch
+from .scratch import Scratch, make_git_dir, scratch, write_ends
 from .temporary import temporary_folder
 
 # People keep a project or its tests in such a folder; what is larger belongs in a repository.
@@ -64,8 +65,7 @@ async def bundle_layers(
         make_git_dir(git_dir)
         if place is not None:
             (git_dir / "objects/info/alternates").write_text(f"{place.objects.absolute()}\n")
-            if (shallow := place.common_dir / "shallow").is_file():
-                shutil.copy(shallow, git_dir / "shallow")
+            write_ends(git_dir, await history_ends(place, on))
         commits: list[str] = []
         for layer in layers:
             with scratch(*([place.objects] if place else []), write_to=git_dir / "objects") as own:
@@ -73,6 +73,40 @@ async def bundle_layers(
                 commits.append(await commit_files(own, layer.files, on=parent, message=layer.message, date=DATE))
         await bundle(Place(git_dir, git_dir, git_dir, True), commits[-1], target)
     return tuple(commits)
+
+
+async def over_files(git_dir: Path, base: str, diff: bytes, folder: Path) -> bytes:
+    """The change `diff` of `base`, for a work tree in which the files of `folder` lie, too: what it adds in their
+    place, it changes there. `PatchRefused` for a diff that does not apply to `base`."""
+    after = await apply_to_tree(git_dir, base, diff)
+    with scratch(git_dir / "objects") as own:
+        added = [change.path for change in await changes_between(own, base, after) if change.status in ("A", "R")]
+        entries = [(mode, path) for path in added if (mode := _mode_in(folder, path))]
+        if not entries:
+            return diff
+        await own.git("read-tree", base)
+        laid = [b"%s %s\t%s\0" % (mode, await _stored(own, folder, at), at) for mode, at in entries]
+        await own.git("update-index", "--add", "-z", "--index-info", stdin=b"".join(laid))
+        return await diff_between(own, (await own.git("write-tree")).line, after, GIB)
+
+
+def _mode_in(folder: Path, path: bytes) -> bytes:
+    """git's mode of the file or link that stands there; empty where none does. No link is followed on the way."""
+    file = folder / os.fsdecode(path)
+    if any(parent.is_symlink() for parent in file.parents if parent.is_relative_to(folder)):
+        return b""
+    if file.is_symlink():
+        return SYMLINK_MODE.encode()
+    return b"" if not file.is_file() else b"100755" if os.access(file, os.X_OK) else b"100644"
+
+
+async def _stored(own: Scratch, folder: Path, path: bytes) -> bytes:
+    content = await asyncio.to_thread(_content, folder / os.fsdecode(path))
+    return (await own.git("hash-object", "-w", "--stdin", stdin=content)).line.encode()
+
+
+def _content(file: Path) -> bytes:
+    return os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
 
 
 async def carried_over(mirror: Mirror, base: str, onto: str, diff: bytes) -> Patch:

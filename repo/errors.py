@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+UNSHALLOW_HINT = "the clone is shallow: fetch what it lacks with `git fetch --unshallow`"
 STDERR_TAIL_CHARS = 2_000  # git's last words say what failed; the first are progress
 
 

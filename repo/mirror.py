@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .bundle import unbundle
 from .content import files_of
-from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
+from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, SourceRefused
 from .git import git
 from .lock import file_lock, stamp_use
 from .removal import discard_tree
@@ -74,7 +74,9 @@ class Mirror:
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")
         found = await git(*asked, git_dir=self.git_dir, ok=(0, 1, 128))
         if found.exit_code:
-            raise CommitMissing(f"The repository has no commit {ref!r}", hint=COMMIT_HINT)
+            shallow = await git("rev-parse", "--is-shallow-repository", git_dir=self.git_dir)
+            hint = UNSHALLOW_HINT if shallow.line == "true" else COMMIT_HINT
+            raise CommitMissing(f"The repository has no commit {ref!r}", hint=hint)
         return found.line.splitlines()[-1]
 
 

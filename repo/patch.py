@@ -64,6 +64,7 @@ async def extract_patch(
     touched: Touched | None = None,
     partial: bool = False,
     allowed: Callable[[str], bool] | None = None,
+    hidden: Sequence[bytes] = (),
     max_bytes: int = MAX_PATCH_BYTES,
 ) -> Patch:
     """What `work_tree` holds beyond `base` (a commit or tree id in the bare repository `git_dir`).
@@ -71,11 +72,12 @@ async def extract_patch(
     Nothing of the work tree runs (stop its own processes first), and nothing is written to it or to `git_dir`.
     `index_seed` (`checkout.index_of`) saves reading unchanged files, and `touched` looking at them: it promises that
     the seed is of `base`, and nothing else differs from it. `partial`: `work_tree` has nothing else; then `TreePartial`
-    is raised where git has to see all of it. A rename needs `allowed` for both of its paths.
+    is raised where git has to see all of it. A rename needs `allowed` for both of its paths. New files at `hidden`
+    paths, or below them, are no part of it.
     A file over `max_bytes` is left out with a warning; a patch over it raises `PatchRefused`.
     """
     with scratch(git_dir / "objects") as own:
-        collected = await _collected(own, base, work_tree, index_seed, touched, partial, max_bytes)
+        collected = await _collected(own, base, work_tree, index_seed, touched, partial, max_bytes, hidden)
         base_tree, found, warnings = collected.base_tree, collected.tree, collected.warnings
         changes, diff = await _compared(own, base_tree, found, max_bytes)
         unnamed = [change for change in changes if not _is_text(change)]
@@ -150,6 +152,7 @@ async def _collected(
     touched: Touched | None,
     partial: bool,
     max_bytes: int,
+    hidden: Sequence[bytes],
 ) -> _Collected:
     """From the least that has to be looked at to all that there is."""
     if seed and touched and not partial and (along := await tree_along(own, work_tree, base, touched)):
@@ -160,7 +163,7 @@ async def _collected(
         if partial:
             raise TreePartial("The rest of the work tree is needed for this patch")
         await _seed_index(own, base_tree, seed)
-        warnings = await collect(own, work_tree, max_file_bytes=max_bytes)
+        warnings = await collect(own, work_tree, max_file_bytes=max_bytes, hidden=hidden)
     return _Collected(base_tree, (await own.git("write-tree")).line, warnings)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .content import REGULAR_FILES
+from .content import REGULAR_FILES, contents_of
 from .git import git
 from .wording import is_utf8
 
@@ -60,18 +60,7 @@ async def project_settings(git_dir: Path, commit: str) -> ProjectSettings:
 async def contents(git_dir: Path, files: Iterable[SettingsFile]) -> dict[str, bytes]:
     """What is in these files, by path. Who asks has looked at their sizes."""
     wanted = tuple(files)
-    asked = "".join(f"{file.blob}\n" for file in wanted).encode()
-    heads_bytes = 128 * len(wanted)
-    told = await git(
-        *("cat-file", "--batch"),
-        git_dir=git_dir,
-        stdin=asked,
-        max_stdout_bytes=sum(file.size_bytes for file in wanted) + heads_bytes,
+    texts = await contents_of(
+        git_dir, [file.blob for file in wanted], max_bytes=sum(file.size_bytes for file in wanted)
     )
-    found: dict[str, bytes] = {}
-    at = 0
-    for file in wanted:  # each answer is a line `id type size`, the content and a line feed
-        start = told.stdout.index(b"\n", at) + 1
-        found[file.path] = told.stdout[start : start + file.size_bytes]
-        at = start + file.size_bytes + 1
-    return found
+    return dict(zip((file.path for file in wanted), texts, strict=True))

@@ -8,7 +8,7 @@ from .errors import BranchRefused, CommitMissing, GitFailed
 from .git import git
 from .local import Place, locate
 from .mirror import Mirror
-from .scratch import Scratch, scratch
+from .scratch import Scratch, ends_in, scratch
 
 NO_COMMIT = "0" * 40  # what git calls the old value of a branch that does not exist
 OWN_BRANCH = (
@@ -44,7 +44,7 @@ async def publish_branch(
     await _refuse_in_use(place, branch, onto_default=onto_default)
     with scratch(mirror.objects, write_to=place.objects) as own:
         await _refuse_backwards(own, branch, old, commit, expected_old)
-        await _bring_objects(own, place, commit)
+        await _bring_objects(own, place, mirror, commit)
     move = ("update-ref", "--no-deref", "-m", "muster: publish", ref, commit, old)
     try:
         await git(*move, git_dir=place.git_dir)
@@ -71,6 +71,11 @@ async def require_forward(repository: Path, branch: str, start: str, *, ours: st
         return
     with scratch(place.objects) as own:
         await _refuse_backwards(own, branch, old, start, None)
+
+
+def no_history(commit: str) -> BranchRefused:
+    hint = "the change was made in a shallow clone: run `git fetch --unshallow` there and make it again"
+    return BranchRefused(f"The repository does not have the history that {commit[:12]} builds on", hint=hint)
 
 
 async def require_branch_name(branch: str) -> None:
@@ -120,13 +125,16 @@ async def _refuse_backwards(own: Scratch, branch: str, old: str, commit: str, ex
         raise BranchRefused(f"The branch {branch} holds work that {commit[:12]} does not contain", hint=hint)
 
 
-async def _bring_objects(own: Scratch, place: Place, commit: str) -> None:
+async def _bring_objects(own: Scratch, place: Place, mirror: Mirror, commit: str) -> None:
     """One pack with what the repository's branches do not reach, written in place and renamed whole by git."""
     listed = await git("for-each-ref", "--format=%(objectname)", "refs/heads", git_dir=place.git_dir)
     head = await git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", git_dir=place.git_dir, ok=(0, 1, 128))
     known = {*listed.line.split(), *head.line.split()}
-    shallow = place.common_dir / "shallow"
-    ends = shallow.read_text().split() if shallow.is_file() else []
-    revisions = [*(f"--shallow {end}" for end in ends), commit, "--not", *sorted(known)]
+    revisions = [commit, "--not", *sorted(known)]
     pack = ("pack-objects", "--quiet", "--revs", "--non-empty", "--delta-base-offset", str(place.objects / "pack/pack"))
-    await own.git(*pack, stdin="".join(f"{line}\n" for line in revisions).encode())
+    try:
+        await own.git(*pack, stdin="".join(f"{line}\n" for line in revisions).encode())
+    except GitFailed as e:  # a branch with a hole in its history would break every clone of the repository
+        if ends_in(mirror.git_dir):
+            raise no_history(commit) from e
+        raise

@@ -11,7 +11,7 @@ from .errors import BranchRefused, GitFailed, RemoteDown, RepositoryMissing
 from .git import git
 from .local import locate
 from .mirror import Mirror
-from .publish import OWN_BRANCH, require_branch_name
+from .publish import OWN_BRANCH, no_history, require_branch_name
 
 LOOK_TIMEOUT_S = 120.0
 PUSH_TIMEOUT_S = 1800.0
@@ -132,7 +132,7 @@ async def push_branch(
         raise BranchRefused(f"The branch {branch} was changed by somebody else", hint=_REFUSALS[0][2])
     ref = f"refs/heads/{branch}"
     lease = f"--force-with-lease={ref}:{tip or ''}"
-    push = ("push", "--porcelain", "--no-verify", "--no-follow-tags", lease, "--end-of-options", remote.url)
+    push = ("push", "--no-verify", "--no-follow-tags", lease, "--end-of-options", remote.url)
     try:
         await git(
             *(*push, f"{commit}:{ref}"),
@@ -143,7 +143,7 @@ async def push_branch(
         )
     except GitFailed as e:
         if await remote_tip(remote, branch) != commit:  # else somebody else has published the same, a moment ago
-            raise _refused(remote, branch, e) from e
+            raise _refused(remote, branch, commit, e) from e
 
 
 async def _listed(remote: Remote, branch: str, timeout_s: float = LOOK_TIMEOUT_S) -> _Listed:
@@ -169,8 +169,10 @@ async def _contains(mirror: Mirror, commit: str, older: str) -> bool:
     return (await git(*asked, git_dir=mirror.git_dir, ok=(0, 1, 128))).exit_code == 0
 
 
-def _refused(remote: Remote, branch: str, failure: GitFailed) -> BranchRefused | RepositoryMissing:
+def _refused(remote: Remote, branch: str, commit: str, failure: GitFailed) -> BranchRefused | RepositoryMissing:
     said = f"{failure}\n{failure.stderr}"
+    if "shallow update not allowed" in said:
+        return no_history(commit)
     for pattern, what, hint in _REFUSALS:
         if pattern.search(said):
             return BranchRefused(f"The branch {branch} {what}{_words(failure)}", hint=hint)

@@ -14,6 +14,7 @@ from .temporary import temporary_folder
 # A filter named in .gitattributes has no definition in our git directory and is inert. A working-tree encoding is
 # built into git, and a file that is not in it would fail the whole collection: switch it off everywhere alike.
 ATTRIBUTES = "* !filter !working-tree-encoding\n"
+SHALLOW = "shallow"  # git's name of the file with the commits at which a history is cut
 
 
 def make_git_dir(path: Path, *, bare: bool = True, head: str = "ref: refs/heads/main") -> None:
@@ -23,6 +24,20 @@ def make_git_dir(path: Path, *, bare: bool = True, head: str = "ref: refs/heads/
     (path / "HEAD").write_text(f"{head}\n")
     (path / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n\tbare = {str(bare).lower()}\n")
     (path / "info/attributes").write_text(ATTRIBUTES)
+
+
+def ends_in(git_dir: Path) -> set[str]:
+    """The commits whose parents a shallow clone does not have."""
+    shallow = git_dir / SHALLOW
+    return set(shallow.read_text().split()) if shallow.is_file() else set()
+
+
+def write_ends(git_dir: Path, ends: Collection[str]) -> None:
+    """History ends there, and where it ended before."""
+    if known := ends_in(git_dir) | set(ends):
+        part = git_dir / f"{SHALLOW}.part"
+        part.write_text("".join(f"{end}\n" for end in sorted(known)))
+        part.replace(git_dir / SHALLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +77,14 @@ class Scratch:
 
 @contextmanager
 def scratch(*stores: Path, write_to: Path | None = None) -> Generator[Scratch]:
-    """`stores` and `write_to` are object folders. New objects vanish at the end, unless `write_to` keeps them."""
+    """`stores` and `write_to` are object folders. New objects vanish at the end, unless `write_to` keeps them.
+
+    History ends where it does in the repository that is written to; else in those that are read (shallow clones).
+    """
     with temporary_folder("git") as folder:
         git_dir = folder / "git"
         make_git_dir(git_dir)
+        write_ends(git_dir, {end for store in ([write_to] if write_to else stores) for end in ends_in(store.parent)})
         yield Scratch(git_dir, git_dir / "index", write_to or git_dir / "objects", stores)
 
 

@@ -33,7 +33,8 @@ from .reaper import Gone, due_folders, known_of
 from .renewal import renewal_of
 from .roots import ROOT, Roots
 from .seccomp import as_file
-from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
+from .setup import collect_setups, ensure_setup, image_id_of, kept_setups
+from .setup_files import FOLDER, layer_of
 from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
@@ -94,13 +95,13 @@ class BubblewrapDriver:
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self.roots, open_writable, self.state_dir / "locks", on_output)
+        return await ensure_setup(setup, self.roots, open_writable, self.state_dir, on_output)
 
     async def setups(self) -> list[Kept]:
-        return await self.roots.kept(REPOSITORY)
+        return await kept_setups(self.roots, self.state_dir)
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
-        return await collect_setups(self.roots, allowance, now_s=now_s)
+        return await collect_setups(self.roots, self.state_dir, allowance, now_s=now_s)
 
     def capabilities(self) -> Capabilities:
         limits = HELD_LIMITS | held_limits()
@@ -129,6 +130,10 @@ class BubblewrapDriver:
     def _sandboxes(self) -> Path:
         return self.state_dir / "sandboxes"
 
+    @property
+    def _setup_files(self) -> Path:
+        return self.state_dir / FOLDER
+
     def _require_programs(self) -> None:
         if os.geteuid() != 0:
             raise EngineUnavailable("The driver bubblewrap needs root on this host.", hint="use the driver docker")
@@ -142,21 +147,25 @@ class BubblewrapDriver:
         limits = None if spec.read_only else spec.limits
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card)
+        layer = layer_of(self._setup_files, spec.image, spec.checkout)
+        workspace = await asyncio.to_thread(
+            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
+        )
         undo.push_async_callback(_dismantle, workspace.folder)
-        await mount_overlay(workspace.merged, [workspace.lower], upper=workspace.upper, work=workspace.work)
+        lower = [each for each in (layer, workspace.lower) if each is not None]
+        await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
-        keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper))
+        keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:
             renewal = await renewal_of(first_process(group), workspace.merged, workspace, keeper.over, undo)
         return OpenSandbox(
-            sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder, renewal
+            sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder, renewal, layer
         )
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
@@ -243,6 +252,9 @@ class Namespaces:
 
     def view(self, git_dir: Path, seed: Seed | None, *, whole: bool) -> AbstractAsyncContextManager[View]:
         return self.overlay.of(self, seed)
+
+    async def setup_files(self, target: Path) -> None:
+        await self.overlay.setup_files(self, target)
 
     async def apply(self, git_dir: Path, diff: bytes) -> None:
         await apply_from_outside(self, git_dir, diff)

@@ -356,6 +356,9 @@ class Container:
     def view(self, git_dir: Path, seed: Seed | None, *, whole: bool) -> AbstractAsyncContextManager[View]:
         return self.overlay.of(self, seed)
 
+    async def setup_files(self, target: Path) -> None:
+        await self.overlay.setup_files(self, target)
+
     async def apply(self, git_dir: Path, diff: bytes) -> None:
         await apply_from_outside(self, git_dir, diff)
 

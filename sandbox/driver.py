@@ -27,7 +27,8 @@ from .opened import OpenSandbox
 from .openings import Openings
 from .reaper import known_of, reap
 from .renewal import renewal_of
-from .setup import REPOSITORY, collect_setups, ensure_setup, image_id_of
+from .setup import collect_setups, ensure_setup, image_id_of, kept_setups
+from .setup_files import FOLDER, layer_of
 from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
@@ -106,13 +107,13 @@ class DockerDriver:
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self.engine, open_writable, self.state_dir / "locks", on_output)
+        return await ensure_setup(setup, self.engine, open_writable, self.state_dir, on_output)
 
     async def setups(self) -> list[Kept]:
-        return [*await self.engine.kept(REPOSITORY), *await self._stock.kept()]
+        return [*await kept_setups(self.engine, self.state_dir), *await self._stock.kept()]
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
-        images = await collect_setups(self.engine, allowance, now_s=now_s)
+        images = await collect_setups(self.engine, self.state_dir, allowance, now_s=now_s)
         return [*images, *await self._stock.collect(allowance, now_s=now_s)]
 
     def capabilities(self) -> Capabilities:
@@ -146,26 +147,29 @@ class DockerDriver:
         # The operator's own index is for setup: a task reaches no private address by it.
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
+        layer = layer_of(self.state_dir / FOLDER, spec.image, spec.checkout)
         if elsewhere := await self._elsewhere():
-            workspace, server = Workspace(self._sandboxes / sandbox_id, self.state_dir), self.state_dir
+            workspace, server = Workspace(self._sandboxes / sandbox_id, self.state_dir, layer=layer), self.state_dir
             opening = Opening(
                 sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
             )
             return await elsewhere.assemble(opening, card, proxy, ca_bundle, undo)
         limits = None if spec.read_only else spec.limits
-        workspace = await asyncio.to_thread(create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card)
+        workspace = await asyncio.to_thread(
+            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
+        )
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
         channel = await self._start(opening, undo)
         env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
-        container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper))
+        container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:
             process = await self.engine.first_process(sandbox_id)
             renewal = await renewal_of(process, await container.work_tree(), workspace, container.over, undo)
         return OpenSandbox(
-            sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder, renewal
+            sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder, renewal, layer
         )
 
     async def _elsewhere(self) -> Elsewhere | None:

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from repo.checkout import index_of
+from repo.cover import over_files
 from repo.errors import TreePartial
 from repo.patch import Patch, apply_to_tree, extract_patch
 from repo.seed import Seed, seed_of
 
 from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
-from .errors import SandboxError
+from .errors import DiskFull, SandboxError
 from .handed import note_labels
 from .renewal import Renewal
 from .tools import ToolClient
 from .touched import Stamps
+from .unfit import FULL, FULL_HINT
 from .view import Keeper
 
 BASE_INDEX = "base.index"  # in the folder of a sandbox whose base is not its checkout's
@@ -39,10 +41,12 @@ class OpenSandbox(ToolClient):
         refused_hosts: Set[str],
         folder: Path,
         renewal: Renewal | None = None,
+        layer: Path | None = None,
     ) -> None:
         """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain.
 
-        `folder` is what its driver keeps of it on this host. Without `renewal` it is used once.
+        `folder` is what its driver keeps of it on this host. Without `renewal` it is used once. `layer` lies over
+        its checkout.
         """
         super().__init__(channel, env)
         self.id = sandbox_id
@@ -55,6 +59,7 @@ class OpenSandbox(ToolClient):
         self.refused_hosts = refused_hosts
         self._folder = folder
         self._renewal = renewal
+        self._layer = layer
         self._taken: tuple[str, Stamps, Patch] | None = None  # the last snapshot: of what base, and when
         self._closing: asyncio.Task[None] | None = None
         self._freezing = asyncio.Lock()  # the engine refuses to freeze what is frozen
@@ -64,6 +69,8 @@ class OpenSandbox(ToolClient):
             return
         base = await apply_to_tree(self._git_dir(), self._base, diff) if as_base else self._base
         seed = await self._seed_of(base) if as_base else self._seed
+        if self._layer is not None:
+            diff = await over_files(self._git_dir(), self._base, diff, self._layer)
         await (self._keeper.apply(self._git_dir(), diff) if self._spec.read_only else self.apply_inside(diff))
         self._base, self._seed = base, seed
 
@@ -90,6 +97,14 @@ class OpenSandbox(ToolClient):
         # Alive now is mounted all the while: had the container ended, every file would have read as deleted.
         await self.stat(WORKSPACE)
         return patch
+
+    async def setup_files(self, target: Path) -> None:
+        """Copy to `target` what setup commands wrote and git ignores; they have ended."""
+        try:
+            await self._keeper.setup_files(target)
+        except OSError as error:
+            message = f"What setup wrote to the workspace cannot be kept: {error.strerror}."
+            raise (DiskFull(message, hint=FULL_HINT) if error.errno in FULL else SandboxError(message)) from error
 
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         await self.end_in(lifetime_s)
@@ -133,6 +148,7 @@ class OpenSandbox(ToolClient):
                 index_seed=seed and seed.index,
                 touched=view.touched and seed and seed.seen_from_base(view.touched),
                 partial=view.partial,
+                hidden=view.hidden,
                 allowed=allowed,
             )
         return replace(patch, warnings=(*patch.warnings, *view.warnings)) if view.warnings else patch

@@ -1,11 +1,12 @@
 """The setup phase: what a project's tests need is installed once, and kept as an image.
 
 It runs as the sandbox's own user, without capabilities, with a network that ends at the package index, without secrets
-and without an agent. Only the image's file system is kept: files that setup leaves in the workspace are not.
+and without an agent. Kept are the image's file system, and what was written into the workspace and git ignores.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
@@ -14,14 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from repo.cache import MOUNTS, sizes_bytes
 from repo.keeping import IN_USE_S, Allowance, Kept, surplus
 from repo.lock import file_lock, stamp_use
+from repo.removal import discard_tree
 
 from .base import Command, Limits, OnOutput, SandboxSpec, Setup
 from .errors import ImageMissing, SetupFailed
 from .index import PackageIndex, host_index
 from .opened import OpenSandbox
 from .outlet import Outlet
+from .setup_files import FOLDER, begin, finish, folder_of
 
 REPOSITORY = "muster-setup"
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
@@ -65,16 +69,16 @@ class OpenWritable(Protocol):
 
 
 async def ensure_setup(
-    setup: Setup, images: ImageStore, open_writable: OpenWritable, locks: Path, on_output: OnOutput | None
+    setup: Setup, images: ImageStore, open_writable: OpenWritable, state_dir: Path, on_output: OnOutput | None
 ) -> str:
-    """See `SandboxDriver.prepare_image`. `locks` is a folder that all processes of this host share."""
+    """See `SandboxDriver.prepare_image`. `state_dir` is a folder that all processes of this host share."""
     if not setup.commands:
         return setup.image
     key = setup_key(await image_id_of(images, setup.image), setup)
     tag = f"{REPOSITORY}:{key}"
-    lock = locks / f"setup-{key}.lock"
+    lock, setup_files = state_dir / "locks" / f"setup-{key}.lock", state_dir / FOLDER
     async with file_lock(lock):
-        if await images.image_id(tag) is None:
+        if not folder_of(setup_files, tag).exists() or await images.image_id(tag) is None:
             index = await host_index()
             if setup.egress_hosts is not None:
                 index = replace(index, hosts=setup.egress_hosts)
@@ -85,18 +89,35 @@ async def ensure_setup(
                 for command in setup.commands:
                     await _run(sandbox, command, index, on_output)
                 await sandbox.kill_all()  # what still runs would be committed in the middle of a write
+                files = await asyncio.to_thread(begin, setup_files, tag)
+                await sandbox.setup_files(files)
                 await images.commit(sandbox.id, tag, {"Labels": {"muster.setup": tag}})
+                await asyncio.to_thread(finish, files, tag, setup)
         elif _is_due(lock):
             await images.stamp(tag)
             stamp_use(lock)
     return tag
 
 
-async def collect_setups(images: ImageStore, allowance: Allowance, *, now_s: float) -> list[Kept]:
-    """Remove the images of setups that are too many or too old; what went. They are made again where one is missed."""
+async def kept_setups(images: ImageStore, state_dir: Path) -> list[Kept]:
+    """The images of setups, with what lies beside them."""
+    kept = await images.kept(REPOSITORY)
+    sizes = await sizes_bytes(each for one in kept if (each := folder_of(state_dir / FOLDER, one.name)).exists())
     return [
-        each for each in surplus(await images.kept(REPOSITORY), allowance, now_s) if await images.discard(each.name)
+        replace(one, size_bytes=one.size_bytes + sizes.get(folder_of(state_dir / FOLDER, one.name), 0)) for one in kept
     ]
+
+
+async def collect_setups(images: ImageStore, state_dir: Path, allowance: Allowance, *, now_s: float) -> list[Kept]:
+    """Remove the images of setups that are too many or too old; what went. They are made again where one is missed."""
+    kept = await kept_setups(images, state_dir)
+    gone = [each for each in surplus(kept, allowance, now_s) if await images.discard(each.name)]
+    left = {folder_of(state_dir / FOLDER, each.name) for each in kept if each not in gone}
+    for folder in (state_dir / FOLDER).glob("*"):  # also of images that somebody else has removed
+        is_old = folder.stat().st_mtime < now_s - IN_USE_S
+        if folder not in left and is_old and str(folder) not in MOUNTS.read_text():
+            await asyncio.to_thread(discard_tree, folder)
+    return gone
 
 
 def _is_due(lock: Path) -> bool:

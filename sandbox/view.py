@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from repo.seed import Seed
 
 from .base import SandboxSpec
 from .changed import touched_paths
+from .setup_files import copy, hidden, ignored, written
 from .touched import Stamps, stamps_of
 
 APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
@@ -23,12 +24,14 @@ APPLY = ("apply", "--binary", "--whitespace=nowarn", "-")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`touched` is all that can differ; None: anything can. `partial`: and no more than that is in `work_tree`."""
+    """`touched` is all that can differ; None: anything can. `partial`: and no more than that is in `work_tree`.
+    `hidden` is no part of a patch: the sandbox has found it there."""
 
     work_tree: Path
     touched: Touched | None
     warnings: tuple[str, ...] = ()
     partial: bool = False
+    hidden: Sequence[bytes] = ()
 
 
 class Keeper(Protocol):
@@ -49,6 +52,10 @@ class Keeper(Protocol):
         """Nobody may write meanwhile. `seed` is of the sandbox's base, as it is now; `whole`: not a partial one."""
         ...
 
+    async def setup_files(self, target: Path) -> None:
+        """Copy there what was written and git ignores (see `setup_files`). Nothing may run in the sandbox."""
+        ...
+
     async def apply(self, git_dir: Path, diff: bytes) -> None:
         """Change a workspace that its commands cannot change. `PatchRefused` says why not."""
         ...
@@ -62,10 +69,11 @@ class Overlaid(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OverlayView:
-    """What keepers of overlays have in common. `upper` holds what was written."""
+    """What keepers of overlays have in common. `upper` holds what was written, `layer` what lies over the checkout."""
 
     spec: SandboxSpec
     upper: Path
+    layer: Path | None = None
 
     async def stamps(self) -> Stamps | None:
         return await asyncio.to_thread(stamps_of, self.upper)
@@ -74,7 +82,14 @@ class OverlayView:
     async def of(self, overlaid: Overlaid, seed: Seed | None) -> AsyncGenerator[View]:
         checkout = self.spec.checkout
         touched = checkout and seed and await asyncio.to_thread(touched_paths, self.upper, checkout)
-        yield View(await overlaid.work_tree(), touched or None)
+        found = await asyncio.to_thread(hidden, self.layer, self.upper, checkout) if self.layer and checkout else ()
+        yield View(await overlaid.work_tree(), touched or None, hidden=found)
+
+    async def setup_files(self, overlaid: Overlaid, target: Path) -> None:
+        checkout = self.spec.checkout
+        assert checkout is not None
+        paths = await asyncio.to_thread(written, self.upper, checkout)
+        await asyncio.to_thread(copy, await ignored(checkout, await overlaid.work_tree(), paths), self.upper, target)
 
 
 async def apply_from_outside(overlaid: Overlaid, git_dir: Path, diff: bytes) -> None:

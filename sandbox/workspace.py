@@ -25,11 +25,12 @@ AGENT_GID = 10001
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """`turn` counts how often what was written has been thrown away."""
+    """`turn` counts how often what was written has been thrown away. `layer` lies over `lower`: see `setup_files`."""
 
     folder: Path
     lower: Path
     turn: int = 0
+    layer: Path | None = None
 
     @property
     def upper(self) -> Path:
@@ -51,7 +52,8 @@ class Workspace:
 
     @property
     def layers(self) -> str:
-        return f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work}"
+        lower = ":".join(str(each) for each in (self.layer, self.lower) if each is not None)
+        return f"lowerdir={lower},upperdir={self.upper},workdir={self.work}"
 
     def volume_options(self) -> dict[str, str]:
         """For the engine's `local` volume driver, which hands them to mount(2)."""
@@ -59,23 +61,28 @@ class Workspace:
 
 
 def create_workspace(
-    state_dir: Path, sandbox_id: str, checkout: Path | None, limits: Limits | None = None, card: Card | None = None
+    state_dir: Path,
+    sandbox_id: str,
+    checkout: Path | None,
+    limits: Limits | None = None,
+    card: Card | None = None,
+    layer: Path | None = None,
 ) -> Workspace:
     """Make the folders. The engine must see them under the same paths, so it has to run on this host.
 
-    `card` tells reapers whose they are; without one their age does. What is written ends at `limits` where this host
-    can hold them; None is for a workspace that nobody may write.
+    `card` tells reapers whose they are; without one their age does. `layer` lies over the checkout. What is written
+    ends at `limits` where this host can hold them; None is for a workspace that nobody may write.
     """
     lower = (checkout if checkout is not None else state_dir / "empty").absolute()
     folder = (state_dir / "sandboxes" / sandbox_id).absolute()
-    if any(mark in f"{lower}{folder}" for mark in ",:\\"):
+    if any(mark in f"{lower}{folder}{layer or ''}" for mark in ",:\\"):
         raise SandboxError(
             "A folder of the workspace has a comma, colon or backslash in its name, which overlays refuse."
         )
     if checkout is not None and not checkout.is_dir():
         raise SandboxError(f"The checkout {checkout} is not there.")
     lower.mkdir(parents=True, exist_ok=True)
-    workspace = Workspace(folder, lower)
+    workspace = Workspace(folder, lower, layer=layer)
     folder.mkdir(parents=True)
     try:
         if card is not None:

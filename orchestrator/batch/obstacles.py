@@ -12,6 +12,7 @@ from envelope.agents import WorkerCard
 from ..catalogue import agents_of
 from ..errors import BadInput, near_miss
 from ..publication.settings import ForgeSettings
+from .shorthands import TARGET_VERSION
 from .spec import PLACES, BatchSpec
 
 PLACE = re.compile(r"(?<!\$)\{([a-z_]+)\}")
@@ -47,7 +48,7 @@ def unknown_agents(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str
 
 def unknown_places(spec: BatchSpec) -> Iterator[str]:
     """Braces are left as they are where nothing fills them; what is nearly a place was meant as one."""
-    known = {"path", "name", "folder", "repository", *PLACES}
+    known = {"path", "name", "folder", "repository", TARGET_VERSION, *PLACES}
     said = "\n".join(part for step in spec.steps for part in (*step.commands, step.prompt or ""))
     if spec.shards.command is not None:  # which fills what it prints
         return

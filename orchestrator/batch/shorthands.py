@@ -11,6 +11,7 @@ from .part import Part, Text
 
 LIBCST = ("python3", "-m", "libcst.tool", "codemod")
 PLACE = "{path}"  # filled in, quoted, for each shard
+TARGET_VERSION = "target_version"  # the place of the oldest Python that the shard's package supports
 
 
 class AstGrep(Part):
@@ -23,23 +24,29 @@ class AstGrep(Part):
 
 @dataclass(frozen=True, slots=True)
 class Shorthand:
-    """`install`: what makes the program available where the image has none; empty: it is a part of every image."""
+    """`install`: what makes the program available where the image has none; empty: it is a part of every image.
+
+    `places`: options that are filled in for each shard.
+    """
 
     words: Callable[[Any], tuple[str, ...]]
     ok_exit_codes: tuple[int, ...] = (0,)
     install: str = ""
+    places: str = ""
 
     def command(self, value: Any) -> str:
         words = self.words(value)
-        return f"{_found_or_said(words[0], self.install)}{shlex.join(words)} {PLACE}"
+        return f"{_found_or_said(words[0], self.install)}{shlex.join(words)}{self.places} {PLACE}"
 
 
 SHORTHANDS: Mapping[str, Shorthand] = {
-    # 1: some findings have no safe fix. What the project configures for its own checks is no part of a codemod.
+    # 1: some findings have no safe fix. What the project configures for its own checks is no part of a codemod; which
+    # Pythons it supports is, and `--isolated` would forget it.
     "ruff": Shorthand(
         lambda rules: ("ruff", "check", "--isolated", "--quiet", "--fix", "--select", rules),
         ok_exit_codes=(0, 1),
         install="pip install ruff",
+        places=f" --target-version {{{TARGET_VERSION}}}",
     ),
     # One process: shards run side by side already. Unformatted: a formatter would change lines that nobody asked for.
     "libcst": Shorthand(

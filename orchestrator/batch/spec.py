@@ -187,6 +187,10 @@ class BatchSpec(_Part):
     def asks_a_model(self) -> bool:
         return self.merge.resolve == "agent" or any(step.agent is not None for step in self.steps)
 
+    def says(self, place: str) -> bool:
+        """Has a step something to be filled in there?"""
+        return any(f"{{{place}}}" in part for step in self.steps for part in (*step.commands, step.prompt or ""))
+
     @model_validator(mode="after")
     def _conditions(self) -> Self:
         if self.steps[0].when is not When.ALWAYS:
@@ -197,9 +201,8 @@ class BatchSpec(_Part):
 
     @model_validator(mode="after")
     def _filled_places(self) -> Self:
-        text = "\n".join(part for step in self.steps for part in (*step.commands, step.prompt or ""))
         for place, sources in PLACES.items():
-            if f"{{{place}}}" in text and not any(getattr(self.shards, source) for source in sources):
+            if self.says(place) and not any(getattr(self.shards, source) for source in sources):
                 raise ValueError(f"a step says {{{place}}}, which only shards by {' or '.join(sources)} have")
         return self
 

@@ -24,7 +24,8 @@ class When(StrEnum):
 
 class Step(Part):
     """One of `recipe` (commands), `ruff` (rules), `libcst` (a codemod and its options), `ast_grep` and `agent` with a
-    `prompt`. `{path}`, `{name}`, `{folder}` and `{repository}` are the shard's; so is what its source found.
+    `prompt`. `{path}`, `{name}`, `{folder}` and `{repository}` are the shard's; so is what its source found, and
+    `{target_version}`: the oldest Python that its package says it supports, as ruff writes it (py38).
 
     A step starts from what the steps before it have changed; `when` says whether it is done at all. After a step of an
     agent, the next one is a task of its own, and so is one that says `when`, or other `ok_exit_codes` or another

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
-from repo.content import blobs_of
-from repo.errors import PatternRefused
+from repo.content import blobs_of, contents_of
+from repo.errors import OutputTooLarge, PatternRefused
 from repo.search import Occurrence, occurrences
 
 from ..errors import BadInput
 from ..globs import matching
+from ..project.python_version import DECLARED_IN, Version, oldest_python, target_version
 from .contents import with_contents
 from .shards import Found, Shard, shards_of
+from .shorthands import TARGET_VERSION
 from .spec import BatchSpec, Shards
 
+MAX_METADATA_BYTES = 64 * 1024 * 1024  # of all packages of a repository
 MAX_MATCHES = 20  # different ones of a file; more would be no help to a prompt
 
 
@@ -29,7 +33,34 @@ async def survey(
     if spec.shards.query is not None:
         found = await _searched(spec.shards, git_dir, base)
     shards = shards_of(blobs, spec.shards, max_shards=max_shards, name=name, found=found)
+    if spec.says(TARGET_VERSION):
+        shards = _with_target_versions(shards, await _pythons(git_dir, blobs))
     return with_contents(shards, blobs, spec.shards.depends_on)
+
+
+async def _pythons(git_dir: Path, blobs: Mapping[str, str]) -> dict[PurePosixPath, Version]:
+    """The oldest Python of each folder whose own files tell of one."""
+    paths = [path for path in map(PurePosixPath, blobs) if path.name in DECLARED_IN]
+    try:
+        ids = [blobs[str(path)].split(" ")[2] for path in paths]
+        contents = await contents_of(git_dir, ids, max_bytes=MAX_METADATA_BYTES)
+    except OutputTooLarge:  # no metadata that anybody wrote
+        return {}
+    texts: dict[PurePosixPath, dict[str, str]] = {}
+    for path, content in zip(paths, contents, strict=True):
+        texts.setdefault(path.parent, {})[path.name] = content.decode("utf-8", "replace")
+    return {folder: oldest for folder, told in texts.items() if (oldest := oldest_python(told)) is not None}
+
+
+def _with_target_versions(shards: Iterable[Shard], pythons: Mapping[PurePosixPath, Version]) -> list[Shard]:
+    """Each of the package that it is in, or else of those around it."""
+
+    def filled(shard: Shard) -> Shard:
+        path = PurePosixPath(shard.path)
+        oldest = next((pythons[each] for each in (path, *path.parents) if each in pythons), None)
+        return replace(shard, found={TARGET_VERSION: target_version(oldest), **shard.found})
+
+    return [filled(shard) for shard in shards]
 
 
 async def _searched(shards: Shards, git_dir: Path, base: str) -> Found:

@@ -32,7 +32,7 @@ def _lines(guessed: Guess, files: ProjectFiles) -> Iterator[str]:
     yield '# gate_rules = { min_coverage = "base" }'
     yield ""
     known = f" The repository's own: {', '.join(files.agents)}." if files.agents else ""
-    yield f"# Who does a goal that names nobody.{_plain(known)}"
+    yield f"# Who does a goal that names nobody.{plain(known)}"
     yield '# agent = "build"'
     yield ""
     if told := files.first(*INSTRUCTIONS):
@@ -45,7 +45,7 @@ def _lines(guessed: Guess, files: ProjectFiles) -> Iterator[str]:
 
 
 def _from(why: str) -> str:
-    return f" Guessed: {_plain(why)}." if why else ""
+    return f" Guessed: {plain(why)}." if why else ""
 
 
 def _value(name: str, commands: Sequence[str], example: str) -> str:
@@ -54,6 +54,6 @@ def _value(name: str, commands: Sequence[str], example: str) -> str:
     return f"{'' if commands else '# '}{name} = [{shown}]"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A comment ends with its line, whatever a file is called."""
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -48,14 +48,15 @@ class Elsewhere:
         undo.push_async_callback(asyncio.to_thread, remove_workspace, folder)
         # While it is filled, nothing else has the sandbox's name, by which reapers know that it is at work.
         holder = Holder(sandbox_id, spec.image, opening.labels)
-        tools, base = await self.stock.tools(holder), await self.stock.base(spec.checkout, holder)
+        layer = opening.workspace.layer
+        tools, base = await self.stock.tools(holder), await self.stock.base(spec.checkout, layer, holder)
         opening = replace(opening, stocked=self._stocked(tools, base))
         channel = await self.start(opening, undo)
         if base.volume is not None:
             await self._fill(opening, channel, base, holder)
         env = await open_exits(proxy, opening.workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Inside(channel, spec.checkout, partial(self._writer_tools, opening))
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, folder)
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, folder, layer=layer)
 
     def report(self) -> list[Finding]:
         how = f"in memory of the engine's host, because {self.placement.why_elsewhere}"
@@ -87,7 +88,7 @@ class Elsewhere:
             await channel.call("fill", arguments, timeout_s=FILL_TIMEOUT_S, max_bytes=0)
         except PathError:  # who brought it there died half-way, which is seen before anything is laid out
             again = replace(holder, name=f"{holder.name}{WRITER}")
-            await self.stock.base(opening.spec.checkout, again, again=True)
+            await self.stock.base(opening.spec.checkout, opening.workspace.layer, again, again=True)
             await channel.call("fill", arguments, timeout_s=FILL_TIMEOUT_S, max_bytes=0)
 
     @asynccontextmanager

@@ -16,11 +16,12 @@ from repo.collect import Touched, not_ignored
 from repo.errors import PatchRefused
 from repo.seed import Seed
 from repo.temporary import temporary_folder
-from repo.wording import each
+from repo.wording import each, readable
 
 from ..base import MIB
 from ..channel import Channel
 from ..errors import SandboxError, SandboxLost
+from ..setup_files import NEVER
 from ..view import View
 from .changes import Changes, changes_of, parents, status_in
 from .shadow import Shadow
@@ -58,6 +59,28 @@ async def fetched_view(
         yield view
 
 
+async def fetch_setup_files(channel: Channel, checkout: Path, target: Path) -> None:
+    """See `view.Keeper`."""
+    with temporary_folder("view") as folder:
+        changes = await changes_of(channel)
+        fetching = _Fetching(channel, checkout, checkout / ".git", None, changes, Shadow(folder))
+        _, new = await asyncio.to_thread(fetching.told_apart)
+        wanted = [path for path in new if NEVER.isdisjoint(path.split(b"/"))]
+        in_patch = set(await fetching.without_ignored(wanted))
+        kept = [path for path in wanted if path not in in_patch]
+        if lost := [path for path in kept if not changes.changed[path].fits]:
+            hint = "have it made somewhere else, such as in the image's own folders"
+            raise SandboxError(f"{readable(lost[0])}, which setup wrote, cannot be fetched from the engine.", hint=hint)
+        into = _Fetching(channel, None, checkout / ".git", None, changes, Shadow(target))
+        try:
+            await into.fetch(kept)
+        except PatchRefused as error:
+            raise SandboxError(f"What setup wrote to the workspace is too much: {error}.") from error
+        for path in kept:
+            if not stat.S_ISLNK(changes.changed[path].mode):
+                os.chmod(os.path.join(os.fsencode(target), path), stat.S_IMODE(changes.changed[path].mode) & 0o777)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fetching:
     channel: Channel
@@ -93,10 +116,10 @@ class _Fetching:
 
     async def only(self, tracked: Sequence[bytes], new: Sequence[bytes]) -> Touched:
         assert self.seed is not None and self.checkout is not None
-        kept = await self._without_ignored(new)
+        kept = await self.without_ignored(new)
         touched = Touched(tracked, kept)
         seen = self.seed.seen_from_base(touched)
-        await self._fetch(path for path in (*tracked, *kept) if path in self.changes.changed)
+        await self.fetch(path for path in (*tracked, *kept) if path in self.changes.changed)
         await asyncio.to_thread(self._copy, [*seen.tracked, *seen.new])
         return touched
 
@@ -104,26 +127,26 @@ class _Fetching:
         if self.checkout is not None:
             await asyncio.to_thread(self.shadow.start_from, self.checkout, self.changes.gone)
         known = self.changes.changed.keys() - set(new)
-        kept = await self._without_ignored(new)
+        kept = await self.without_ignored(new)
         for path in (*known, *kept):
             look = self.changes.changed[path]
             if path.endswith(b"/.git") or not look.fits:
                 self.shadow.put_mark(path, look)
-        await self._fetch(path for path in (*known, *kept) if self._is_fetched(path))
+        await self.fetch(path for path in (*known, *kept) if self._is_fetched(path))
 
-    async def _without_ignored(self, new: Sequence[bytes]) -> list[bytes]:
+    async def without_ignored(self, new: Sequence[bytes]) -> list[bytes]:
         """By the rules of the workspace as it is now. What the base has is never ignored."""
         present = self.seed.present if self.seed is not None else frozenset[bytes]()
         places = {b"", *(parent + b"/" for path in new for parent in parents(path))}
         rules = [place + b".gitignore" for place in places]
-        await self._fetch(path for path in rules if self._is_fetched(path) and self._size(path) <= MAX_RULES_BYTES)
+        await self.fetch(path for path in rules if self._is_fetched(path) and self._size(path) <= MAX_RULES_BYTES)
         await asyncio.to_thread(self._copy, rules)
         asked = [path for path in new if path not in present]
         marks = [path for path in asked if path.endswith(b"/.git")]  # git has no opinion of these
         kept = await not_ignored(self.git_dir, self.shadow.folder, [path for path in asked if path not in marks])
         return [*kept, *marks, *(path for path in new if path in present)]
 
-    async def _fetch(self, paths: Iterable[bytes]) -> None:
+    async def fetch(self, paths: Iterable[bytes]) -> None:
         wanted = [path for path in paths if self._is_fetched(path)]
         total = sum(map(self._size, wanted))
         if total > MAX_FETCHED_BYTES:

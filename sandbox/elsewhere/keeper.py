@@ -13,7 +13,7 @@ from ..channel import Channel
 from ..tools import ToolClient
 from ..touched import Stamps
 from ..view import View
-from .fetched import fetched_view
+from .fetched import fetch_setup_files, fetched_view
 
 HOLD_TIMEOUT_S = 30.0  # the server gives up after 5
 
@@ -40,6 +40,10 @@ class Inside:
 
     def view(self, git_dir: Path, seed: Seed | None, *, whole: bool) -> AbstractAsyncContextManager[View]:
         return fetched_view(self.channel, self.checkout, git_dir, seed, whole=whole)
+
+    async def setup_files(self, target: Path) -> None:
+        assert self.checkout is not None
+        await fetch_setup_files(self.channel, self.checkout, target)
 
     async def apply(self, git_dir: Path, diff: bytes) -> None:
         async with self.open_writer() as writer:

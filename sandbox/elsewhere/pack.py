@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -38,16 +38,23 @@ class Packed:
     files: int
 
 
-def pack_checkout(checkout: Path, target: Path) -> Packed:
-    """Write `target`: a tar archive with the pack as its one member, which is what an engine takes."""
+def pack_checkout(checkout: Path, target: Path, layer: Path | None = None) -> Packed:
+    """Write `target`: a tar archive with the pack as its one member, which is what an engine takes. What `layer` has
+    lies over the checkout, which has no file of the same name."""
     entries = list(_entries(checkout, ""))
+    names = {entry[0] for entry in entries}
+    roots = dict.fromkeys(names, checkout)
+    if layer is not None:
+        over = [entry for entry in _entries(layer, "") if entry[0] not in names]
+        entries += over
+        roots |= {entry[0]: layer for entry in over}
     index = json.dumps(entries).encode()
     sizes = [entry[3] for entry in entries if stat.S_ISREG(entry[1])]
     content_bytes = sum(size for size in sizes if isinstance(size, int))
     pack_bytes = LENGTH.size + len(index) + content_bytes
     with target.open("xb") as file:
         file.write(tar_header(NAME, pack_bytes))
-        digest = _write_pack(file, checkout, entries, index)
+        digest = _write_pack(file, roots, entries, index)
         file.write(tar_end(pack_bytes))
     pages = sum(-(-size // PAGE_BYTES) for size in sizes if isinstance(size, int))
     return Packed(digest, pack_bytes, pages * PAGE_BYTES, len(entries))
@@ -79,25 +86,25 @@ def _entries(folder: Path, place: str) -> Iterator[Entry]:
                 yield name, mode, modified_ns, status.st_size + len(STAMPS) * (name == CONFIG)
 
 
-def _write_pack(file: BinaryIO, checkout: Path, entries: list[Entry], index: bytes) -> str:
+def _write_pack(file: BinaryIO, roots: Mapping[str, Path], entries: list[Entry], index: bytes) -> str:
     digest = hashlib.sha256()
-    for part in _parts(checkout, entries, index):
+    for part in _parts(roots, entries, index):
         digest.update(part)
         file.write(part)
     return digest.hexdigest()
 
 
-def _parts(checkout: Path, entries: list[Entry], index: bytes) -> Iterator[bytes]:
+def _parts(roots: Mapping[str, Path], entries: list[Entry], index: bytes) -> Iterator[bytes]:
     yield LENGTH.pack(len(index))
     yield index
     for name, mode, _, size in entries:
         if stat.S_ISREG(mode):
             extra = STAMPS if name == CONFIG else b""
             left = int(size) - len(extra)
-            with (checkout / name).open("rb") as source:
+            with (roots[name] / name).open("rb") as source:
                 while left and (data := source.read(min(left, CHUNK_BYTES))):
                     left -= len(data)
                     yield data
             if left:
-                raise SandboxError(f"The checkout {checkout} changes while it is read.")
+                raise SandboxError(f"The checkout {roots[name]} changes while it is read.")
             yield extra

@@ -61,15 +61,16 @@ class Stock:
             self._used(volume).touch()
         return volume
 
-    async def base(self, checkout: Path | None, holder: Holder, *, again: bool = False) -> Base:
-        """The volume with `checkout`, brought there unless it is; `again`: even if it is, for it is not whole."""
+    async def base(self, checkout: Path | None, layer: Path | None, holder: Holder, *, again: bool = False) -> Base:
+        """The volume with `checkout` and what lies over it, brought there unless it is; `again`: even if it is, for it
+        is not whole."""
         if checkout is None:
             return Base(None, NOTHING)
-        note = self._folder / f"{_key(checkout)}.json"
+        note = self._folder / f"{_key(checkout, layer)}.json"
         async with file_lock(note.with_suffix(".lock")):
             packed = await asyncio.to_thread(_noted, note)
             if again or packed is None or not await self._engine.has_volume(_volume(packed)):
-                packed = await self._bring(checkout, holder)
+                packed = await self._bring(checkout, layer, holder)
                 note.write_text(json.dumps(asdict(packed)))
             self._used(_volume(packed)).touch()
         return Base(_volume(packed), packed)
@@ -87,9 +88,9 @@ class Stock:
             if await self._engine.discard_volume(each.name)
         ]
 
-    async def _bring(self, checkout: Path, holder: Holder) -> Packed:
+    async def _bring(self, checkout: Path, layer: Path | None, holder: Holder) -> Packed:
         with temporary_folder("pack") as folder:
-            packed = await asyncio.to_thread(pack_checkout, checkout, folder / "pack.tar")
+            packed = await asyncio.to_thread(pack_checkout, checkout, folder / "pack.tar", layer)
             with (folder / "pack.tar").open("rb") as archive:
                 size = {LABEL: str(packed.pack_bytes)}
                 await self._engine.fill(_volume(packed), size, archive, holder)
@@ -123,8 +124,8 @@ def _noted(note: Path) -> Packed | None:
         return None
 
 
-def _key(checkout: Path) -> str:
+def _key(*folders: Path | None) -> str:
     """A checkout is never written again; one that was collected and made anew is another folder."""
-    status = checkout.stat()
-    said = repr((str(checkout.absolute()), status.st_ino, status.st_ctime_ns))
+    seen = [(folder, folder.stat()) for folder in folders if folder is not None]
+    said = repr([(str(folder.absolute()), status.st_ino, status.st_ctime_ns) for folder, status in seen])
     return hashlib.sha256(said.encode()).hexdigest()[:NAME_CHARS]

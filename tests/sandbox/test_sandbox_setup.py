@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from repo.keeping import IN_USE_S, Allowance
+from repo.removal import remove_tree
 from sandbox.base import Command, SandboxSpec, Setup
+from sandbox.bubblewrap import BubblewrapDriver
+from sandbox.contract import make_project, staged
+from sandbox.contract.setups import setup_files_are_in_every_sandbox_and_in_no_patch
 from sandbox.driver import DockerDriver
 from sandbox.errors import ImageMissing, SetupFailed
 from sandbox.index import host_index
@@ -111,10 +118,55 @@ async def test_setup_is_nobody_special_and_has_no_interface(setup: ProjectSetup)
     assert setup.output.endswith(b"refused\n")
 
 
-async def test_the_workspace_of_setup_is_thrown_away(setup: ProjectSetup, driver: DockerDriver):
+async def test_what_setup_changes_of_the_repository_is_thrown_away(setup: ProjectSetup, driver: DockerDriver):
     tag = await setup("echo changed > src/other.py; pip --version")
     async with await driver.open(replace(setup.project, image=tag)) as sandbox:
         assert await sandbox.read("/workspace/src/other.py") == b"x = 1\n"
+
+
+async def test_what_setup_writes_and_git_ignores_is_kept(driver: DockerDriver, image: str, owner: str):
+    async with staged(driver, image) as stage:
+        made = await setup_files_are_in_every_sandbox_and_in_no_patch(stage, owner)
+    subprocess.check_call(["docker", "rmi", "--force", made], stdout=subprocess.DEVNULL)
+
+
+async def test_what_setup_writes_and_git_ignores_is_kept_without_an_engine(
+    bubblewrap: BubblewrapDriver, root_folder: str, owner: str
+):
+    async with staged(bubblewrap, root_folder) as stage:
+        await setup_files_are_in_every_sandbox_and_in_no_patch(stage, owner)
+    later_s = time.time() + IN_USE_S + 1
+    [_] = await bubblewrap.collect(Allowance(max_age_s=0, max_bytes=0), now_s=later_s)
+    assert list(bubblewrap.state_dir.glob("setup-files/*")) == []
+
+
+async def test_who_takes_a_turn_after_others_finds_what_setup_wrote(
+    bubblewrap: BubblewrapDriver, root_folder: str, owner: str, tmp_path: Path
+):
+    project = await make_project(tmp_path / "project", root_folder)
+    assert project.checkout is not None
+    setup = Setup(root_folder, project.checkout, project.base, owner, ("echo setup > made.log",), frozenset())
+    image = await bubblewrap.prepare_image(setup)
+    async with await bubblewrap.open(replace(project, image=image, reusable=True)) as sandbox:
+        await sandbox.exec(Command("echo first > made.log; echo first > other.log"))
+        await sandbox.renew(labels={})
+        assert (await sandbox.exec(Command("cat *.log"))).output == b"setup\n"
+
+
+async def test_a_setup_whose_files_are_gone_runs_again(
+    bubblewrap: BubblewrapDriver, root_folder: str, owner: str, tmp_path: Path
+):
+    """As of an older version, which kept none."""
+    project = await make_project(tmp_path / "project", root_folder)
+    assert project.checkout is not None
+    setup = Setup(root_folder, project.checkout, project.base, owner, ("echo setup > made.log",), frozenset())
+    image = await bubblewrap.prepare_image(setup)
+    [files] = bubblewrap.state_dir.glob("setup-files/*")
+    remove_tree(files)
+
+    assert await bubblewrap.prepare_image(setup) == image
+    async with await bubblewrap.open(replace(project, image=image)) as sandbox:
+        assert (await sandbox.exec(Command("cat made.log"))).output == b"setup\n"
 
 
 async def test_a_missing_image_is_said(setup: ProjectSetup):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -13,10 +15,11 @@ from hypothesis import strategies as st
 from envelope.budget import Budget
 from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
-from orchestrator.batch.shards import WHOLE, refuse_empty, shards_of
+from orchestrator.batch.shards import WHOLE, Shard, refuse_empty, shards_of
 from orchestrator.batch.spec import Shards
 from orchestrator.batch.stages import stage_request, stages_of
 from orchestrator.batch.starter import starter
+from orchestrator.batch.survey import survey
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.globs import matching
 from orchestrator.looking import READ_SCOPE
@@ -221,9 +224,13 @@ def test_too_many_shards_are_refused():
 
 
 def shard(keep_settings, path: str, text: str = GOOD, **of_driver):
+    [shard] = shards_of([path], Shards(glob="**"), max_shards=1, name="demo")
+    return request_of(keep_settings, shard, text, **of_driver)
+
+
+def request_of(keep_settings, shard: Shard, text: str, **of_driver):
     spec = parse_batch(text, name="b.toml")
     driver = batch_request(spec, [REPOSITORY], settings=keep_settings)
-    [shard] = shards_of([path], Shards(glob="**"), max_shards=1, name="demo")
     [stage] = stages_of(spec.steps)
     driver = driver.model_copy(update=of_driver)
     return stage_request(stage, shard, spec, REPOSITORY, driver=driver, budget=Budget(), deadline_ms=1_000)
@@ -239,6 +246,35 @@ def test_a_path_reaches_the_shell_as_one_word(keep_settings):
     assert task.input.params["ok_exit_codes"] == [0, 1]
 
 
+async def test_ruff_is_told_which_python_each_package_supports(keep_settings, tmp_path):
+    """The command as the batch has it, and the ruff that is installed here: `datetime.UTC` is of Python 3.11."""
+    old = "from datetime import datetime, timezone\n\nNOW = datetime.now(timezone.utc)\n"
+    files = {
+        "pyproject.toml": '[project]\nname = "all"\nrequires-python = ">=3.7"\n',
+        "of_all.py": old,
+        "new/setup.cfg": "[options]\npython_requires = >=3.11\n",
+        "new/src/of_new.py": old,
+        "tool/pyproject.toml": "[tool.ruff]\n",
+        "tool/of_tool.py": old,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
+    for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "packages")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    text = GOOD.replace('recipe = ["fix {path}", "echo {path} {other}"]', 'ruff = "UP"').replace("src/*.py", "**/*.py")
+    spec = parse_batch(text, name="b.toml")
+
+    for each in await survey(spec, name="demo", git_dir=tmp_path / ".git", base="HEAD", max_shards=9):
+        [command] = request_of(keep_settings, each, text).input.params["commands"]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, env={"PATH": path}, check=True)
+
+    rewritten = {path.name: "datetime.now(UTC)" in path.read_text() for path in tmp_path.rglob("of_*.py")}
+    assert rewritten == {"of_all.py": False, "of_new.py": True, "of_tool.py": False}
+
+
 def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
     key = shard(keep_settings, "src/a.py").idempotency_key
 
@@ -252,12 +288,47 @@ def test_the_same_work_has_the_same_key_and_other_work_another(keep_settings):
 @pytest.mark.parametrize("folder", ["demo", "an ödd 'name'", ".hidden"])
 def test_the_file_to_start_from_is_a_good_one(tmp_path, folder):
     repository = tmp_path / folder
-    repository.mkdir()
+    (repository / "tests").mkdir(parents=True)
+    (repository / "tests/test_it.py").write_text("")
 
     spec = parse_batch(starter(repository, seen_from=tmp_path / "batches"), name="b.toml")
 
     assert spec.repositories[0].path == f"../{folder}"
-    assert spec.steps[0].recipe and spec.gate and spec.publish
+    assert spec.steps[0].ruff and spec.gate and spec.gate.min_tests == 1 and spec.publish
+
+
+def test_the_file_to_start_from_installs_what_the_tests_need(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nrequires-python = ">=3.6"\n[project.optional-dependencies]\ntest = ["pytest"]\n'
+    )
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/y_test.py").write_text("")
+
+    text = starter(tmp_path, seen_from=tmp_path)
+
+    spec = parse_batch(text, name="b.toml")
+    assert spec.setup.commands == ('pip install -e ".[test]"',)
+    assert spec.gate and spec.gate.commands == ("python -m pytest -q",)
+    assert "they are for Python 3.7 and newer, and this package says that it supports 3.6" in text
+
+
+@pytest.mark.parametrize(
+    "files", [(), ("setup.py",), ("tests/__init__.py", ".venv/test_x.py", "node_modules/test_x.py")]
+)
+def test_the_file_to_start_from_says_that_there_are_no_tests(tmp_path, files):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+
+    text = starter(tmp_path, seen_from=tmp_path)
+
+    assert parse_batch(text, name="b.toml").gate is None
+    assert "No tests were found here." in text and "# min_tests = 0" in text
+
+
+def test_a_file_to_start_from_needs_a_folder(tmp_path):
+    with pytest.raises(BadInput, match="there is no folder"):
+        starter(tmp_path / "nowhere", seen_from=tmp_path)
 
 
 @pytest.mark.parametrize("agent", ["verify", "recipe"])

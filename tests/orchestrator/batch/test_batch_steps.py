@@ -172,7 +172,7 @@ def test_recipes_in_a_row_are_one_task_and_agents_stand_alone():
 @pytest.mark.parametrize(
     ("step", "command"),
     [
-        ('{ruff="UP,B"}', "ruff check --isolated --quiet --fix --select UP,B {path}"),
+        ('{ruff="UP,B"}', "ruff check --isolated --quiet --fix --select UP,B --target-version {target_version} {path}"),
         ('{libcst="rename.RenameCommand --old_name a.b --new_name a.c"}', "--old_name a.b --new_name a.c {path}"),
         (
             '{ast_grep={pattern="f($A)", rewrite="g($A)", lang="python"}}',

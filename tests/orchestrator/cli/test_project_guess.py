@@ -14,6 +14,7 @@ from orchestrator.errors import BadInput
 from orchestrator.project.file import ProjectFile, defaults, parsed
 from orchestrator.project.files import MAX_FILE_BYTES, ProjectFiles
 from orchestrator.project.guess import guess
+from orchestrator.project.python_version import oldest_python, target_version
 from orchestrator.project.text import text_of
 from orchestrator.settings import Settings
 
@@ -153,3 +154,46 @@ def test_the_documents_example_is_one():
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
     [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert parsed(example.encode(), "docs/cli.md").model_fields_set == set(ProjectFile.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "oldest"),
+    [
+        ("pyproject.toml", '[project]\nrequires-python = ">=3.8"', (3, 8)),
+        ("pyproject.toml", '[project]\nrequires-python = "<4,>=3.9.2,!=3.10.*"', (3, 9)),
+        ("pyproject.toml", '[project]\nrequires-python = "~=3.11.0"', (3, 11)),
+        ("pyproject.toml", '[project]\nrequires-python = "==3.12.*"', (3, 12)),
+        ("pyproject.toml", '[project]\nrequires-python = ">3.6"', (3, 6)),
+        ("pyproject.toml", '[project]\nrequires-python = ">=3"', (3, 0)),
+        ("pyproject.toml", '[project]\nrequires-python = "<4"', None),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.9"', (3, 9)),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "~2.7 || ^3.5"', (2, 7)),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "3.10.*"', (3, 10)),
+        ("pyproject.toml", '[project]\nclassifiers = ["Programming Language :: Python :: 3.13",\n'
+         '"Programming Language :: Python :: 3.9", "Programming Language :: Python :: 3"]', (3, 9)),
+        ("pyproject.toml", "[project]\nrequires-python = 3", None),
+        ("pyproject.toml", "no TOML", None),
+        ("setup.cfg", "[options]\npython_requires = >=3.7\n[metadata]\nclassifiers =\n  "
+         "Programming Language :: Python :: 3.6\n", (3, 7)),
+        ("setup.cfg", "[metadata]\nclassifiers =\n  Programming Language :: Python :: 3.10\n  "
+         "Programming Language :: Python :: 3.6\n", (3, 6)),
+        ("setup.py", "setup(\n    python_requires = \">=3.5\",\n)", (3, 5)),
+        ("setup.py", "setup(classifiers=['Programming Language :: Python :: 2.7',\n"
+         "'Programming Language :: Python :: 3.4'])", (2, 7)),
+        ("setup.py", "setup()", None),
+    ],
+)  # fmt: skip
+def test_the_oldest_python_is_what_the_package_says(name, text, oldest):
+    assert oldest_python({name: text}) == oldest
+
+
+def test_a_bound_counts_before_classifiers_and_the_first_file_before_others():
+    bound = {
+        "pyproject.toml": '[project]\nrequires-python = ">=3.9"',
+        "setup.cfg": "[options]\npython_requires = >=3.6",
+    }
+    classified = {"pyproject.toml": '[project]\nclassifiers = ["Programming Language :: Python :: 3.6"]'}
+
+    assert oldest_python(bound) == (3, 9)
+    assert oldest_python(classified | {"setup.py": "setup(python_requires='>=3.8')"}) == (3, 8)
+    assert [target_version(each) for each in ((3, 0), (3, 11), (3, 99), (4, 0))] == ["py37", "py311", "py315", "py315"]

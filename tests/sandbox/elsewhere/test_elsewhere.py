@@ -19,6 +19,7 @@ from lab.schedule import SOAK
 from repo.keeping import Allowance
 from sandbox.base import Command, Sandbox, SandboxSpec, Setup
 from sandbox.contract import CASES, isolation, make_project, patches, staged
+from sandbox.contract.setups import setup_files_are_in_every_sandbox_and_in_no_patch
 from sandbox.docker import Engine, security_options
 from sandbox.driver import DockerDriver
 from sandbox.elsewhere.probe import placement_of
@@ -56,6 +57,12 @@ rm tests/test_app.py; mkdir tests/test_app.py; echo below > tests/test_app.py/fi
 async def test_an_engine_elsewhere_keeps_the_contract(distant: DockerDriver, image: str, name: str):
     async with staged(distant, image) as stage:
         await CASES[name](stage)
+
+
+async def test_what_setup_writes_and_git_ignores_is_kept_elsewhere(distant: DockerDriver, image: str, owner: str):
+    async with staged(distant, image) as stage:
+        made = await setup_files_are_in_every_sandbox_and_in_no_patch(stage, owner)
+    assert await distant.engine.discard(made)
 
 
 @pytest.mark.parametrize("script", [EDITS, EDITS + ODD], ids=["plain", "odd"])
