@@ -1,4 +1,4 @@
-"""Two changes of one source file, united by what it defines: each function, class or import comes from one side.
+"""Changes of one source file, united by what it defines: each function, class or import comes from one side.
 
 Pure, on bytes. Only for what can be told apart without doubt; everything else is None, and stays a conflict. Hostile
 source takes half a minute or all the memory: `merge_entities.py` runs this file in a process of its own with bounds.
@@ -28,8 +28,9 @@ NO_ANSWER = 3  # exit code: cannot be united
 _WORDS = re.compile(rb"\w")
 
 
-def unite(base: bytes, ours: bytes, theirs: bytes, language: str = "Python") -> bytes | None:
-    """What both sides made of `base`, or None when they changed the same thing, or it is not clear what is the same.
+def unite(base: bytes, *sides: bytes, language: str = "Python") -> bytes | None:
+    """What all sides made of `base`, or None when they changed the same thing, or it is not clear what is the same.
+    The order of the sides does not matter.
 
     >>> print(unite(b"import a\\n", b"import a\\nimport b\\n", b"import a\\nimport c\\n").decode(), end="")
     import a
@@ -37,11 +38,11 @@ def unite(base: bytes, ours: bytes, theirs: bytes, language: str = "Python") -> 
     import c
     """
     try:
-        united = merged(*(_read(side, language) for side in (base, ours, theirs)))
+        united = merged(*(_read(side, language) for side in (base, *sides)))
         told = joined(united)
         is_whole = shape(_read(told, language)) == shape(united)
         marks = SYNTAXES[language].comments
-        return told if is_whole and not _repeats_comments(told, ours, theirs, marks=marks) else None
+        return told if is_whole and not _repeats_comments(told, *sides, marks=marks) else None
     except Unclear:
         return None
 
@@ -71,21 +72,20 @@ def _repeats_comments(told: bytes, *sides: bytes, marks: tuple[bytes, ...]) -> b
 
 
 def _versions(told: bytes) -> Iterator[bytes]:
-    """Three times a line with a length, and so many bytes."""
-    for _ in range(3):
+    """As often as there are: a line with a length, and so many bytes."""
+    while told:
         length, _, told = told.partition(b"\n")
         yield told[: int(length)]
         told = told[int(length) :]
 
 
 def main() -> int:
-    """The process that reads files which nobody trusts: three versions on stdin, one on stdout, and what it may take is
-    bounded; `NO_ANSWER` where they cannot be united."""
+    """The process that reads files which nobody trusts: the base and what became of it on stdin, one version on stdout,
+    and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    base, ours, theirs = _versions(sys.stdin.buffer.read())
-    united = unite(base, ours, theirs, *sys.argv[1:])
+    united = unite(*_versions(sys.stdin.buffer.read()), language=sys.argv[1] if sys.argv[1:] else "Python")
     if united is None:
         return NO_ANSWER
     sys.stdout.buffer.write(united)

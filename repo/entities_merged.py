@@ -1,30 +1,241 @@
-"""Three versions of a scope's entities, united: each comes from the side that changed it. Pure; `Unclear` in doubt."""
+"""Versions of a scope's entities, united: each comes from the version that changed it. Pure; `Unclear` in doubt.
+
+The outcome depends on the set of versions, never on their order. Why each rule is right: docs/batches/merge.md.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
+from .entities_names import EVERYTHING, mentioned
 from .entity import DOC, FUTURE, Entity, Unclear
 
 MAX_LINE = 88  # of an import that is written anew
+# Names whose values tell things apart, so that two equal ones are one thing.
+_IDENTITY = re.compile(
+    r"(^|_)(code|errno|err|port|opcode|flag|bit|mask|revision|migration|id|number|signal|slot|key)s?$", re.I
+)
+_GIVEN = re.compile(
+    r"\b(?!status|exit|zip|http)(\w*?(?:port|errno|error_?code|err_?code|opcode|flag|bit|revision|migration)|code)"
+    r"\s*[:=]\s*(\d\w*)",
+    re.IGNORECASE,
+)
+_RAISED = re.compile(r"\b\w*(?:Error|Exception|Code)\(\s*(\d{2,})\b")
+_TRIVIAL = ("0", "1", "-1", "0.0", "1.0")
+_CODE = re.compile("function|method|class|constructor|impl_item|use_declaration")
+# They take names from elsewhere. (Rust's may begin with a name of the file.)
+_IMPORTS = ("import_statement", "import_from_statement", "import_declaration", "import_spec", "future_import_statement")
+# Java's members are used by their names alone.
+_BARE = ("method_declaration", "field_declaration", "constant_declaration")
+
+Names = Mapping[str, Entity]
 
 
-def merged(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> list[Entity]:
-    """Each entity from the side that changed it. `Unclear` where the outcome would be in doubt, each reason below."""
-    old, mine, other = ({one.key: one for one in side} for side in (base, ours, theirs))
-    for side in (mine, other):
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An entity that a version added (`was` is None), removed (`now` is None) or changed, in the scope of that name.
+    `is_split`: its members are changes of their own."""
+
+    scope: str
+    was: Entity | None
+    now: Entity | None
+    is_split: bool = False
+
+    def touched(self) -> Iterator[tuple[str, str]]:
+        """The names whose meaning it changes, and how: `added`, `removed`, `changed`, or `inside` alone."""
+        old, new = ({name: _origin(one, name) for name in one.binds} if one else {} for one in (self.was, self.now))
+        for name in dict.fromkeys((*old, *new)):
+            if name not in old or name not in new:
+                yield name, "removed" if name in old else "added"
+            elif self.was and self.now and (self.was.names or self.now.names):
+                if old[name] != new[name]:
+                    yield name, "changed"
+            elif self.is_split and self.was and self.now and self.was.head == self.now.head:
+                continue
+            else:
+                same = self.was and self.now and self.was.signature and self.was.signature == self.now.signature
+                yield name, "inside" if same else "changed"
+
+    def meaning(self, name: str) -> str:
+        """Equal for two changes that give a name the same meaning."""
+        if self.now is None or name not in self.now.binds:
+            return "gone"
+        return _origin(self.now, name) or f"{self.now.key}\n{self.now.text!r}"
+
+    def used(self) -> Counter[str]:
+        """The names that it begins to use: all that it uses where it is no function or class, since it is worked out
+        anew."""
+        if self.now is None or self.now.node is None:
+            return Counter()
+        now, was = (
+            mentioned(one.node, is_whole=not self.is_split) if one else Counter[str]() for one in (self.now, self.was)
+        )
+        node = self.now.node
+        if node.type in _IMPORTS:
+            return Counter()
+        is_code = any(_CODE.search(one.type) for one in (node, *node.children))
+        return now - was if is_code else now
+
+
+def merged(base: Sequence[Entity], *sides: Sequence[Entity]) -> list[Entity]:
+    """Each entity from the version that changed it. `Unclear` where the outcome is in doubt, each reason below."""
+    old, *new = ({one.key: one for one in side} for side in (base, *sides))
+    changes = [list(_changes(old, side)) for side in new]
+    for ours, theirs in combinations(changes, 2):
+        _require_apart(ours, theirs)
+    return _united(old, new)
+
+
+def _changes(old: Names, new: Names, scope: str = "") -> Iterator[_Change]:
+    for key in dict.fromkeys((*old, *new)):
+        was, now = old.get(key), new.get(key)
+        if was is not None and now is not None and was.text == now.text and was.body == now.body:
+            continue
+        bodies = [one.body for one in (was, now) if one is not None]
+        is_split = all(bodies)
+        yield _Change(scope, was, now, is_split)
+        if is_split:
+            inside = ({one.key: one for one in body.body} if body else {} for body in (was, now))
+            about = now or was
+            assert about is not None
+            yield from _changes(*inside, scope=f"{scope}/{about.scope or key}")
+
+
+def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
+    """Of two versions: no name gets two meanings, none begins to use what the other one gives another meaning, and
+    no two new constants are the same thing by their value."""
+    ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
+    mine, other = _touched(ours), _touched(theirs)
+    for place in mine.keys() & other.keys():
+        if mine[place] != other[place]:
+            raise Unclear  # one name, two meanings
+    for some, others in ((mine, other), (other, mine)):
+        named = {name for _, name in others}
+        if ("", "export *") in some and any(name.startswith("export ") for name in named):
+            raise Unclear
+        if any(name == EVERYTHING for _, name in some) and named:
+            raise Unclear  # who knows which names these are
+    for some, others in ((ours, theirs), (theirs, ours)):
+        used = Counter[str]()
+        for change in others:
+            used += change.used()
+        for change in some:
+            if any(_is_used(used, change, name, how) for name, how in change.touched()):
+                raise Unclear
+    _require_other_values(ours, theirs)
+
+
+def _alone(some: Sequence[_Change], others: Sequence[_Change]) -> list[_Change]:
+    """Without what both made in the same way."""
+    said = {(one.scope, one.now and one.now.key, one.now and one.now.text, one.was and one.was.key) for one in others}
+    return [
+        one
+        for one in some
+        if (one.scope, one.now and one.now.key, one.now and one.now.text, one.was and one.was.key) not in said
+    ]
+
+
+def _touched(changes: Sequence[_Change]) -> dict[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for change in changes:
+        for name, _ in change.touched():
+            found.setdefault((change.scope, name), set()).add(change.meaning(name))
+    return found
+
+
+def _is_used(used: Counter[str], change: _Change, name: str, how: str) -> bool:
+    """A new name could only have meant something else to who used it without knowing of it."""
+    word = (re.findall(r"[\w$#]+", name.rpartition(" ")[2]) or [""])[0]
+    if how == "inside" or name.startswith("export ") or not word:
+        return False
+    if not change.scope:
+        is_method = " " in name
+        return used[word] > 0 or (is_method and used[f".{word}"] > 0)
+    if how == "added":
+        return used[f"self.{word}"] > 0 or (_is_bare(change) and used[word] > 0)
+    return used[word] > 0 or used[f".{word}"] > 0
+
+
+def _is_bare(change: _Change) -> bool:
+    node = (change.now or change.was or Entity("", b"", b"")).node
+    return node is not None and node.type in _BARE
+
+
+def _require_other_values(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
+    mine, other = _constants(ours), _constants(theirs)
+    for value in mine.keys() & other.keys():
+        for scope, name in mine[value]:
+            for another, beside in other[value]:
+                if scope == another and name == beside:
+                    continue
+                both = _tells_apart(name) and _tells_apart(beside)
+                if both or (scope == another and value not in _TRIVIAL):
+                    raise Unclear  # equal new literals
+    if _given(ours) & _given(theirs):
+        raise Unclear
+
+
+def _constants(changes: Sequence[_Change]) -> dict[str, set[tuple[str, str]]]:
+    found: dict[str, set[tuple[str, str]]] = {}
+    for change in changes:
+        if (
+            change.now
+            and change.now.value
+            and change.now.binds
+            and (not change.was or change.was.value != change.now.value)
+        ):
+            found.setdefault(change.now.value, set()).add((change.scope, change.now.binds[0]))
+    return found
+
+
+def _tells_apart(name: str) -> bool:
+    last = name.rpartition(" ")[2]
+    return bool(_IDENTITY.search(last)) or (last.isupper() and len(last) > 1)
+
+
+def _given(changes: Sequence[_Change]) -> set[str]:
+    """Ports, error codes and the like that new code names."""
+    found: set[str] = set()
+    for change in changes:
+        new, old = (_numbers(one.text if one else b"") for one in (change.now, change.was))
+        found |= new - old
+    return found
+
+
+def _numbers(text: bytes) -> set[str]:
+    said = text.decode("utf-8", "replace")
+    given = {f"{name.lower()} {value}" for name, value in _GIVEN.findall(said)}
+    return given | set(_RAISED.findall(said))
+
+
+def _origin(one: Entity, name: str) -> str:
+    """What it takes the name from, where it says so."""
+    if one.frame is None or name in one.origins:
+        return one.origins.get(name, "")
+    told = name.rpartition(" ")[2]
+    found = (spec for spec in one.names if re.split(r"\W+", spec.strip("'\"\n\t "))[-1] == told)
+    return next((f"{one.frame.start}{spec}{one.frame.end}" for spec in found), "")
+
+
+def _united(old: Names, new: Sequence[Names]) -> list[Entity]:
+    for side in new:
         if [key for key in old if key in side] != [key for key in side if key in old]:
             raise Unclear  # somebody moved things about
-    unnamed = [[one.key for one in side if not one.is_named] for side in (base, ours, theirs)]
-    if unnamed[0] not in unnamed[1:] and unnamed[1] != unnamed[2]:
-        raise Unclear  # both changed statements that have no name
-    chosen = {key: _choose(old.get(key), mine.get(key), other.get(key)) for key in (*old, *mine, *other)}
-    united = [one for key in _order(old, mine, other) if (one := chosen[key]) is not None]
-    bound, *before = (Counter(name for one in side for name in one.binds) for side in (united, ours, theirs))
-    if any(count > max(side[name] for side in before) for name, count in bound.items()):
-        raise Unclear  # both gave a meaning to one name
+    unnamed = [tuple(key for key, one in side.items() if not one.is_named) for side in (old, *new)]
+    if len({keys for keys in unnamed if keys != unnamed[0]}) > 1:
+        raise Unclear  # several changed statements that have no name
+    chosen = {
+        key: _choose(old.get(key), new, key) for key in dict.fromkeys((*old, *(key for side in new for key in side)))
+    }
+    united = [replace(one, lead=lead) for key, lead in _order(old, new) if (one := chosen[key]) is not None]
+    for side in new:
+        placed = [one.key for one in united if one.key in side]
+        if placed != [key for key in side if chosen[key] is not None]:
+            raise Unclear  # somebody's things would stand in another order than theirs
     if not _has_its_top(united):
         raise Unclear  # one side's top has pushed down the other's
     return united
@@ -36,71 +247,101 @@ def _has_its_top(entities: Sequence[Entity]) -> bool:
     return places == sorted(places)
 
 
-def _choose(old: Entity | None, mine: Entity | None, other: Entity | None) -> Entity | None:
-    """The side that changed it. None: it is gone."""
-    texts = [one.text if one else None for one in (old, mine, other)]
-    if texts[1] in (texts[0], texts[2]):
-        return other
-    if texts[2] == texts[0]:
-        return mine
-    if mine is None or other is None:
+def _choose(old: Entity | None, new: Sequence[Names], key: str) -> Entity | None:
+    """What those made of it who changed it. None: it is gone."""
+    found = [side.get(key) for side in new]
+    changed = {one.text if one else None: one for one in found if (one and one.text) != (old and old.text)}
+    if len(changed) <= 1:
+        return next(iter(changed.values()), old) if changed else old
+    several = [one for one in changed.values() if one is not None]
+    if len(several) < len(changed):
         raise Unclear  # gone on one side, changed on the other
-    if mine.names and other.names and (old is None or old.names) and mine.frame == other.frame:
-        return _import_of_both(old, mine, other)
-    if old is not None and old.body and mine.body and other.body:
-        return _class_of_both(old, mine, other)
+    several.sort(key=lambda one: one.text)
+    first = several[0]
+    if all(one.names and one.frame == first.frame for one in several) and (old is None or old.names):
+        return _list_of_all(old, several)
+    if old is not None and old.body and all(one.body for one in several):
+        return _class_of_all(old, several)
     raise Unclear
 
 
-def _import_of_both(old: Entity | None, mine: Entity, other: Entity) -> Entity:
-    known = set(old.names) if old else set[str]()
-    gone = known - set(other.names)
-    names = [name for name in mine.names if name not in gone]
-    names += [name for name in other.names if name not in known and name not in names]
-    if not names:
+def _list_of_all(old: Entity | None, several: Sequence[Entity]) -> Entity:
+    """The names that were there and that nobody removed, and all that somebody added."""
+    known = old.names if old else ()
+    names = [name for name in known if all(name in one.names for one in several)]
+    added = {name for one in several for name in one.names if name not in known}
+    if not names and not added:
         raise Unclear
-    if list(mine.names) == sorted(mine.names, key=str.casefold):
-        names.sort(key=str.casefold)
-    frame = mine.frame
+    names += sorted(added, key=lambda name: (name.casefold(), name))
+    if list(known) == sorted(known, key=str.casefold):
+        names.sort(key=lambda name: (name.casefold(), name))
+    first = several[0]
+    frame = first.frame
     assert frame is not None
-    indent = mine.text[: len(mine.text) - len(mine.text.lstrip())].decode()
-    line_end = "\r\n" if mine.text.endswith(b"\r\n") else "\n"
+    indent = first.text[: len(first.text) - len(first.text.lstrip())].decode()
+    line_end = "\r\n" if first.text.endswith(b"\r\n") else "\n"
     text = f"{indent}{frame.start}{', '.join(names)}{frame.end}{line_end}"
-    if len(text) > MAX_LINE or mine.text.count(b"\n") > 1:
-        second = mine.text.decode().partition("\n")[2]
+    spread = next((one.text for one in (*(filter(None, [old])), *several) if one.text.count(b"\n") > 1), b"")
+    if len(text) > MAX_LINE or spread:
+        second = spread.decode().partition("\n")[2]
         step = second[: len(second) - len(second.lstrip())] or f"{indent}    "
         each = "".join(f"{step}{name},{line_end}" for name in names)
         text = f"{indent}{frame.start_of_many}{line_end}{each}{indent}{frame.end_of_many}{line_end}"
-    return replace(mine, text=text.encode(), names=tuple(names), binds=tuple(name.split()[-1] for name in names))
+    return replace(first, text=text.encode(), names=tuple(names))
 
 
-def _class_of_both(old: Entity, mine: Entity, other: Entity) -> Entity:
-    head = _side([old.head, mine.head, other.head])
-    tail = _side([old.tail, mine.tail, other.tail])
-    body = merged(old.body, mine.body, other.body)
-    return replace(mine, head=head, body=tuple(body), tail=tail, text=head + joined(body) + tail)
+def _class_of_all(old: Entity, several: Sequence[Entity]) -> Entity:
+    head = _side(old.head, [one.head for one in several])
+    tail = _side(old.tail, [one.tail for one in several])
+    body = _united({one.key: one for one in old.body}, [{one.key: one for one in each.body} for each in several])
+    return replace(several[0], head=head, body=tuple(body), tail=tail, text=head + joined(body) + tail)
 
 
-def _side(texts: Sequence[bytes]) -> bytes:
-    """The text of the side that changed it."""
-    if texts[1] != texts[0] != texts[2] != texts[1]:
+def _side(old: bytes, several: Sequence[bytes]) -> bytes:
+    """The text of those who changed it."""
+    changed = {text for text in several if text != old}
+    if len(changed) > 1:
         raise Unclear
-    return texts[2] if texts[1] == texts[0] else texts[1]
+    return changed.pop() if changed else old
 
 
-def _order(old: dict[str, Entity], mine: dict[str, Entity], other: dict[str, Entity]) -> list[str]:
-    """Ours; what is theirs alone comes behind what it stood behind, and behind what is ours alone at that place."""
-    order = list(mine)
+def _order(old: Names, new: Sequence[Names]) -> Iterator[tuple[str, bytes]]:
+    """Keys and the blank lines before each. What is new stays behind what it stood behind; of several who put something
+    at one place, the order is that of their first keys, and what acts has no place beside others."""
+    places = [_places(old, side) for side in new]
+    placed: set[str] = set()
+    anchors = [None, *old]
+    for anchor, following in zip(anchors, [*anchors[1:], None], strict=True):
+        if anchor is not None:
+            yield anchor, _lead(old[anchor].lead, [side[anchor].lead for side in new if anchor in side])
+        groups = {tuple(one.key for one in group): group for at in places if (group := at.get(anchor))}
+        fresh = [groups[keys] for keys in sorted(groups)]
+        if len(fresh) > 1 and any(one.acts for group in fresh for one in group):
+            raise Unclear
+        below = max((side[following].lead for side in new if following in side), default=b"", key=len)
+        for number, group in enumerate(fresh):
+            for at, one in enumerate(group):
+                if one.key not in placed:
+                    placed.add(one.key)
+                    is_close = number == 0 or at > 0 or one.lead or one.key.startswith(("import ", "from "))
+                    yield one.key, one.lead if is_close else below
+
+
+def _places(old: Names, side: Names) -> dict[str | None, list[Entity]]:
+    """What a version has put behind which of those that were there."""
+    found: dict[str | None, list[Entity]] = {}
     last: str | None = None
-    for key in other:
-        if key not in mine and key not in old:
-            at = order.index(last) + 1 if last is not None else 0
-            while at < len(order) and last is not None and order[at] not in old and order[at] not in other:
-                at += 1
-            order.insert(at, key)
-        if key in order:
+    for key, one in side.items():
+        if key in old:
             last = key
-    return order
+        else:
+            found.setdefault(last, []).append(one)
+    return found
+
+
+def _lead(old: bytes, several: Sequence[bytes]) -> bytes:
+    changed = {text for text in several if text != old}
+    return max(changed, key=lambda text: (len(text), text)) if changed else old
 
 
 def joined(entities: Sequence[Entity]) -> bytes:

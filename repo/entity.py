@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -16,9 +17,12 @@ DOC, FUTURE = "documentation", "future "
 class Entity:
     """Whole lines: `lead` are the blank ones before, `text` the comments above it and itself.
 
-    `key` tells it from the others of its scope, `binds` are the names that it gives a value to. `body`: the entities
-    of a class, between its `head` and its `tail`. `names`: of an import that names several things, those; `frame`: what
-    stands around them on one line, and on several. `is_named`: it defines or imports.
+    `key` tells it from the others of its scope, `binds` are the names that it gives a value to, takes one from, or
+    exports. `body`: the entities of a class, between its `head` and its `tail`. `names`: of an import that names
+    several things, those; `frame`: what stands around them on one line, and on several. `is_named`: it defines or
+    imports. `acts`: it may do more than give names a meaning when it is loaded, so that its place counts. `signature`:
+    what those who use it rely on (all of it, if empty). `origins`: what a bound name stands for, where that is known.
+    `scope`: what its members' names are compared in; its key, if empty. `value`: what a constant is set to.
     """
 
     key: str
@@ -31,6 +35,12 @@ class Entity:
     tail: bytes = b""
     names: tuple[str, ...] = ()
     frame: Frame | None = None
+    acts: bool = False
+    signature: bytes = b""
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    scope: str = ""
+    value: str = ""
+    node: Node | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +112,35 @@ def text_of(node: Node | None) -> str:
 
 def shown(text: bytes) -> str:
     return text.decode("utf-8", "backslashreplace")
+
+
+def before_body(node: Node, inner: Node) -> bytes:
+    """What is said of a definition before its body: all that its users rely on."""
+    body = inner.child_by_field_name("body")
+    text = node.text or b""
+    return text[: body.start_byte - node.start_byte] if body is not None else text
+
+
+def value_of(node: Node | None) -> str:
+    """What a constant is set to, the same for each way of writing it; nothing for what has no content of its own.
+
+    Numbers in their decimal form, `1 << 3` worked out; functions and names are no constants.
+    """
+    said = " ".join(text_of(node).split())
+    if node is None or "function" in node.type or node.type == "lambda":
+        return ""
+    if shift := re.fullmatch(r"(\w+) ?<< ?(\w+)", said):
+        left, right = (_number(side) for side in shift.groups())
+        return str(left << right) if left is not None and right is not None and right < 256 else said
+    number = _number(said)
+    if number is not None:
+        return str(number)
+    return said if re.search(r"\d|(['\"`]).+\1", said) else ""
+
+
+def _number(said: str) -> int | None:
+    digits = re.sub(r"(?<=\d)(?:[uif](?:8|16|32|64|128|size)|[lLuUn])$", "", said)
+    try:
+        return int(digits, 0) if len(digits) < 40 else None
+    except ValueError:
+        return None

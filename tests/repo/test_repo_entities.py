@@ -49,7 +49,7 @@ def test_functions_added_at_one_place_stand_one_after_the_other():
 def test_methods_added_at_one_place_of_a_class_are_both_in_it():
     ours = made((END, END + b"\n    def put(self, x):\n        self.x = x\n"))
     theirs = made((END, END + b"\n    @property\n    def empty(self):\n        return True\n"))
-    assert in_line(b"class Box", b"def get", b"def put", b"@property", b"def empty", text=unite(BASE, ours, theirs))
+    assert in_line(b"class Box", b"def get", b"@property", b"def empty", b"def put", text=unite(BASE, ours, theirs))
 
 
 def test_neighbours_that_each_side_changed_come_from_it():
@@ -113,8 +113,7 @@ def test_what_is_in_doubt_stays_a_conflict_whichever_side_comes_first(ours, thei
 @pytest.mark.parametrize("top", [b'"""What."""\n', b"from __future__ import annotations\n"])
 def test_what_must_stand_at_the_top_is_never_pushed_down(top):
     ours, theirs = top + BASE, b"import re\n" + BASE
-    assert unite(BASE, ours, theirs) is None  # theirs would come above it
-    assert unite(BASE, theirs, ours) == top + theirs
+    assert unite(BASE, ours, theirs) == unite(BASE, theirs, ours) == top + theirs
 
 
 def test_a_property_and_its_setter_are_two():

@@ -47,7 +47,7 @@ SAMPLES = {
         base="{imports}\ntype Limit = number;\n\n{functions}\n@sealed\nexport class Box<T> {{\n  private size: number = 1;\n\n{methods}}}\n",
         an_import='import type {{ {name} }} from "./{name}";\n',
         function="export async function {name}<T>(a: T): Promise<number> {{\n  return {value};\n}}\n\n",
-        method="  @logged()\n  {name}(a?: string): number {{\n    return {value};\n  }}\n\n",
+        method="  {name}(a?: string): number {{\n    return {value};\n  }}\n\n",
         changed_head=("class Box<T> {", "class Box<T> extends Map<T, T> {"),
         list_import=(
             'import {\n  a,\n} from "m";\n',
@@ -116,7 +116,7 @@ def test_what_both_sides_add_at_one_place_stands_there_once_each(language: str):
     ours = made(language, *({**parts, "our" + name: 10} for parts, name in zip(BASE, "xyz", strict=True)))
     theirs = made(language, *({**parts, "their" + name: 20} for parts, name in zip(BASE, "xyz", strict=True)))
 
-    united = unite(base, ours, theirs, language)
+    united = unite(base, ours, theirs, language=language)
 
     both = made(
         language,
@@ -134,7 +134,11 @@ def test_a_head_and_a_member_that_each_side_changed_come_from_it(language: str):
     ours = base.replace(old, new)
     theirs = made(language, BASE[0], {**BASE[1], "second": 22}, {**BASE[2], "get": 33})
 
-    assert unite(base, ours, theirs, language) == theirs.replace(old, new) == unite(base, theirs, ours, language)
+    assert (
+        unite(base, ours, theirs, language=language)
+        == theirs.replace(old, new)
+        == unite(base, theirs, ours, language=language)
+    )
 
 
 @each_language
@@ -146,10 +150,10 @@ def test_what_both_changed_stays_a_conflict(language: str, kind: int):
         return made(language, *(changed | {name: value} if value and n == kind else changed if n == kind else parts for n, parts in enumerate(BASE)))  # fmt: skip
 
     base = made(language, *BASE)
-    assert unite(base, with_value(50), with_value(60), language) is None
-    assert unite(base, with_value(50), with_value(None), language) is None
-    assert unite(base, with_value(None), with_value(60), language) is None
-    assert unite(base, with_value(50), with_value(50), language) == with_value(50)
+    assert unite(base, with_value(50), with_value(60), language=language) is None
+    assert unite(base, with_value(50), with_value(None), language=language) is None
+    assert unite(base, with_value(None), with_value(60), language=language) is None
+    assert unite(base, with_value(50), with_value(50), language=language) == with_value(50)
 
 
 @each_language
@@ -158,7 +162,7 @@ def test_one_name_given_by_both_stays_a_conflict(language: str):
     ours = made(language, BASE[0], {**BASE[1], "new": 5}, BASE[2])
     theirs = made(language, BASE[0], {**BASE[1], "new": 6}, BASE[2])
 
-    assert unite(base, ours, theirs, language) is None
+    assert unite(base, ours, theirs, language=language) is None
 
 
 @pytest.mark.parametrize("language", [name for name, sample in SAMPLES.items() if sample.list_import])
@@ -167,7 +171,7 @@ def test_names_that_both_take_from_one_module_are_united(language: str):
     assert texts is not None
     base, ours, theirs, both = (text.encode() for text in texts)
 
-    assert unite(base, ours, theirs, language) == both
+    assert unite(base, ours, theirs, language=language) == both
 
 
 DOUBTS = {
@@ -194,6 +198,9 @@ DOUBTS = {
         "two of one impl": ("struct A;\n", "struct A;\nimpl A {\n    fn a() {}\n}\n", "struct A;\nimpl A {\n    fn b() {}\n}\n"),
     },
     "TypeScript": {
+        "decorators, which run one after the other": (
+            "class A {\n  a() {}\n}\n", "class A {\n  a() {}\n  @get(1)\n  b() {}\n}\n", "class A {\n  a() {}\n  @get(2)\n  c() {}\n}\n"
+        ),
         "overloads": ("let a = 1;\n", "let a = 1;\nfunction f(): void;\nfunction f(a?: number) {}\n", "let a = 1;\nlet b = 1;\n"),
     },
 }  # fmt: skip
@@ -208,8 +215,8 @@ def test_what_is_in_doubt_stays_a_conflict(language: str, texts: tuple[str, str,
     base, ours, theirs = (text.encode() for text in texts)
     assert all(parses(language, text) for text in (base, ours, theirs))
 
-    assert unite(base, ours, theirs, language) is None
-    assert unite(base, theirs, ours, language) is None
+    assert unite(base, ours, theirs, language=language) is None
+    assert unite(base, theirs, ours, language=language) is None
 
 
 def test_methods_of_one_name_are_told_apart_by_what_they_take():
@@ -217,7 +224,10 @@ def test_methods_of_one_name_are_told_apart_by_what_they_take():
     ours = b"class A {\n  int a;\n  void m(int a) {}\n}\n"
     theirs = b"class A {\n  int a;\n  void m(String a) {}\n}\n"
 
-    assert unite(base, ours, theirs, "Java") == b"class A {\n  int a;\n  void m(int a) {}\n  void m(String a) {}\n}\n"
+    assert (
+        unite(base, ours, theirs, language="Java")
+        == b"class A {\n  int a;\n  void m(String a) {}\n  void m(int a) {}\n}\n"
+    )
 
 
 NAMES = st.sampled_from(["aa", "bb", "cc", "dd", "ee"])
@@ -243,9 +253,9 @@ def test_nothing_is_dropped_and_nothing_comes_back(language: str, three: tuple[l
     base, ours, theirs = three
     texts = [made(language, *parts) for parts in three]
 
-    united = unite(*texts, language)
+    united = unite(*texts, language=language)
 
-    turned = unite(texts[0], texts[2], texts[1], language)
+    turned = unite(texts[0], texts[2], texts[1], language=language)
     assert (united is None) == (turned is None)
     collided = any(
         len({old.get(name), mine.get(name), other.get(name)}) == 3
