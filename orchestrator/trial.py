@@ -15,10 +15,13 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
+from .gating.change import MAX_NAMES, Inspection, inspect
 from .gating.control import control_notes
 from .gating.diff import without
-from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
+from .gating.missing import lifted_by
+from .gating.told import listed
+from .gating.trees import Trees
+from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
 
 OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
@@ -86,8 +89,13 @@ class Trial:
         )
         self.runs.append(self.before.verdict("before"))
         self.after = await self._settled(changes, "")
-        self.objections += objections(self.before, self.after, tree=tree, min_tests=gate.min_tests, rules=rules)
+        lost = missing(self.before, self.after)
+        lifted = await lifted_by(self.change.grants, lost, trees, subpath=gate.workspace.subpath, rules=rules)
+        self.objections += objections(
+            self.before, self.after, tree=tree, min_tests=gate.min_tests, rules=rules, lifted=lifted
+        )
         self.objections += self.change.objections
+        self.notes += lifted.notes
         if not self.objections and self.change.judged:
             await self._judge_with_old_tests(diff, trees, self.after)
         self._tell_of_flaky()
@@ -152,7 +160,7 @@ class Trial:
         else:
             tree, run = "", self.before
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=[part.path for part in parts]
+            self.before, after, run, tree=tree, rules=gate.rules, edited=[path for part in parts for path in part.paths]
         )
         if not self.objections:
             self.notes.append("with the tests as the base has them the gate passes as well")

@@ -6,8 +6,10 @@ import json
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
+from .commands import without_files_read
 from .names import is_test_file
 
 MAX_SCRIPTS = 50  # that are looked into
@@ -30,25 +32,36 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 Read = Callable[[str], Awaitable[bytes | None]]  # a file of the base; None where there is none
 
 
-async def scripts_of(commands: Iterable[str], *, folder: str, among: Collection[str], read: Read) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these."""
+
+    scripts: set[str] = field(default_factory=set[str])
+    texts: list[str] = field(default_factory=list[str])
+
+
+async def reach_of(commands: Iterable[str], *, folder: str, among: Collection[str], read: Read) -> Reach:
     """Those of the paths `among` that the commands run, directly or through a script that the base has.
 
-    A test file that is named is no script: what becomes of tests is looked at elsewhere.
+    A test file that is named is no script: what becomes of tests is looked at elsewhere. Nor is a file that a checker
+    is given to look at.
     """
     known = set(among)
     waiting = [(command, True) for command in commands]
-    found: set[str] = set()
-    while waiting and len(found) < MAX_SCRIPTS:
+    reach = Reach()
+    while waiting and len(reach.scripts) < MAX_SCRIPTS:
         text, is_direct = waiting.pop()
+        reach.texts.append(text)
+        text = without_files_read(text)
         folders = [folder, *(_joined(folder, inner) for inner in _ELSEWHERE.findall(text))]
         driving = {_joined(place, name) for name in _read_by(text) for place in folders}
         named = {path for place in folders for path in _named_in(text, place) & known if not is_test_file(path)}
         named = {path for path in named if is_direct or _is_script(path)} | (driving & known)
-        for path in sorted(named - found)[:MAX_SCRIPTS]:
-            found.add(path)
+        for path in sorted(named - reach.scripts)[:MAX_SCRIPTS]:
+            reach.scripts.add(path)
             content = (await read(path) or b"").decode("utf-8", "replace")
             waiting += _told(path, content)
-    return found
+    return reach
 
 
 def _told(path: str, content: str) -> list[tuple[str, bool]]:

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from envelope.gate import GateRules
-from orchestrator.gating.change import Trees, inspect
+from orchestrator.gating.change import inspect
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
 from orchestrator.gating.reaching import reaching_lines
-from orchestrator.gating.scripts import scripts_of
+from orchestrator.gating.scripts import reach_of
 from orchestrator.gating.settings_of import has_other_settings
+from orchestrator.gating.trees import Trees
 
 NO_MIRROR = Trees(None, "", "")
 
@@ -115,7 +116,7 @@ async def test_scripts_are_followed_from_the_commands(command: str, found: set[s
     async def read(path: str) -> bytes | None:
         return files.get(path)
 
-    assert await scripts_of([command], folder="", among=files, read=read) == found
+    assert (await reach_of([command], folder="", among=files, read=read)).scripts == found
 
 
 def git(root: Path, *words: str) -> bytes:
