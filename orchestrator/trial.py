@@ -87,6 +87,7 @@ class Trial:
         self.change = await inspect(
             diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
         )
+        self.notes += self.change.notes
         self.runs.append(self.before.verdict("before"))
         self.after = await self._settled(changes, "")
         lost = missing(self.before, self.after)

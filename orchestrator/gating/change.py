@@ -14,13 +14,14 @@ from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .missing import Grants
 from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
-from .reaching import reaching_lines
+from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
 from .scripts import reach_of
 from .settings_of import holds_settings
 from .told import listed
 from .trees import Trees
 
 MAX_NAMES = 50  # of an objection; the diff has them all
+MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
 PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
@@ -36,6 +37,7 @@ class Inspection:
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
     grants: Grants = field(default_factory=Grants)
+    notes: tuple[str, ...] = ()
 
 
 async def inspect(
@@ -45,14 +47,25 @@ async def inspect(
     parts = parts_of(diff)
     tests = [part for part in parts if _is_test(part, rules)]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
-    reached = [line for part in parts if not _may_edit(part, rules) for line in reaching_lines(part)]
+    strict = runs_its_texts(parts)
+    reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
+    asked = [line for one in reachings for line in one.asked]
     grants = Grants(_naming_tests(scope, rules), tuple(tests), any(_may_edit(part, rules) for part in parts))
     return Inspection(
-        objections=(*_edited(edited, rules), *_reached(reached)),
+        objections=(*_edited(edited, rules), *_reached([line for one in reachings for line in one.reached], rules)),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
+        notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
     )
+
+
+async def _reaching(part: FilePatch, trees: Trees, *, strict: bool) -> Reaching:
+    """`strict`: words count wherever they stand."""
+    if strict or not is_suspicious(part):
+        return reaching(part)
+    before = await trees.text(part.old_path or part.path) if part.status != "A" else None
+    return reaching(part, before, await trees.text(part.path, after=True))
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
@@ -152,11 +165,12 @@ def _may_edit_hint(when: str, paths: Sequence[str], rules: GateRules) -> str:
     return f"{when}: --gate-rule 'may_edit=[{allowed}]' (batch: may_edit = [{allowed}])"
 
 
-def _reached(lines: Sequence[str]) -> list[GateObjection]:
+def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     if not lines:
         return []
     message = f"code under test reaches for its runner: {lines[0]}"
-    hint = "look at these lines; name the file in the gate's may_edit if they are meant"
+    files = list(dict.fromkeys(line.partition(":")[0] for line in lines))
+    hint = _may_edit_hint("look at these lines; if they are meant", files, rules)
     return [GateObjection(code="runner_reached", message=message, hint=hint, names=tuple(lines[:MAX_NAMES]))]
 
 

@@ -11,7 +11,7 @@ from envelope.gate import GateRules
 from orchestrator.gating.change import inspect
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
-from orchestrator.gating.reaching import reaching_lines
+from orchestrator.gating.reaching import Reaching, reaching
 from orchestrator.gating.scripts import reach_of
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
@@ -176,7 +176,7 @@ def edit(path: str, *lines: str, status: str = "") -> bytes:
 )  # fmt: skip
 def test_code_that_reaches_for_its_runner_is_shown(line: str):
     [part] = parts_of(edit("src/a.py", f"+{line}"))
-    assert reaching_lines(part) == [f"src/a.py: {line}"]
+    assert reaching(part).reached == (f"src/a.py:1: {line}",)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_code_that_reaches_for_its_runner_is_shown(line: str):
 )  # fmt: skip
 def test_words_tests_and_what_was_there_before_do_not_reach(content: bytes):
     [part] = parts_of(content)
-    assert reaching_lines(part) == []
+    assert reaching(part).reached == ()
 
 
 async def inspected(diff: bytes, rules: GateRules = GateRules(), scope: tuple[str, ...] = ("edit:**",)):
@@ -239,3 +239,101 @@ async def test_a_link_in_the_place_of_the_tests_belongs_to_them():
     found = await inspected(gone + link + edit("elsewhere/test_a.py", "+x") + edit("src/a.py", "+x"))
 
     assert [part.path for part in found.judged] == ["tests/test_a.py", "tests", "elsewhere/test_a.py"]
+
+
+def new_file(path: str, text: str):
+    lines = [f"+{line}" for line in text.removesuffix("\n").split("\n")]
+    [part] = parts_of(edit(path, *lines, status="new file mode 100644\n"))
+    return reaching(part, None, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Unset PYTEST_ADDOPTS first."""\n',
+        'def run():\n    """Sets os._exit aside.\n\n    And _pytest.\n    """\n',
+        "x = 1  # not PYTEST_CURRENT_TEST\n",
+        'raise ValueError("PYTEST_ADDOPTS is set, unset it")\n',
+        'HELP = "where junitxml reports are written"\n',
+        'import subprocess\nprint("writes a junitxml report")\nsubprocess.run(["ls"])\n',
+        'parser.add_argument("--out", help="as a junitxml file")\n',
+        'log.debug(\n    "see PYTEST_ADDOPTS "\n    "and os._exit for more"\n)\n',
+    ],
+)
+def test_what_is_only_said_of_a_runner_is_no_reach_for_it(text: str):
+    assert new_file("src/a.py", text) == Reaching()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import os\nos.environ["PYTEST_ADDOPTS"] = "-k nothing"\n',
+        'NAME = "PYTEST_CURRENT_TEST"\n',
+        'import os\nNAME = "PYTEST_ADDOPTS is its name".split()[0]\nos.environ[NAME] = ""\n',
+        'exec("import _pytest")\n',
+        'CODE = "import _pytest as x"\nexec(CODE)\n',
+        '"""import _pytest as x"""\nexec(__doc__)\n',
+        'x = f"{PYTEST_ADDOPTS} is it"\n',
+        "# coding: utf-7\n# +AAo-import _pytest\n",
+        "x = 1  # a comment\rimport _pytest\n",
+        'x = ("os" "._exit"); import os; os._exit(0)  # ends\n',
+        'if "pytest" in sys.modules:\n    pass\n',
+        'loaded = sys.modules\nif "pytest" not in loaded:\n    pass\n',
+        'if "unittest" in sys.argv[0]:\n    pass\n',
+        'caller = sys._getframe(1)\nif caller.f_globals["x"] == "_pytest.python":\n    pass\n',
+        'def f():\n    x = "never closed\n    import _pytest\n',
+    ],
+)
+def test_what_is_done_to_a_runner_is_a_reach_for_it_however_it_is_written(text: str):
+    assert new_file("src/a.py", text).reached
+
+
+def test_a_mention_that_goes_makes_no_room_for_a_deed():
+    before, after = '"""Unset PYTEST_ADDOPTS first."""\n', "import os\nos.environ['PYTEST_ADDOPTS'] = ''\n"
+    [part] = parts_of(edit("src/a.py", f"-{before.strip()}", *(f"+{line}" for line in after.strip().split("\n"))))
+
+    assert reaching(part, before, after).reached == ("src/a.py:2: os.environ['PYTEST_ADDOPTS'] = ''",)
+
+
+def test_one_deed_makes_no_room_for_another():
+    [part] = parts_of(edit("src/a.py", "-os._exit(code)", "+import _pytest"))
+
+    assert reaching(part).reached == ("src/a.py:1: import _pytest",)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("a.py", "if name in sys.modules:"),
+        ("a.py", "frame = sys._getframe(1)"),
+        ("a.py", "for frame in inspect.stack():"),
+        ("a.py", "from sys import modules"),
+        ("a.py", "import unittest"),
+        ("a.py", "who = open('/proc/self/cmdline').read()"),
+        ("a.js", "if (process.env.NODE_ENV === 'test') {"),
+        ("a.js", "if (typeof describe === 'function') {"),
+        ("a.go", "if testing.Testing() {"),
+        ("a.rs", "if cfg!(test) {"),
+        ("A.java", "for (var one : Thread.currentThread().getStackTrace())"),
+    ],
+)
+def test_new_code_that_asks_who_runs_it_is_told_with_its_place(path: str, line: str):
+    [part] = parts_of(edit(f"src/{path}", "+", f"+{line}"))
+
+    assert (reaching(part).reached, reaching(part).asked) == ((), (f"src/{path}:2: {line}",))
+
+
+async def test_what_asks_is_a_note_and_no_objection():
+    found = await inspected(edit("src/a.py", "+frame = sys._getframe(1)"))
+
+    assert (found.objections, found.notes) == (
+        (),
+        ("new code asks who runs it: src/a.py:1: frame = sys._getframe(1)",),
+    )
+
+
+def test_lines_are_numbered_as_in_the_file_after_the_change():
+    hunks = "@@ -3,2 +3,3 @@\n a\n+b\n c\n@@ -20 +21,2 @@\n-d\n+e\n+f\n"
+    [part] = parts_of(f"diff --git a/x b/x\n--- a/x\n+++ b/x\n{hunks}".encode())
+
+    assert (part.numbered(b"+"), part.numbered(b"-")) == ([(4, "b"), (21, "e"), (22, "f")], [(20, "d")])
