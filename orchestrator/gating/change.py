@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
@@ -12,11 +13,12 @@ from envelope.scope import split
 
 from .commands import roots_in
 from .diff import FilePatch, parts_of
+from .makefiles import MAKEFILES
 from .missing import Grants
 from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
 from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
-from .scripts import reach_of
-from .settings_of import holds_settings
+from .scripts import ANYTHING, Reach, programs_in, reach_of
+from .settings_of import CHECKERS, checkers_of, holds_settings
 from .told import listed
 from .trees import Trees
 
@@ -24,6 +26,7 @@ MAX_NAMES = 50  # of an objection; the diff has them all
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
+_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*|\[[^\]=]*tool[.]pytest[^\]]*\]")
 PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 
@@ -91,19 +94,43 @@ async def _gate_files(
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
     reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before)
+    if trees.mirror is None:
+        reach = replace(ANYTHING, scripts=reach.scripts, texts=reach.texts)
+    elif any(holds_settings(path) or checkers_of(path) for path in changed):
+        reach = await _with_what_tests_run(reach, base, trees)
     in_place = await _in_a_runners_place(parts, base, trees, texts=reach.texts, subpath=subpath)
-    found: set[str] = set()
+    found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
     for part in parts:
-        if _may_edit(part, rules):
-            continue
-        is_gate = any(is_gate_file(path) or _is_protected(path, subpath, rules) for path in part.paths)
-        if is_gate or part.path in in_place:
-            found.add(part.path)
-        elif holds_settings(part.path):
-            found |= {part.path} if await trees.has_other_settings(part) else set()
-        elif not reach.scripts.isdisjoint(part.paths):
-            found.add(part.path)
+        if part.path not in found and not _may_edit(part, rules):
+            is_gate = any(_is_protected(path, subpath, rules) for path in part.paths)
+            found |= {part.path} if is_gate or await _is_of_gate(part, reach, trees) else set()
     return sorted(found)
+
+
+async def _is_of_gate(part: FilePatch, reach: Reach, trees: Trees) -> bool:
+    names = {posixpath.basename(path) for path in part.paths}
+    is_run = not reach.scripts.isdisjoint(part.paths)
+    if not names.isdisjoint(MAKEFILES):
+        return is_run and (part.status != "M" or await trees.has_other_settings(part, reach))
+    if any(map(holds_settings, part.paths)):
+        return await trees.has_other_settings(part, reach)
+    checkers = [tool for path in part.paths for tool in checkers_of(path)]
+    if checkers and all(checkers_of(path) for path in part.paths):
+        return any(map(reach.runs, checkers))
+    return is_run or any(map(is_gate_file, part.paths))
+
+
+async def _with_what_tests_run(reach: Reach, base: Sequence[str], trees: Trees) -> Reach:
+    """A checker may be run by a test, or by a plugin of pytest that settings ask for."""
+    unnamed = [tool for tool in CHECKERS if not reach.runs(tool)]
+    lines = await trees.lines_with(unnamed)
+    if reach.words is None or lines is None:
+        return replace(reach, words=None)
+    told = [text.partition("#")[0] for path, text in lines if is_test_file(path)]
+    for path in base:
+        if posixpath.basename(path) in PATH_SETTINGS:
+            told += _ADDOPTS.findall(await trees.text(path) or "")
+    return replace(reach, words=reach.words | programs_in(told))
 
 
 async def _in_a_runners_place(

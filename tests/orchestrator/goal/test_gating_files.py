@@ -10,9 +10,10 @@ import pytest
 from envelope.gate import GateRules
 from orchestrator.gating.change import inspect
 from orchestrator.gating.diff import joined, parts_of, without
+from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
 from orchestrator.gating.reaching import Reaching, reaching
-from orchestrator.gating.scripts import reach_of
+from orchestrator.gating.scripts import ANYTHING, reach_of
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
 
@@ -88,7 +89,7 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
     ],
 )
 def test_of_a_mixed_file_only_the_gates_part_counts(name: str, before: str, after: str, is_other: bool):
-    assert has_other_settings(name, before.encode(), after.encode()) is is_other
+    assert has_other_settings(name, before.encode(), after.encode(), ANYTHING) is is_other
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,135 @@ async def test_scripts_are_followed_from_the_commands(command: str, found: set[s
         return files.get(path)
 
     assert (await reach_of([command], folder="", among=files, read=read)).scripts == found
+
+
+PYPROJECT = """[tool.black]
+line-length = 88
+[tool.pytest.ini_options]
+addopts = "-q"
+"""
+TOX = """[tox]
+envlist = py,lint
+[testenv]
+commands = pytest {posargs}
+[testenv:lint]
+commands = ruff check
+"""
+MAKEFILE = """PYTHON ?= python
+.PHONY: test docs
+
+test: deps
+\t$(PYTHON) -m pytest
+
+deps:
+\tpip install -e .
+
+docs: deps
+\tsphinx-build docs out
+
+lint:
+\tblack --check .
+"""
+PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs": "typedoc", "pretest": "echo"}}"""
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "before", "old", "new", "is_other"),
+    [
+        ("python -m pytest", "pyproject.toml", PYPROJECT, "88", "120", False),
+        ("python -m pytest && black --check .", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest --black", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("hatch run check", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("make test", "pyproject.toml", PYPROJECT, "88", "120", False),
+        ("make lint", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest", "pyproject.toml", PYPROJECT, "-q", "-k x", True),
+        ("make test", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test", "Makefile", MAKEFILE, "black --check", "ruff check", False),
+        ("make test lint", "Makefile", MAKEFILE, "black --check .", "true", True),
+        ("make test", "Makefile", MAKEFILE, "-m pytest", "-c pass", True),
+        ("make test", "Makefile", MAKEFILE, "pip install -e .", "true", True),
+        ("make", "Makefile", MAKEFILE, "-m pytest", "-c pass", True),
+        ("make test", "Makefile", MAKEFILE, "= python", "= echo", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "test: PYTHON = echo\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "%: ; echo\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "ifdef CI\nendif\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "Makefile:\n\techo > $@\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "SHELL = ./sh\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "SPHINXOPTS ?= -W\nhtml:\n\techo $(SPHINXOPTS)\nlint:", False),
+        ("make test", "Makefile", MAKEFILE, "test docs", "docs test html", False),
+        ("make test", "Makefile", MAKEFILE, "test docs", "docs", True),
+        ("make $TARGET", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("sh -c 'make test'", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("make test > out 2>&1", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("npm test", "package.json", PACKAGE, "typedoc", "typedoc --out web", False),
+        ("npm test", "package.json", PACKAGE, "jest", "true", True),
+        ("npm test", "package.json", PACKAGE, "tsc", "true", True),
+        ("npm test", "package.json", PACKAGE, "echo", "cp fake node_modules", True),
+        ("npm test", "package.json", PACKAGE, "docs", "postinstall", True),
+        ("npx run-s test", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
+        ("npx jest", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
+        ("pytest", "tox.ini", TOX, "ruff check", "ruff check src", False),
+        ("tox -e py", "tox.ini", TOX, "ruff check", "ruff check src", False),
+        ("tox -e py", "tox.ini", TOX, "[testenv:lint]", "[testenv:docs]\ncommands = x\n[testenv:lint]", False),
+        ("tox -e py,lint", "tox.ini", TOX, "ruff check", "true", True),
+        ("tox", "tox.ini", TOX, "ruff check", "true", True),
+        ("tox -e py", "tox.ini", TOX, "pytest {posargs}", "true", True),
+        ("pytest", "tox.ini", TOX, "[tox]", "[pytest]\naddopts = -k x\n[tox]", True),
+        ("pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", False),
+        ("flake8 && pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", True),
+        ("python check.py", "pyproject.toml", PYPROJECT, "88", "120", True),
+    ],
+)
+async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):
+    files = {name: before.encode(), "check.py": b"import lint", "Makefile": MAKEFILE.encode()}
+
+    async def read(path: str) -> bytes | None:
+        return files.get(path)
+
+    reach = await reach_of([command], folder="", among=files, read=read)
+    assert old in before
+    assert has_other_settings(name, files[name], before.replace(old, new).encode(), reach) is is_other
+
+
+def test_the_rule_that_comes_first_is_the_one_without_a_name():
+    first, second = "a:\n\tpytest\n", "b:\n\ttrue\n"
+
+    assert what_goals_reach(first + second, [""]) == what_goals_reach(first, [""])
+    assert what_goals_reach(second + first, [""]) != what_goals_reach(first, [""])
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "is_edited"),
+    [
+        ("ruff check src/a.py && python -m pytest", "src/a.py", False),
+        ("uv run ruff check --fix src/a.py", "src/a.py", False),
+        ("python -m mypy --strict src/a.py", "src/a.py", False),
+        (".venv/bin/black --check src/a.py", "src/a.py", False),
+        ("python3.12 -W error -m pylint src/a.py", "src/a.py", False),
+        ("python -m pytest --doctest-modules src/a.py", "src/a.py", False),
+        ("python -m doctest src/a.py", "src/a.py", False),
+        ("mypy src/a.py | tee out", "src/a.py", False),
+        ("python src/a.py", "src/a.py", True),
+        ("ruff check src/a.py; python src/a.py", "src/a.py", True),
+        ("python -m pytest src/a.py", "src/a.py", True),
+        ("pylint --load-plugins src/a.py src", "src/a.py", True),
+        ("eslint -c src/a.js src", "src/a.js", True),
+        ("coverage run src/a.py", "src/a.py", True),
+        ("bash ci.sh", "ci.sh", True),
+        ("env X=1 ./run", "run", True),
+        ("timeout 60 ./run", "run", True),
+        ("some-checker src/a.py", "src/a.py", True),
+        ("bash ci/all.sh", "ci/lib.sh", True),
+    ],
+)
+async def test_a_file_that_a_checker_looks_at_is_no_script(command: str, path: str, is_edited: bool):
+    files = {path: b"x", "ci/all.sh": b'. "$(dirname "$0")/lib.sh"'}
+
+    async def read(path: str) -> bytes | None:
+        return files.get(path)
+
+    reach = await reach_of([command], folder="", among=files, read=read)
+    assert (path in reach.scripts) is is_edited
 
 
 def git(root: Path, *words: str) -> bytes:
