@@ -15,7 +15,7 @@ from envelope.scope import Scope
 
 from .batch.retries import settled
 from .driver import Driver, Work, completed
-from .gating.change import Trees
+from .gating.trees import Trees
 from .judgement import Phase, Run, broken_base, read_run
 from .submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
 

@@ -6,6 +6,7 @@ tests, and no fewer of them than on the base.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,9 +20,11 @@ from envelope.messages import ErrorInfo, TaskResult
 from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
-from .gating.change import MAX_NAMES, listed
+from .gating.change import MAX_NAMES
 from .gating.control import control_objection
+from .gating.missing import NOTHING_LIFTED, Lifted, Missing, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
+from .gating.told import listed
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
@@ -155,12 +158,13 @@ def objections(
     tree: str,
     min_tests: int,
     rules: GateRules = GateRules(),
+    lifted: Lifted = NOTHING_LIFTED,
     needs_base: bool = True,
 ) -> list[GateObjection]:
     """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know.
 
-    Unless it `needs_base`, a change may be verified although the gate cannot run on the base. Then the tests must be
-    out of reach of whoever made the change.
+    `lifted`: tests that may be gone or skipped. Unless it `needs_base`, a change may be verified although the gate
+    cannot run on the base. Then the tests must be out of reach of whoever made the change.
     """
     if tree and after.tree != tree:
         message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
@@ -173,11 +177,11 @@ def objections(
     if not is_acceptable(before, after, rules):
         return [_failed(before, after, rules)]
     found = [
-        _too_few(before, after, min_tests),
+        _too_few(before, after, min_tests, lifted),
         _counted_otherwise(before, after),
         control_objection(before.steps, after.steps),
-        _removed(before, after),
-        _skips(before, after),
+        _removed(before, after, lifted),
+        _skips(before, after, lifted),
         _coverage(before, after, rules),
     ]
     return [objection for objection in found if objection is not None]
@@ -199,7 +203,7 @@ def with_old_tests(
     if not is_acceptable(after, old_tests, rules):
         failing = sorted((old_tests.failing or frozenset()) - (after.failing or frozenset()))
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
-        hint = "if the goal asks for it, grant the edit by name: --allow 'edit:tests/**' (in a batch, also_edit)"
+        hint = grant_hint(edited, rules)
         return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
     found = (
         _too_few(before, old_tests, 0),
@@ -236,16 +240,18 @@ def new_failures(before: Run, after: Run) -> frozenset[str] | None:
     return after.failing - before.failing
 
 
-def _too_few(before: Run, after: Run, min_tests: int) -> GateObjection | None:
+def _too_few(before: Run, after: Run, min_tests: int, lifted: Lifted = NOTHING_LIFTED) -> GateObjection | None:
     if after.passed_tests < min_tests:
         hint = "use commands that run tests, or set gate.min_tests = 0 to trust exit codes alone"
         passed = f", {after.passed_tests} passed" if after.tests else ""
         message = f"the gate ran {_tests(after.tests)}{passed}, at least {min_tests} {_must(min_tests)} pass"
         return GateObjection(code="no_tests", message=message, hint=hint)
-    if (after.tests or 0) < (before.tests or 0):
-        gone = _gone(before, after)
+    lost = missing(before, after)
+    if lost.fewer > lifted.count_of(lost):
+        gone = [name for name in lost.gone if name not in lifted.names] or sorted(set(lost.cases) - lifted.names)
         message = f"the gate ran {_tests(after.tests)}, fewer than the {before.tests} before{_such_as(gone)}"
-        return GateObjection(code="fewer_tests", message=message, hint=LOOK_FOR, names=tuple(gone[:MAX_NAMES]))
+        hint = lifted.hint or LOOK_FOR
+        return GateObjection(code="fewer_tests", message=message, hint=hint, names=tuple(gone[:MAX_NAMES]))
     return None
 
 
@@ -261,36 +267,54 @@ def _counted_otherwise(before: Run, after: Run) -> GateObjection | None:
     return None
 
 
-def _removed(before: Run, after: Run) -> GateObjection | None:
+def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     """As many as before, but others: a test was taken out, and a new one makes up the number."""
-    gone = _gone(before, after)
-    if not gone or (after.tests or 0) < (before.tests or 0):
+    lost = missing(before, after)
+    gone = [name for name in lost.gone if name not in lifted.names]
+    if not gone or lost.fewer > lifted.count_of(lost):
         return None
     message = f"tests that passed before are gone: {listed(gone)}"
-    return GateObjection(code="removed_tests", message=message, hint=LOOK_FOR, names=tuple(gone[:MAX_NAMES]))
+    hint = lifted.hint or LOOK_FOR
+    return GateObjection(code="removed_tests", message=message, hint=hint, names=tuple(gone[:MAX_NAMES]))
 
 
-def _gone(before: Run, after: Run) -> list[str]:
-    """Without their parameters, which change with the code."""
-    old, new = before.named("passed"), after.named("passed", "failed", "skipped")
-    if old is None or new is None:
-        return []
-    return sorted({_function(name) for name in old} - {_function(name) for name in new})
-
-
-def _skips(before: Run, after: Run) -> GateObjection | None:
-    ran, skipped = before.named("passed", "failed"), after.named("skipped")
-    old = before.named("skipped")
-    if ran is not None and skipped is not None and old is not None:
-        new = sorted(skipped - old if before.passed else skipped & ran)
-        count = len(new)
-    else:
-        new, count = [], after.skipped - before.skipped if before.passed else 0
+def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
+    lost = missing(before, after)
+    new = [name for name in lost.skipped if function_of(name) not in lifted.names]
+    count = len(new) if lost.is_named else lost.more_skipped if not lifted.any_number else 0
     if count <= 0:
         return None
     message = f"{count} test{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} newly skipped{_such_as(new)}"
-    hint = "a test that is skipped, or expected to fail, proves nothing"
+    hint = lifted.hint or "a test that is skipped, or expected to fail, proves nothing"
     return GateObjection(code="new_skips", message=message, hint=hint, names=tuple(new[:MAX_NAMES]))
+
+
+def missing(before: Run, after: Run) -> Missing:
+    """The tests of the base that do not run any more, or are skipped, as far as names are known."""
+    passed, ran, known = before.named("passed"), before.named("passed", "failed"), before.named("skipped")
+    now, skipped, still = (
+        after.named("passed", "failed"),
+        after.named("skipped"),
+        after.named("passed", "failed", "skipped"),
+    )
+    fewer = (before.tests or 0) - (after.tests or 0)
+    more_skipped = after.skipped - before.skipped if before.passed else 0
+    if passed is None or ran is None or known is None or now is None or skipped is None or still is None:
+        return Missing(fewer=fewer, more_skipped=more_skipped)
+    gone = set(map(function_of, passed)) - set(map(function_of, still))
+    counts, counts_now = Counter(map(function_of, ran)), Counter(map(function_of, now))
+    # Who gives its cases other names has skipped a test where none of them runs any more.
+    is_new_skip = skipped & ran | {
+        name for name in skipped - known - ran if function_of(name) in counts and not counts_now[function_of(name)]
+    }
+    return Missing(
+        gone=tuple(sorted(gone)),
+        cases={name: count - counts_now[name] for name, count in counts.items() if count > counts_now[name]},
+        skipped=tuple(sorted(is_new_skip)),
+        fewer=fewer,
+        more_skipped=more_skipped,
+        is_named=True,
+    )
 
 
 def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None:
@@ -329,10 +353,6 @@ def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
 
 def _rejected(message: str, hint: str, names: Sequence[str] = ()) -> GateObjection:
     return GateObjection(code="failed", message=message, hint=hint, names=tuple(names[:MAX_NAMES]))
-
-
-def _function(name: str) -> str:
-    return name.partition("[")[0]
 
 
 def _such_as(names: Sequence[str]) -> str:

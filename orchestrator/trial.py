@@ -15,11 +15,13 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
+from .gating.change import MAX_NAMES, Inspection, inspect
 from .gating.control import control_notes
 from .gating.diff import without
-from .gating.told import excused_text
-from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
+from .gating.missing import NOTHING_LIFTED, Lifted, lifted_by
+from .gating.told import excused_text, listed
+from .gating.trees import Trees
+from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
 
 OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
@@ -83,10 +85,14 @@ class Trial:
         self.change = await inspect(
             diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
         )
+        self.notes += self.change.notes
         self.runs.append(self.before.verdict("before"))
         self.after = await self._settled(changes, "")
-        self.objections += self._objections(tree)
+        lost = missing(self.before, self.after)
+        lifted = await lifted_by(self.change.grants, lost, trees, subpath=gate.workspace.subpath, rules=rules)
+        self.objections += self._objections(tree, lifted)
         self.objections += self.change.objections
+        self.notes += lifted.notes
         if not self.objections and self.change.judged and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
         self._tell_of_flaky()
@@ -115,11 +121,17 @@ class Trial:
         )
         return Proof(judgement, before.verdict("before"), after.verdict("after"), evidence)
 
-    def _objections(self, tree: str) -> list[GateObjection]:
+    def _objections(self, tree: str, lifted: Lifted = NOTHING_LIFTED) -> list[GateObjection]:
         gate, after = self.gate, self.after
         assert after is not None
         return objections(
-            self.before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, needs_base=gate.needs_base
+            self.before,
+            after,
+            tree=tree,
+            min_tests=gate.min_tests,
+            rules=gate.rules,
+            lifted=lifted,
+            needs_base=gate.needs_base,
         )
 
     def _unproved(self) -> Judgement | None:
@@ -169,7 +181,7 @@ class Trial:
         else:
             tree, run = "", self.before
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=[part.path for part in parts]
+            self.before, after, run, tree=tree, rules=gate.rules, edited=[path for part in parts for path in part.paths]
         )
         if not self.objections:
             self.notes.append("with the tests as the base has them the gate passes as well")

@@ -75,3 +75,19 @@ async def contents_of(git_dir: Path, blobs: Sequence[str], *, max_bytes: int) ->
         found.append(told.stdout[start : start + size])
         at = start + size + 1
     return found
+
+
+async def lines_with(git_dir: Path, tree: str, words: Sequence[str], *, max_bytes: int) -> list[tuple[str, str]]:
+    """The lines of files in `tree` that hold one of these words, each with its path; whatever its attributes say.
+
+    A word is one where no letter, digit or underscore is beside it. `OutputTooLarge` beyond `max_bytes` of lines.
+    """
+    if not words:
+        return []
+    ask = ("grep", "-a", "-z", "-w", "-F", "--full-name", *(part for word in words for part in ("-e", word)), tree)
+    told = await git(*ask, git_dir=git_dir, ok=(0, 1), max_stdout_bytes=max_bytes)
+    found: list[tuple[str, str]] = []
+    for line in told.stdout.decode("utf-8", "replace").split("\n"):
+        path, mark, text = line.removeprefix(f"{tree}:").partition("\0")
+        found += [(path, text)] if mark else []
+    return found

@@ -3,63 +3,44 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
 from envelope.scope import split
-from repo.content import file_at
-from repo.errors import OutputTooLarge
-from repo.mirror import Mirror
 
+from .commands import roots_in
 from .diff import FilePatch, parts_of
+from .makefiles import MAKEFILES
+from .missing import Grants
 from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
-from .reaching import reaching_lines
-from .scripts import scripts_of
-from .settings_of import has_other_settings, holds_settings
+from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
+from .scripts import ANYTHING, Reach, programs_in, reach_of
+from .settings_of import CHECKERS, checkers_of, holds_settings
+from .told import listed
+from .trees import Trees
 
-MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
 MAX_NAMES = 50  # of an objection; the diff has them all
-MAY_EDIT = "if the goal is to change it, name it in the gate's may_edit"
-
-
-@dataclass(frozen=True, slots=True)
-class Trees:
-    """Where the files of both sides can be read. Without a mirror nobody looks into them: names must do."""
-
-    mirror: Mirror | None
-    base: str
-    tree: str
-
-    async def paths(self) -> list[str]:
-        return await self.mirror.files(self.base) if self.mirror else []
-
-    async def before(self, path: str) -> bytes | None:
-        return await self._read(self.base, path)
-
-    async def has_other_settings(self, part: FilePatch) -> bool:
-        try:
-            sides = await self._read(self.base, part.old_path or part.path), await self._read(self.tree, part.path)
-        except OutputTooLarge:
-            return True
-        return self.mirror is None or has_other_settings(part.path, *sides)
-
-    async def _read(self, tree: str, path: str) -> bytes | None:
-        if self.mirror is None:
-            return None
-        return await file_at(self.mirror.git_dir, tree, path, max_bytes=MAX_SETTINGS_BYTES)
+MAX_ASKED = 10  # lines in a note
+MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
+# Where pytest is told what to put on Python's path, and where projects do so themselves.
+_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*|\[[^\]=]*tool[.]pytest[^\]]*\]")
+PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
     base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
-    that runs inside the runner."""
+    that runs inside the runner. `grants`: which tests may be edited, or be missing."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
+    grants: Grants = field(default_factory=Grants)
+    notes: tuple[str, ...] = ()
 
 
 async def inspect(
@@ -69,23 +50,31 @@ async def inspect(
     parts = parts_of(diff)
     tests = [part for part in parts if _is_test(part, rules)]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
-    reached = [line for part in parts if not _may_edit(part, rules) for line in reaching_lines(part)]
-    named = _naming_tests(scope, rules)
+    strict = runs_its_texts(parts)
+    reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
+    asked = [line for one in reachings for line in one.asked]
+    grants = Grants(_naming_tests(scope, rules), tuple(tests), any(_may_edit(part, rules) for part in parts))
     return Inspection(
-        objections=(*_edited(edited), *_reached(reached)),
+        objections=(*_edited(edited, rules), *_reached([line for one in reachings for line in one.reached], rules)),
         test_files=tuple(_as_change(part) for part in tests),
-        judged=() if all(_is_granted(part, named) for part in tests) else tuple(tests),
+        judged=() if len(grants.granted) == len(tests) else tuple(tests),
+        grants=grants,
+        notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
     )
+
+
+async def _reaching(part: FilePatch, trees: Trees, *, strict: bool) -> Reaching:
+    """`strict`: words count wherever they stand."""
+    if strict or not is_suspicious(part):
+        return reaching(part)
+    before = await trees.text(part.old_path or part.path) if part.status != "A" else None
+    return reaching(part, before, await trees.text(part.path, after=True))
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
     """A file or a link in the place of a folder of tests is one, too: with it the folder's tests go and come."""
     is_folder = part.status == "A" and posixpath.basename(part.path) in TEST_FOLDERS
     return is_folder or any(is_test_file(path, rules.tests) for path in part.paths)
-
-
-def _is_granted(part: FilePatch, named: Sequence[str]) -> bool:
-    return all(path in named or any(match(pattern, path) for pattern in named) for path in part.paths)
 
 
 def _naming_tests(scope: Sequence[str], rules: GateRules) -> tuple[str, ...]:
@@ -103,20 +92,84 @@ async def _gate_files(
 ) -> list[str]:
     """Edited files that belong to the gate, sorted."""
     changed = {path for part in parts for path in part.paths}
-    among = {*changed, *await trees.paths()}
-    scripts = await scripts_of(commands, folder=subpath, among=among, read=trees.before)
-    found: set[str] = set()
+    base = await trees.paths()
+    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before)
+    if trees.mirror is None:
+        reach = replace(ANYTHING, scripts=reach.scripts, texts=reach.texts)
+    elif any(holds_settings(path) or checkers_of(path) for path in changed):
+        reach = await _with_what_tests_run(reach, base, trees)
+    in_place = await _in_a_runners_place(parts, base, trees, texts=reach.texts, subpath=subpath)
+    found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
     for part in parts:
-        if _may_edit(part, rules):
-            continue
-        is_new = part.status in ("A", "R") and shadows(part.path, subpath)
-        if is_new or any(is_gate_file(path) or _is_protected(path, subpath, rules) for path in part.paths):
-            found.add(part.path)
-        elif holds_settings(part.path):
-            found |= {part.path} if await trees.has_other_settings(part) else set()
-        elif not scripts.isdisjoint(part.paths):
-            found.add(part.path)
+        if part.path not in found and not _may_edit(part, rules):
+            is_gate = any(_is_protected(path, subpath, rules) for path in part.paths)
+            found |= {part.path} if is_gate or await _is_of_gate(part, reach, trees) else set()
     return sorted(found)
+
+
+async def _is_of_gate(part: FilePatch, reach: Reach, trees: Trees) -> bool:
+    names = {posixpath.basename(path) for path in part.paths}
+    is_run = not reach.scripts.isdisjoint(part.paths)
+    if not names.isdisjoint(MAKEFILES):
+        return is_run and (part.status != "M" or await trees.has_other_settings(part, reach))
+    if any(map(holds_settings, part.paths)):
+        return await trees.has_other_settings(part, reach)
+    checkers = [tool for path in part.paths for tool in checkers_of(path)]
+    if checkers and all(checkers_of(path) for path in part.paths):
+        return any(map(reach.runs, checkers))
+    return is_run or any(map(is_gate_file, part.paths))
+
+
+async def _with_what_tests_run(reach: Reach, base: Sequence[str], trees: Trees) -> Reach:
+    """A checker may be run by a test, or by a plugin of pytest that settings ask for."""
+    unnamed = [tool for tool in CHECKERS if not reach.runs(tool)]
+    lines = await trees.lines_with(unnamed)
+    if reach.words is None or lines is None:
+        return replace(reach, words=None)
+    told = [text.partition("#")[0] for path, text in lines if is_test_file(path)]
+    for path in base:
+        if posixpath.basename(path) in PATH_SETTINGS:
+            told += _ADDOPTS.findall(await trees.text(path) or "")
+    return replace(reach, words=reach.words | programs_in(told))
+
+
+async def _in_a_runners_place(
+    parts: Sequence[FilePatch], base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str
+) -> set[str]:
+    """New files that Python would load instead of a runner's module, and files whose going makes it load one."""
+    new = [part.path for part in parts if part.status in ("A", "R")]
+    gone = {path for part in parts for path in part.paths} - {part.path for part in parts if part.status != "D"}
+    files = {*base, *new} - gone
+    # a folder that is no package any more is one that modules are loaded from
+    opened = {posixpath.dirname(path): path for path in gone if posixpath.basename(path) == "__init__.py"}
+    loose = [path for path in files if _place(path) in opened]
+    packages = {posixpath.dirname(path) for path in files if posixpath.basename(path) == "__init__.py"}
+    if not any(shadows(path, subpath, roots=[_place(path)]) for path in (*new, *loose)):
+        return set()
+    roots = await _import_roots(base, trees, texts=texts, subpath=subpath)
+    found = {path for path in new if shadows(path, subpath, packages=packages, roots=roots)}
+    return found | {opened[_place(path)] for path in loose if shadows(path, subpath, packages=packages, roots=roots)}
+
+
+def _place(path: str) -> str:
+    """The folder of a module, and of a package the one that it is in."""
+    folder, name = posixpath.split(path)
+    return posixpath.dirname(folder) if posixpath.splitext(name)[0] in ("__init__", "__main__") else folder
+
+
+async def _import_roots(base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str) -> set[str]:
+    """Folders that Python loads modules from, as far as commands and settings say so; with a `conftest.py` that changes
+    the path itself its own folder, and those below."""
+    found = roots_in(texts, subpath)
+    for path in base:
+        folder, name = posixpath.split(path)
+        text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
+        if name in PATH_SETTINGS:
+            found |= roots_in([text], folder)
+        elif "sys.path" in text or "syspath" in text:
+            inside = {posixpath.dirname(one) for one in base if one.startswith(f"{folder}/" if folder else "")}
+            found |= {folder, *inside}
+    return found
 
 
 def _is_protected(path: str, subpath: str, rules: GateRules) -> bool:
@@ -124,18 +177,27 @@ def _is_protected(path: str, subpath: str, rules: GateRules) -> bool:
     return any(match(pattern, path) for pattern in (*rules.protect, *reports))
 
 
-def _edited(paths: Sequence[str]) -> list[GateObjection]:
+def _edited(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
     if not paths:
         return []
     message = f"the change edits the gate itself: {listed(paths)}"
-    return [GateObjection(code="gate_edited", message=message, hint=MAY_EDIT, names=tuple(paths[:MAX_NAMES]))]
+    hint = _may_edit_hint("if the goal is to change it", paths, rules)
+    return [GateObjection(code="gate_edited", message=message, hint=hint, names=tuple(paths[:MAX_NAMES]))]
 
 
-def _reached(lines: Sequence[str]) -> list[GateObjection]:
+def _may_edit_hint(when: str, paths: Sequence[str], rules: GateRules) -> str:
+    if len(paths) > MAX_HINTED:
+        return f"{when}, name it in the gate's may_edit"
+    allowed = ", ".join(f'"{path}"' for path in dict.fromkeys((*rules.may_edit, *paths)))
+    return f"{when}: --gate-rule 'may_edit=[{allowed}]' (batch: may_edit = [{allowed}])"
+
+
+def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     if not lines:
         return []
     message = f"code under test reaches for its runner: {lines[0]}"
-    hint = "look at these lines; name the file in the gate's may_edit if they are meant"
+    files = list(dict.fromkeys(line.partition(":")[0] for line in lines))
+    hint = _may_edit_hint("look at these lines; if they are meant", files, rules)
     return [GateObjection(code="runner_reached", message=message, hint=hint, names=tuple(lines[:MAX_NAMES]))]
 
 
@@ -143,12 +205,3 @@ def _as_change(part: FilePatch) -> TestFileChange:
     return TestFileChange(
         path=part.path, status=part.status, added=len(part.lines(b"+")), removed=len(part.lines(b"-"))
     )
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """
-    >>> listed(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
-    """
-    more = len(names) - most
-    return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from envelope.gate import GateObjection
 from envelope.recipe import RecipeStep
 
-from .change import MAX_NAMES, listed
+from .change import MAX_NAMES
+from .told import listed
 
 HINT = "look for code that changes pytest, unittest or assertions while it is imported or run"
 

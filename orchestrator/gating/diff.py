@@ -9,6 +9,7 @@ from dataclasses import dataclass
 # In a hunk each line has a sign before it, and base 85 has no spaces: no content can look like this.
 _START = re.compile(rb"^diff --git ", re.MULTILINE)
 _BODY = re.compile(rb"^(?:@@ |GIT binary patch)", re.MULTILINE)
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _STARTS_FROM = re.compile(rb"^index ([0-9a-f]{40,64})\.\.[0-9a-f]{40,64}(?: [0-7]+)?$", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
@@ -37,9 +38,23 @@ class FilePatch:
 
     def lines(self, sign: bytes) -> list[str]:
         """The lines that are added (`+`) or removed (`-`)."""
+        return [line for _, line in self.numbered(sign)]
+
+    def numbered(self, sign: bytes) -> list[tuple[int, str]]:
+        """The same, each with its number in the file after the change, or before it."""
         found = _BODY.search(self.content)
         body = self.content[found.start() :] if found and found[0] == b"@@ " else b""
-        return [line[1:].decode("utf-8", "replace") for line in body.split(b"\n") if line.startswith(sign)]
+        lines: list[tuple[int, str]] = []
+        number = 0
+        for line in body.split(b"\n"):
+            if hunk := _HUNK.match(line):
+                number = int(hunk[2 if sign == b"+" else 1])
+            elif line.startswith(sign):
+                lines.append((number, line[1:].decode("utf-8", "replace")))
+                number += 1
+            elif line.startswith(b" "):
+                number += 1
+        return lines
 
 
 def parts_of(diff: bytes) -> tuple[FilePatch, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
 from envelope.pattern import match
@@ -68,11 +68,16 @@ def is_gate_file(path: str) -> bool:
     return _named(name, (*GATE_FILES, *METADATA))
 
 
-def shadows(path: str, subpath: str = "") -> bool:
+def shadows(path: str, subpath: str = "", *, packages: Collection[str] = (), roots: Collection[str] = ()) -> bool:
     """Would Python load this new file instead of a runner's module, or one of its own?
+
+    Where a folder of tests is a package (one of `packages`) its modules are loaded below its name, since pytest puts
+    the folder above it on the path; unless it is one of `roots`, which somebody puts there by name.
 
     >>> shadows("pytest.py"), shadows("tests/unittest/__init__.py"), shadows("src/app/json.py")
     (True, True, False)
+    >>> shadows("tests/json/__init__.py", packages=["tests", "tests/json"])
+    False
     """
     folder, name = posixpath.split(path)
     module, suffix = posixpath.splitext(name)
@@ -80,7 +85,10 @@ def shadows(path: str, subpath: str = "") -> bool:
         return False
     if module in ("__init__", "__main__"):
         folder, module = posixpath.split(folder)
-    if folder not in IMPORT_ROOTS | {subpath} and TEST_FOLDERS.isdisjoint(folder.split("/")):
+    module = module.partition(".")[0]  # json.cpython-312-x86_64-linux-gnu.so is json
+    if folder not in {*IMPORT_ROOTS, subpath, *roots} and (
+        folder in packages or TEST_FOLDERS.isdisjoint(folder.split("/"))
+    ):
         return False
     return module in RUNNER_MODULES or (module in sys.stdlib_module_names and module not in TEST_FOLDERS)
 

@@ -1,13 +1,22 @@
-"""Code under test that reaches for its runner. Pure. A help against clumsy tricks, and no proof that there are none."""
+"""Code under test that reaches for its runner, or asks who runs it. Pure. A help against clumsy tricks, and no proof
+that there are none."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from .diff import FilePatch
 from .names import is_test_file
 
-CODE = (".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".sh", ".rb", ".php", ".pl")
+CODE = (
+    *(".py", ".pyi", ".pyx", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", ".sh", ".rb", ".php", ".pl"),
+    *(".go", ".rs", ".java", ".kt", ".scala", ".groovy", ".cs"),
+)
 MAX_LINE_CHARS = 120
 # What makes a runner say something else than what it saw, or end before it has seen anything.
 _REACHES = re.compile(
@@ -15,13 +24,175 @@ _REACHES = re.compile(
     r"|\bPYTEST_\w+|junit_?xml|\bos\._exit\b|sys\.modules\[.(?:pytest|unittest)"
     r"|unittest\.(?:TestCase|TestResult|TextTestRunner|TextTestResult|case|result|runner|main)\.?\w* *="
     r"|\bprocess\.reallyExit\b|\b(?:sitecustomize|usercustomize)\b"
+    r"|\bJEST_WORKER_ID\b|\bVITEST(?:_\w+)?\b|\bMOCHA_\w+"
 )
+# What tells code who runs it. Much of it has honest uses, so that it is told, and no objection.
+_ASKS = re.compile(
+    r"\bsys\.modules\b|\bfrom sys import\b.{0,200}\bmodules\b|\b_getframe\w*|\b_current_frames\b|\bf_(?:back|globals)\b"
+    r"|\binspect\.(?:stack|currentframe|trace|getouterframes|getinnerframes)\b"
+    r"|\bfrom inspect import\b.{0,200}\b(?:stack|currentframe)\b"
+    r"|\btraceback\.(?:extract_stack|format_stack|print_stack|walk_stack|StackSummary)\b"
+    r"|\bgc\.get_(?:objects|referrers)\b|\bsys\.(?:settrace|setprofile|gettrace)\b|\bargv\[0\]|/proc/(?:self|\d+)/"
+    r"|\b(?:import|from) +(?:pytest|unittest|nose2?)\b|\b(?:TOX_ENV\w*|NOX_\w+|COVERAGE_\w+|UNITTEST_\w+)\b"
+    r"|\bNODE_ENV\b|\bnpm_lifecycle_event\b|\bimport\.meta\.vitest\b|\bnew Error\(\)\.stack\b"
+    r"|\btypeof +(?:jest|describe|it|test|vi)\b|\bglobalThis\.(?:jest|describe|it|test|vi)\b"
+    r"|\btesting\.Testing\(\)|\bflag\.Lookup\(\"test\.|\bcfg!\(test\)|\bgetStackTrace\(|\bStackWalker\b|\bRUST_TEST_\w+"
+)
+# Beside the name of a runner (or the words that it was started with), a question has one use.
+_RUNNERS_NAME = re.compile(r"""(['"`])(?:_?pytest|py\.test|unittest|nose2?|org\.junit|jest|mocha)(?:[./][\w.]*)?\1""")
+_ARGV = re.compile(r"\bargv\b|\borig_argv\b")
+# In a file that does such things, a text may be code, or hold the name of a variable.
+_RUNS_TEXT = frozenset(
+    (
+        *("exec", "eval", "compile", "__import__", "import_module", "system", "popen", "Popen", "run", "call"),
+        *("check_call", "check_output", "run_path", "run_module", "putenv", "getenv", "environ", "environb", "setenv"),
+    )
+)
+_READS_ITSELF = re.compile(r"__doc__|getdoc|getsource|getcomments|__file__|linecache|get_data")
+_READS_TEXTS = re.compile(
+    r"__doc__|\bgetdoc\b|\bgetsource\w*|\bgetcomments\b|\blinecache\b|\bget_source\b|\bopen\b|read_text"
+)
+_RUNS = re.compile(r"\b(?:exec|eval|compile)\b")
+# Who is given a text says it to people.
+_SAYS = re.compile(
+    r"print|warn|debug|info|warning|error|exception|critical|log|echo|secho|fail|exit|add_argument|add_parser|Option"
+    r"|Argument|dedent|gettext|_|\w*(?:Error|Exception|Warning)"
+)
+# What is longer is no source that people read, and would take long to take apart.
+MAX_TEXT_CHARS = 200_000
+MAX_SOURCE_LINE_CHARS = 1_000
+# Where Python may end a line, and a diff does not.
+_OTHER_LINES = re.compile("\r(?!\n)|[\0\f]")
 
 
-def reaching_lines(part: FilePatch) -> list[str]:
-    """Added lines that do, with the file's name; a file that did as much before is let be."""
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """Added lines with the file's name and their number: `reached` reach for the runner, `asked` ask who it is."""
+
+    reached: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+NOTHING = Reaching()
+
+
+def is_suspicious(part: FilePatch) -> bool:
+    """Is there something to look at? Without the files' text words count wherever they stand."""
     if part.status == "D" or not part.path.endswith(CODE) or is_test_file(part.path):
-        return []
-    added = [line.strip() for line in part.lines(b"+") if _REACHES.search(line)]
-    removed = [line for line in part.lines(b"-") if _REACHES.search(line)]
-    return [f"{part.path}: {line[:MAX_LINE_CHARS]}" for line in added] if len(added) > len(removed) else []
+        return False
+    return any(pattern.search(line) for line in part.lines(b"+") for pattern in (_REACHES, _ASKS, _ARGV))
+
+
+def runs_its_texts(parts: Sequence[FilePatch]) -> bool:
+    """Does new code read docstrings or sources, and run something? Then no text is only a text."""
+    new = "\n".join(line for part in parts if part.path.endswith(".py") for line in part.lines(b"+"))
+    return bool(_READS_TEXTS.search(new) and _RUNS.search(new))
+
+
+def reaching(part: FilePatch, before: str | None = None, after: str | None = None) -> Reaching:
+    """What new code of the file does; what it did before is let be, also on another line.
+
+    `before`, `after`: the file's text. In Python comments, docstrings and texts for people mention without doing.
+    """
+    if not is_suspicious(part):
+        return NOTHING
+    is_python = part.path.endswith((".py", ".pyi"))
+    added = _doing(part, b"+", after if is_python else None)
+    removed = _doing(part, b"-", before if is_python else None)
+    spare = Counter(word for line in removed for word in line.found(_REACHES))
+    reached: list[_Line] = []
+    for line in added:
+        words = Counter(line.found(_REACHES))
+        if words - spare:
+            reached.append(line)
+        spare -= words
+    known = {line.text.strip() for line in removed}
+    new = [line for line in added if line.text.strip() not in known]
+    asked = [line for line in new if line not in reached and line.found(_ASKS)]
+    if any(line.found(_RUNNERS_NAME) for line in new):
+        more = [line for line in new if line.found(_ASKS) or line.found(_ARGV)]
+        reached += [line for line in more if line not in reached and not _is_import(line)]
+        asked = [line for line in asked if line not in reached]
+    return Reaching(tuple(line.shown(part.path) for line in reached), tuple(line.shown(part.path) for line in asked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """`spans` of it are words and no deeds."""
+
+    number: int
+    text: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+    def found(self, pattern: re.Pattern[str]) -> list[str]:
+        matches = pattern.finditer(self.text)
+        return [match[0] for match in matches if not any(a <= match.start() < b for a, b in self.spans)]
+
+    def shown(self, path: str) -> str:
+        return f"{path}:{self.number}: {self.text.strip()[:MAX_LINE_CHARS]}"
+
+
+def _is_import(line: _Line) -> bool:
+    return re.match(r"\s*(?:import|from)\b", line.text) is not None
+
+
+def _doing(part: FilePatch, sign: bytes, text: str | None) -> list[_Line]:
+    spans = _harmless(text) if text is not None else {}
+    return [_Line(number, line, tuple(spans.get(number, ()))) for number, line in part.numbered(sign)]
+
+
+def _harmless(text: str) -> dict[int, list[tuple[int, int]]]:
+    """By line, where words are said and not done. Nothing in what cannot be read as Python.
+
+    >>> _harmless("x = 1  # _pytest\\n")
+    {1: [(7, 16)]}
+    """
+    if len(text) > MAX_TEXT_CHARS or max(map(len, text.splitlines()), default=0) > MAX_SOURCE_LINE_CHARS:
+        return {}
+    if _OTHER_LINES.search(text) or not _is_plainly_encoded(text):
+        return {}
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+        return {}
+    names = {token.string for token in tokens if token.type == tokenize.NAME}
+    words = " ".join(token.string for token in tokens if token.type in (tokenize.NAME, tokenize.STRING))
+    is_read = _READS_ITSELF.search(words)
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for token in () if is_read else _said(tokens, runs_text=not names.isdisjoint(_RUNS_TEXT)):
+        for number in range(token.start[0], token.end[0] + 1):
+            first = token.start[1] if number == token.start[0] else 0
+            last = token.end[1] if number == token.end[0] else 1 << 30
+            spans.setdefault(number, []).append((first, last))
+    return spans
+
+
+def _is_plainly_encoded(text: str) -> bool:
+    """In UTF-7 a comment may hold a line's end."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+    except SyntaxError:
+        return False
+    return encoding in ("utf-8", "utf-8-sig", "ascii", "iso-8859-1")
+
+
+def _said(tokens: Sequence[tokenize.TokenInfo], *, runs_text: bool) -> Iterator[tokenize.TokenInfo]:
+    """Comments, docstrings and texts for people: those that have spaces, and go where nothing runs them."""
+    blank = (tokenize.NL, tokenize.COMMENT)
+    solid = [token for token in tokens if token.type not in blank]
+    yield from (token for token in tokens if token.type == tokenize.COMMENT)
+    callers: list[str] = []
+    starts = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+    for number, token in enumerate(solid):
+        before = solid[number - 1] if number else None
+        if token.type == tokenize.OP and token.string in ("(", "[", "{"):
+            callers.append(before.string if before and before.type == tokenize.NAME and token.string == "(" else "")
+        elif token.type == tokenize.OP and token.string in (")", "]", "}"):
+            callers[-1:] = []
+        elif token.type == tokenize.STRING and "f" not in re.split("['\"]", token.string)[0].lower():
+            is_alone = not callers and (before is None or before.type in starts)
+            follows = solid[number + 1].type if number + 1 < len(solid) else tokenize.NEWLINE
+            is_docstring = is_alone and follows in (tokenize.NEWLINE, tokenize.ENDMARKER)
+            is_told = not runs_text or bool(callers and _SAYS.fullmatch(callers[-1]))
+            if is_docstring or (is_told and re.search(r"\S\s+\S", token.string)):
+                yield token

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from typing import Any, cast
+from fnmatch import fnmatchcase
+from typing import Any, Protocol, cast
+
+from .makefiles import MAKEFILES, what_goals_reach
 
 # Of pyproject.toml: how a package is built and released decides nothing about its tests.
 PACKAGING = frozenset(
@@ -17,13 +21,77 @@ PACKAGING = frozenset(
         *("towncrier", "semantic_release", "cibuildwheel", "versioningit", "maturin", "scikit-build"),
     )
 )
-PACKAGE_JSON = ("scripts", "jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
+# Checkers and formatters, and what else no runner of tests reads: their settings count where a gate runs them. Each
+# with the files that are theirs alone.
+CHECKERS: Mapping[str, tuple[str, ...]] = {
+    "ruff": ("ruff.toml", ".ruff.toml"),
+    "mypy": ("mypy.ini", ".mypy.ini"),
+    "flake8": (".flake8",),
+    "pylint": (".pylintrc", "pylintrc"),
+    "pyright": ("pyrightconfig.json",),
+    "basedpyright": ("pyrightconfig.json",),
+    "pre-commit": (".pre-commit-config.yaml",),
+    "prek": (".pre-commit-config.yaml",),
+    "eslint": ("eslint.config.*", ".eslintrc*"),
+    "biome": ("biome.json",),
+    "golangci-lint": (".golangci.*",),
+    "clippy": ("clippy.toml",),
+    **dict.fromkeys(
+        (
+            *(
+                "black",
+                "isort",
+                "yapf",
+                "autopep8",
+                "autoflake",
+                "docformatter",
+                "pyupgrade",
+                "pycodestyle",
+                "pydocstyle",
+            ),
+            *("pyflakes", "pytype", "pyre", "pyrefly", "ty", "bandit", "vulture", "codespell", "typos", "interrogate"),
+            *("djlint", "sqlfluff", "deptry", "check-manifest", "check-wheel-contents", "doc8", "ssort", "unimport"),
+            *(
+                "sphinx",
+                "mkdocs",
+                "numpydoc",
+                "pydoclint",
+                "darglint",
+                "refurb",
+                "radon",
+                "xenon",
+                "creosote",
+                "pyproject-fmt",
+            ),
+        ),
+        (),
+    ),
+}
+# Sections of setup.cfg that build documents and packages.
+BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
+PACKAGE_JSON = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
 CARGO = ("test", "bench", "lib", "bin", "profile", "lints")
+# Scripts of a package.json that its managers run by themselves.
+LIFECYCLE = frozenset(("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare", "prepublish"))
 
 
-def _pyproject(text: str) -> object:
+class Asked(Protocol):
+    """What a gate's commands ask of programs; None is anything (see `Reach`)."""
+
+    @property
+    def goals(self) -> frozenset[str] | None: ...
+    @property
+    def entries(self) -> frozenset[str] | None: ...
+    @property
+    def environments(self) -> frozenset[str] | None: ...
+    def runs(self, program: str) -> bool: ...
+
+
+def _pyproject(text: str, asked: Asked) -> object:
     found = tomllib.loads(text)
-    tools: dict[str, Any] = {name: table for name, table in _table(found, "tool").items() if name not in PACKAGING}
+    tools: dict[str, Any] = {
+        name: table for name, table in _table(found, "tool").items() if name not in PACKAGING and _counts(name, asked)
+    }
     for builder, key in (("hatch", "envs"), ("pdm", "scripts")):
         if builder in tools:
             tools[builder] = _table(tools, builder, key)
@@ -31,32 +99,87 @@ def _pyproject(text: str) -> object:
     return tools, _table(found, "project", "entry-points"), _table(found, "tool", "poetry", "plugins")
 
 
-def _setup_cfg(text: str) -> object:
-    parser = ConfigParser(interpolation=None)
-    parser.read_string(text)
+def _counts(tool: str, asked: Asked) -> bool:
+    return tool not in CHECKERS or asked.runs(tool)
+
+
+def _setup_cfg(text: str, asked: Asked) -> object:
+    parser = _ini(text)
     settings: dict[str, object] = {
         name: dict(parser[name])
         for name in parser.sections()
-        if name != "metadata" and not name.startswith(("options", "bdist", "sdist", "bumpversion"))
+        if not name.startswith(BUILDING) and _counts(re.split(r"[-.:]", name)[0], asked)
     }
     return settings, parser.get("options.entry_points", "pytest11", fallback="")
 
 
-def _package_json(text: str) -> object:
+def _tox_ini(text: str, asked: Asked) -> object:
+    """Its environments as far as tox is asked for them; pytest and others have sections of their own here."""
+    parser = _ini(text)
+    sections: dict[str, dict[str, str]] = {
+        name: dict(parser[name])
+        for name in parser.sections()
+        if _counts(re.split(r"[-.:]", name)[0], asked) and not name.startswith("gh-actions")
+    }
+    if not asked.runs("tox"):
+        return {name: values for name, values in sections.items() if name != "tox" and not name.startswith("testenv")}
+    wanted = asked.environments
+    if wanted is None:
+        return sections
+    values = "\n".join(value for section in sections.values() for value in section.values())
+    kept = {
+        name: section
+        for name, section in sections.items()
+        if not name.startswith("testenv:")
+        or name[8:] in wanted
+        or f"{{[{name}]" in values
+        or not name[8:].isidentifier()
+    }
+    kept["tox"] = {key: value for key, value in kept.get("tox", {}).items() if key not in ("envlist", "env_list")}
+    return kept
+
+
+def _ini(text: str) -> ConfigParser:
+    parser = ConfigParser(interpolation=None)
+    parser.read_string(text)
+    return parser
+
+
+def _package_json(text: str, asked: Asked) -> object:
     found: object = json.loads(text)
-    return {key: cast("dict[str, Any]", found).get(key) for key in PACKAGE_JSON} if isinstance(found, dict) else found
+    if not isinstance(found, dict):
+        return found
+    package = cast("dict[str, Any]", found)
+    scripts: object = package.get("scripts")
+    if isinstance(scripts, dict):
+        scripts = reached_entries(cast("dict[str, Any]", scripts), asked.entries)
+    return {key: package.get(key) for key in PACKAGE_JSON} | {"scripts": scripts or {}}
 
 
-def _cargo(text: str) -> object:
+def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -> dict[str, Any]:
+    """Of a package.json's scripts those that are asked for, what goes before and after them, and what always runs."""
+    if wanted is None:
+        return dict(scripts)
+    around = {f"{when}{name}" for name in wanted for when in ("", "pre", "post")}
+    return {name: text for name, text in scripts.items() if name in around | LIFECYCLE}
+
+
+def _cargo(text: str, asked: Asked) -> object:
     found = tomllib.loads(text)
     return {key: found.get(key) for key in CARGO}
 
 
-READERS: Mapping[str, Callable[[str], object]] = {
+def _makefile(text: str, asked: Asked) -> object:
+    return text if asked.goals is None else what_goals_reach(text, asked.goals)
+
+
+READERS: Mapping[str, Callable[[str, Asked], object]] = {
     "pyproject.toml": _pyproject,
     "setup.cfg": _setup_cfg,
+    "tox.ini": _tox_ini,
     "package.json": _package_json,
     "Cargo.toml": _cargo,
+    **dict.fromkeys(MAKEFILES, _makefile),
 }
 
 
@@ -64,16 +187,22 @@ def holds_settings(path: str) -> bool:
     return posixpath.basename(path) in READERS
 
 
-def has_other_settings(path: str, before: bytes | None, after: bytes | None) -> bool:
+def checkers_of(path: str) -> tuple[str, ...]:
+    """The checkers whose settings this file has, and nothing else."""
+    name = posixpath.basename(path)
+    return tuple(tool for tool, files in CHECKERS.items() if any(fnmatchcase(name, pattern) for pattern in files))
+
+
+def has_other_settings(path: str, before: bytes | None, after: bytes | None, asked: Asked) -> bool:
     """Does the file say something else about the gate? What cannot be read counts as it stands."""
     reader = READERS[posixpath.basename(path)]
-    return _read(reader, before) != _read(reader, after)
+    return _read(reader, before, asked) != _read(reader, after, asked)
 
 
-def _read(reader: Callable[[str], object], content: bytes | None) -> object:
+def _read(reader: Callable[[str, Asked], object], content: bytes | None, asked: Asked) -> object:
     text = (content or b"").decode("utf-8", "replace")
     try:
-        return reader(text or ("{}" if reader is _package_json else ""))
+        return reader(text or ("{}" if reader is _package_json else ""), asked)
     except (ValueError, ConfigError, RecursionError):
         return text
 

@@ -74,3 +74,12 @@ def names_text(names: Sequence[str]) -> str:
     """
     more = len(names) - MAX_NAMES
     return ", ".join([*names[:MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """
+    >>> listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)

@@ -13,6 +13,7 @@ import pytest
 
 from repo.bundle import bundle
 from repo.checkout import checkout, index_of
+from repo.content import lines_with
 from repo.errors import CheckoutFailed, CommitMissing, DiskFull, OutputTooLarge
 from repo.mirror import mirror_of
 from repo.patch import apply_to_tree, extract_patch
@@ -257,3 +258,25 @@ async def test_files_that_are_larger_than_the_disk_are_not_begun(user: Any, tmp_
 
     with pytest.raises(CheckoutFailed, match="39 GiB of at most 32"):
         await checkout(mirror, base, tmp_path / "cache")
+
+
+async def test_lines_with_a_word_are_found_in_any_file_whatever_its_attributes_say(user: Any, mirror_at: Any):
+    files = {
+        "a.py": "x = median\n",
+        "b/c.py": "medians = 1\n# median: no\n",
+        "d.bin": b"\x00 median\n",
+        "ü b": "median",
+    }
+    commit = user.commit(files | {".gitattributes": "*.py binary\n"})
+    mirror = await mirror_at(user, commit)
+
+    found = await lines_with(mirror.git_dir, commit, ["median", "--help"], max_bytes=1000)
+    assert sorted(found) == [
+        ("a.py", "x = median"),
+        ("b/c.py", "# median: no"),
+        ("d.bin", "\0 median"),
+        ("ü b", "median"),
+    ]
+    assert await lines_with(mirror.git_dir, commit, ["nowhere"], max_bytes=1000) == []
+    with pytest.raises(OutputTooLarge):
+        await lines_with(mirror.git_dir, commit, ["median"], max_bytes=10)

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from envelope.gate import GateRules
-from orchestrator.gating.change import Trees, inspect
+from orchestrator.gating.change import inspect
 from orchestrator.gating.diff import joined, parts_of, without
+from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
-from orchestrator.gating.reaching import reaching_lines
-from orchestrator.gating.scripts import scripts_of
+from orchestrator.gating.reaching import Reaching, reaching
+from orchestrator.gating.scripts import ANYTHING, reach_of
 from orchestrator.gating.settings_of import has_other_settings
+from orchestrator.gating.trees import Trees
 
 NO_MIRROR = Trees(None, "", "")
 
@@ -87,7 +89,7 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
     ],
 )
 def test_of_a_mixed_file_only_the_gates_part_counts(name: str, before: str, after: str, is_other: bool):
-    assert has_other_settings(name, before.encode(), after.encode()) is is_other
+    assert has_other_settings(name, before.encode(), after.encode(), ANYTHING) is is_other
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,136 @@ async def test_scripts_are_followed_from_the_commands(command: str, found: set[s
     async def read(path: str) -> bytes | None:
         return files.get(path)
 
-    assert await scripts_of([command], folder="", among=files, read=read) == found
+    assert (await reach_of([command], folder="", among=files, read=read)).scripts == found
+
+
+PYPROJECT = """[tool.black]
+line-length = 88
+[tool.pytest.ini_options]
+addopts = "-q"
+"""
+TOX = """[tox]
+envlist = py,lint
+[testenv]
+commands = pytest {posargs}
+[testenv:lint]
+commands = ruff check
+"""
+MAKEFILE = """PYTHON ?= python
+.PHONY: test docs
+
+test: deps
+\t$(PYTHON) -m pytest
+
+deps:
+\tpip install -e .
+
+docs: deps
+\tsphinx-build docs out
+
+lint:
+\tblack --check .
+"""
+PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs": "typedoc", "pretest": "echo"}}"""
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "before", "old", "new", "is_other"),
+    [
+        ("python -m pytest", "pyproject.toml", PYPROJECT, "88", "120", False),
+        ("python -m pytest && black --check .", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest --black", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("hatch run check", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("make test", "pyproject.toml", PYPROJECT, "88", "120", False),
+        ("make lint", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest", "pyproject.toml", PYPROJECT, "-q", "-k x", True),
+        ("make test", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test", "Makefile", MAKEFILE, "black --check", "ruff check", False),
+        ("make test lint", "Makefile", MAKEFILE, "black --check .", "true", True),
+        ("make test", "Makefile", MAKEFILE, "-m pytest", "-c pass", True),
+        ("make test", "Makefile", MAKEFILE, "pip install -e .", "true", True),
+        ("make", "Makefile", MAKEFILE, "-m pytest", "-c pass", True),
+        ("make test", "Makefile", MAKEFILE, "= python", "= echo", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "test: PYTHON = echo\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "%: ; echo\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "ifdef CI\nendif\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "Makefile:\n\techo > $@\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "SHELL = ./sh\nlint:", True),
+        ("make test", "Makefile", MAKEFILE, "lint:", "SPHINXOPTS ?= -W\nhtml:\n\techo $(SPHINXOPTS)\nlint:", False),
+        ("make test", "Makefile", MAKEFILE, "test docs", "docs test html", False),
+        ("make test", "Makefile", MAKEFILE, "test docs", "docs", True),
+        ("make $TARGET", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("sh -c 'make test'", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("make test > out 2>&1", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("npm test", "package.json", PACKAGE, "typedoc", "typedoc --out web", False),
+        ("npm test", "package.json", PACKAGE, "jest", "true", True),
+        ("npm test", "package.json", PACKAGE, "tsc", "true", True),
+        ("npm test", "package.json", PACKAGE, "echo", "cp fake node_modules", True),
+        ("npm test", "package.json", PACKAGE, "docs", "postinstall", True),
+        ("npx run-s test", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
+        ("npx jest", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
+        ("pytest", "tox.ini", TOX, "ruff check", "ruff check src", False),
+        ("tox -e py", "tox.ini", TOX, "ruff check", "ruff check src", False),
+        ("tox -e py", "tox.ini", TOX, "[testenv:lint]", "[testenv:docs]\ncommands = x\n[testenv:lint]", False),
+        ("tox -e py,lint", "tox.ini", TOX, "ruff check", "true", True),
+        ("tox", "tox.ini", TOX, "ruff check", "true", True),
+        ("tox -e py", "tox.ini", TOX, "pytest {posargs}", "true", True),
+        ("pytest", "tox.ini", TOX, "[tox]", "[pytest]\naddopts = -k x\n[tox]", True),
+        ("pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", False),
+        ("flake8 && pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", True),
+        ("python check.py", "pyproject.toml", PYPROJECT, "88", "120", True),
+    ],
+)
+async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):
+    files = {name: before.encode(), "check.py": b"import lint", "Makefile": MAKEFILE.encode()}
+
+    async def read(path: str) -> bytes | None:
+        return files.get(path)
+
+    reach = await reach_of([command], folder="", among=files, read=read)
+    assert old in before
+    assert has_other_settings(name, files[name], before.replace(old, new).encode(), reach) is is_other
+
+
+def test_the_rule_that_comes_first_is_the_one_without_a_name():
+    first, second = "a:\n\tpytest\n", "b:\n\ttrue\n"
+
+    assert what_goals_reach(first + second, [""]) == what_goals_reach(first, [""])
+    assert what_goals_reach(second + first, [""]) != what_goals_reach(first, [""])
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "is_edited"),
+    [
+        ("ruff check src/a.py && python -m pytest", "src/a.py", False),
+        ("uv run ruff check --fix src/a.py", "src/a.py", False),
+        ("python -m mypy --strict src/a.py", "src/a.py", False),
+        (".venv/bin/black --check src/a.py", "src/a.py", False),
+        ("python3.12 -W error -m pylint src/a.py", "src/a.py", False),
+        ("python -m pytest --doctest-modules src/a.py", "src/a.py", False),
+        ("python -m doctest src/a.py", "src/a.py", False),
+        ("mypy src/a.py | tee out", "src/a.py", False),
+        ("python src/a.py", "src/a.py", True),
+        ("ruff check src/a.py; python src/a.py", "src/a.py", True),
+        ("python -m pytest src/a.py", "src/a.py", True),
+        ("pylint --load-plugins src/a.py src", "src/a.py", True),
+        ("eslint -c src/a.js src", "src/a.js", True),
+        ("coverage run src/a.py", "src/a.py", True),
+        ("bash ci.sh", "ci.sh", True),
+        ("env X=1 ./run", "run", True),
+        ("timeout 60 ./run", "run", True),
+        ("some-checker src/a.py", "src/a.py", True),
+        ("bash ci/all.sh", "ci/lib.sh", True),
+    ],
+)
+async def test_a_file_that_a_checker_looks_at_is_no_script(command: str, path: str, is_edited: bool):
+    files = {path: b"x", "ci/all.sh": b'. "$(dirname "$0")/lib.sh"'}
+
+    async def read(path: str) -> bytes | None:
+        return files.get(path)
+
+    reach = await reach_of([command], folder="", among=files, read=read)
+    assert (path in reach.scripts) is is_edited
 
 
 def git(root: Path, *words: str) -> bytes:
@@ -175,7 +306,7 @@ def edit(path: str, *lines: str, status: str = "") -> bytes:
 )  # fmt: skip
 def test_code_that_reaches_for_its_runner_is_shown(line: str):
     [part] = parts_of(edit("src/a.py", f"+{line}"))
-    assert reaching_lines(part) == [f"src/a.py: {line}"]
+    assert reaching(part).reached == (f"src/a.py:1: {line}",)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +316,7 @@ def test_code_that_reaches_for_its_runner_is_shown(line: str):
 )  # fmt: skip
 def test_words_tests_and_what_was_there_before_do_not_reach(content: bytes):
     [part] = parts_of(content)
-    assert reaching_lines(part) == []
+    assert reaching(part).reached == ()
 
 
 async def inspected(diff: bytes, rules: GateRules = GateRules(), scope: tuple[str, ...] = ("edit:**",)):
@@ -238,3 +369,101 @@ async def test_a_link_in_the_place_of_the_tests_belongs_to_them():
     found = await inspected(gone + link + edit("elsewhere/test_a.py", "+x") + edit("src/a.py", "+x"))
 
     assert [part.path for part in found.judged] == ["tests/test_a.py", "tests", "elsewhere/test_a.py"]
+
+
+def new_file(path: str, text: str):
+    lines = [f"+{line}" for line in text.removesuffix("\n").split("\n")]
+    [part] = parts_of(edit(path, *lines, status="new file mode 100644\n"))
+    return reaching(part, None, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Unset PYTEST_ADDOPTS first."""\n',
+        'def run():\n    """Sets os._exit aside.\n\n    And _pytest.\n    """\n',
+        "x = 1  # not PYTEST_CURRENT_TEST\n",
+        'raise ValueError("PYTEST_ADDOPTS is set, unset it")\n',
+        'HELP = "where junitxml reports are written"\n',
+        'import subprocess\nprint("writes a junitxml report")\nsubprocess.run(["ls"])\n',
+        'parser.add_argument("--out", help="as a junitxml file")\n',
+        'log.debug(\n    "see PYTEST_ADDOPTS "\n    "and os._exit for more"\n)\n',
+    ],
+)
+def test_what_is_only_said_of_a_runner_is_no_reach_for_it(text: str):
+    assert new_file("src/a.py", text) == Reaching()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import os\nos.environ["PYTEST_ADDOPTS"] = "-k nothing"\n',
+        'NAME = "PYTEST_CURRENT_TEST"\n',
+        'import os\nNAME = "PYTEST_ADDOPTS is its name".split()[0]\nos.environ[NAME] = ""\n',
+        'exec("import _pytest")\n',
+        'CODE = "import _pytest as x"\nexec(CODE)\n',
+        '"""import _pytest as x"""\nexec(__doc__)\n',
+        'x = f"{PYTEST_ADDOPTS} is it"\n',
+        "# coding: utf-7\n# +AAo-import _pytest\n",
+        "x = 1  # a comment\rimport _pytest\n",
+        'x = ("os" "._exit"); import os; os._exit(0)  # ends\n',
+        'if "pytest" in sys.modules:\n    pass\n',
+        'loaded = sys.modules\nif "pytest" not in loaded:\n    pass\n',
+        'if "unittest" in sys.argv[0]:\n    pass\n',
+        'caller = sys._getframe(1)\nif caller.f_globals["x"] == "_pytest.python":\n    pass\n',
+        'def f():\n    x = "never closed\n    import _pytest\n',
+    ],
+)
+def test_what_is_done_to_a_runner_is_a_reach_for_it_however_it_is_written(text: str):
+    assert new_file("src/a.py", text).reached
+
+
+def test_a_mention_that_goes_makes_no_room_for_a_deed():
+    before, after = '"""Unset PYTEST_ADDOPTS first."""\n', "import os\nos.environ['PYTEST_ADDOPTS'] = ''\n"
+    [part] = parts_of(edit("src/a.py", f"-{before.strip()}", *(f"+{line}" for line in after.strip().split("\n"))))
+
+    assert reaching(part, before, after).reached == ("src/a.py:2: os.environ['PYTEST_ADDOPTS'] = ''",)
+
+
+def test_one_deed_makes_no_room_for_another():
+    [part] = parts_of(edit("src/a.py", "-os._exit(code)", "+import _pytest"))
+
+    assert reaching(part).reached == ("src/a.py:1: import _pytest",)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("a.py", "if name in sys.modules:"),
+        ("a.py", "frame = sys._getframe(1)"),
+        ("a.py", "for frame in inspect.stack():"),
+        ("a.py", "from sys import modules"),
+        ("a.py", "import unittest"),
+        ("a.py", "who = open('/proc/self/cmdline').read()"),
+        ("a.js", "if (process.env.NODE_ENV === 'test') {"),
+        ("a.js", "if (typeof describe === 'function') {"),
+        ("a.go", "if testing.Testing() {"),
+        ("a.rs", "if cfg!(test) {"),
+        ("A.java", "for (var one : Thread.currentThread().getStackTrace())"),
+    ],
+)
+def test_new_code_that_asks_who_runs_it_is_told_with_its_place(path: str, line: str):
+    [part] = parts_of(edit(f"src/{path}", "+", f"+{line}"))
+
+    assert (reaching(part).reached, reaching(part).asked) == ((), (f"src/{path}:2: {line}",))
+
+
+async def test_what_asks_is_a_note_and_no_objection():
+    found = await inspected(edit("src/a.py", "+frame = sys._getframe(1)"))
+
+    assert (found.objections, found.notes) == (
+        (),
+        ("new code asks who runs it: src/a.py:1: frame = sys._getframe(1)",),
+    )
+
+
+def test_lines_are_numbered_as_in_the_file_after_the_change():
+    hunks = "@@ -3,2 +3,3 @@\n a\n+b\n c\n@@ -20 +21,2 @@\n-d\n+e\n+f\n"
+    [part] = parts_of(f"diff --git a/x b/x\n--- a/x\n+++ b/x\n{hunks}".encode())
+
+    assert (part.numbered(b"+"), part.numbered(b"-")) == ([(4, "b"), (21, "e"), (22, "f")], [(20, "d")])

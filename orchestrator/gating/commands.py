@@ -1,0 +1,212 @@
+"""What stands in a gate's commands: programs, the files that they run, and those that they only read. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_WORD = re.compile(r"""(?:[^\s;|&(){}`'"]|'[^'\n]*'|"[^"\n]*")+""")
+_BETWEEN = re.compile(r"[\n;|&(){}`]")
+_ASSIGNMENT = re.compile(r"\w+=")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
+# Programs that look at the files which they are given, and run none of them. What is not here may run what it names.
+READERS = frozenset(
+    (
+        *("ruff", "black", "isort", "flake8", "pycodestyle", "pydocstyle", "pyflakes", "pylint", "mypy", "dmypy"),
+        *("pyright", "basedpyright", "pytype", "bandit", "vulture", "codespell", "interrogate", "docformatter"),
+        *("autopep8", "yapf", "pyupgrade", "autoflake", "doctest", "py_compile", "compileall", "tabnanny"),
+        *("eslint", "prettier", "biome", "standard", "stylelint", "tslint", "oxlint", "jshint"),
+        *("gofmt", "goimports", "golangci-lint", "staticcheck", "rustfmt", "clang-format", "clang-tidy", "cppcheck"),
+        *("shellcheck", "shfmt", "hadolint", "yamllint", "markdownlint", "rubocop", "phpcs", "phpstan", "ktlint"),
+    )
+)
+SOURCES = frozenset(
+    (
+        *(".py", ".pyi", ".pyx", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".css"),
+        *(".go", ".rs", ".c", ".h", ".cc", ".cpp", ".hpp", ".java", ".kt", ".rb", ".php", ".sh", ".bash", ".md"),
+    )
+)
+# Their next word is a file that the program obeys.
+_OBEYED = re.compile(
+    r"-[cprR]|--[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|python|resolve|format|rules)[\w-]*"
+)
+# Programs whose arguments are a command of its own.
+WRAPPERS = frozenset(("env", "time", "nice", "nohup", "command", "exec", "timeout", "uvx", "pipx", "npx", "bunx"))
+RUN_OF = {
+    **dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", "hatch"), "run"),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), "exec"),
+}
+_SWITCH_OR_NUMBER = re.compile(r"-.*|\d+[smhd]?|\w+=.*")
+# Where a folder becomes one that Python loads modules from, in commands and in pytest's settings.
+_ROOT = re.compile(
+    r"(?:\bcd|--start-directory|--top-level-directory|\s-[st])[ =]+([\w./@%+][\w./@%+-]*)"
+    r"|\bPYTHONPATH=[\"']?([^\s\"']+)|\bpythonpath[\"']?\s*[=:]\s*(\[[^\]]*\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
+)
+_MAKE = re.compile(r"(?<![\w./-])g?make(?![\w.-])")
+_NO_COMMAND = re.compile(r"(?:^|[ \t])#.*$|^\[.*\]$", re.MULTILINE)  # comments, and headings of settings
+_MAKE_ITSELF = re.compile(r"\$[({]MAKE[)}]")
+_MANAGER = re.compile(r"(?<![\w./-])(?:npm|yarn|pnpm|bun)(?![\w.-])")
+_TOX = re.compile(r"(?<![\w./-])tox(?![\w.-])")
+# Programs that start a package's scripts in words of their own.
+_MANY_SCRIPTS = re.compile(
+    r"\b(?:run-[sp]|npm-run-all|concurrently|turbo|nx|lerna|wireit|lage|npx|bunx)\b|--run\b|\$npm_"
+)
+_NAME = re.compile(r"[\w.:/-]+")
+_SEVERAL = re.compile(r"[\s,:;\"'\[\]]+")
+
+
+def simple_commands(text: str) -> Iterator[list[re.Match[str]]]:
+    """The words of each, with their places in the text. Quotes that hold several commands are taken apart."""
+    text = text.replace("\\\n", "  ")
+    at = 0
+    for end in [*(match.start() for match in _BETWEEN.finditer(text)), len(text)]:
+        if words := list(_WORD.finditer(text, at, end)):
+            yield words
+        at = end + 1
+
+
+def program_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """What is run in the end, and its arguments: `uv run python -m ruff check a.py` is ruff."""
+    while words:
+        name = posixpath.basename(words[0].lstrip("@+-"))
+        if _ASSIGNMENT.match(words[0]) or not name:
+            words = words[1:]
+        elif name in WRAPPERS or words[1:2] == [RUN_OF.get(name)]:
+            words = words[1 if name in WRAPPERS else 2 :]
+            while words and _SWITCH_OR_NUMBER.fullmatch(words[0]):
+                words = words[1:]
+        elif (_PYTHON.fullmatch(name) or (name == "coverage" and words[1:2] == ["run"])) and "-m" in words:
+            before, words = words[: words.index("-m")], words[words.index("-m") + 1 :]
+            if any(word.endswith(".py") for word in before):  # it belongs to that program
+                return name, before[1:]
+        else:
+            return name, words[1:]
+    return "", ()
+
+
+def without_files_read(text: str) -> str:
+    """The text, but for source files that programs in it are given to look at.
+
+    >>> without_files_read("ruff check a.py && python a.py").split()
+    ['ruff', 'check', '&&', 'python', 'a.py']
+    """
+    text = text.replace("\\\n", "  ")
+    read: list[re.Match[str]] = []
+    for words in simple_commands(text):
+        program, given = program_of([_bare(word[0]) for word in words])
+        if program in READERS or (program in ("pytest", "py.test") and any("doctest" in word for word in given)):
+            arguments = words[len(words) - len(given) :]
+            befores = [None, *arguments]
+            read += [word for word, before in zip(arguments, befores, strict=False) if _is_read(word, before)]
+    for word in reversed(read):
+        text = f"{text[: word.start()]}{' ' * len(word[0])}{text[word.end() :]}"
+    return text
+
+
+def roots_in(texts: Iterable[str], folder: str) -> set[str]:
+    """Folders that commands, scripts and settings put on Python's path, as far as they say so."""
+    found: set[str] = set()
+    for text in texts:
+        for match in _ROOT.finditer(text):
+            named = next(filter(None, match.groups()), "")
+            found |= {posixpath.normpath(posixpath.join(folder, one)) for one in _SEVERAL.split(named) if one}
+        for words in simple_commands(without_files_read(text)):
+            program, given = program_of([_bare(word[0]) for word in words])
+            paths = [posixpath.normpath(posixpath.join(folder, word)) for word in given if not word.startswith("-")]
+            if _PYTHON.fullmatch(program):
+                found |= {posixpath.dirname(path) for path in paths if path.endswith(".py")}
+            elif program == "unittest" and "discover" in given:
+                found |= set(paths)
+    return {"" if root == "." else root for root in found}
+
+
+def makes_in(texts: Iterable[str]) -> frozenset[str] | None:
+    """The goals that `make` is asked for (an empty one: by no name); None where they cannot be told."""
+    return _asked(texts, _MAKE, _goals)
+
+
+def scripts_in(texts: Iterable[str]) -> frozenset[str] | None:
+    """The scripts of a package.json that its managers are asked for."""
+    texts = list(texts)
+    if any(_MANY_SCRIPTS.search(text) for text in texts):
+        return None
+    return _asked(texts, _MANAGER, _scripts)
+
+
+def environments_in(texts: Iterable[str]) -> frozenset[str] | None:
+    """The environments that tox is asked for; None also for all of them."""
+    return _asked(texts, _TOX, _environments)
+
+
+def _asked(
+    texts: Iterable[str], program: re.Pattern[str], names: Callable[[Sequence[str]], Iterable[str] | None]
+) -> frozenset[str] | None:
+    """Each mention of the program has to be a command that is understood."""
+    found: set[str] = set()
+    for text in texts:
+        text = _NO_COMMAND.sub("", _MAKE_ITSELF.sub("make", text))
+        mentions = len(program.findall(text))
+        for words in simple_commands(text):
+            name, given = program_of([_bare(word[0]) for word in words if not re.search("[<>]", word[0])])
+            if program.fullmatch(name):
+                asked = names((name, *given))
+                if asked is None or any(not _NAME.fullmatch(one) for one in asked if one):
+                    return None
+                found |= set(asked)
+                mentions -= 1
+        if mentions > 0:
+            return None
+    return frozenset(found)
+
+
+def _goals(words: Sequence[str]) -> list[str] | None:
+    goals: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-C", "-f", "-I", "-o", "-W", "-j", "-l"):
+            value = next(rest, "")
+            goals += [value] if word in ("-j", "-l") and not value.isdigit() and value else []
+        elif word.startswith(("--eval", "-E")):
+            return None
+        elif not word.startswith("-") and "=" not in word:
+            goals.append(word)
+    return goals or [""]
+
+
+def _scripts(words: Sequence[str]) -> list[str] | None:
+    manager, *rest = words
+    plain = [word for word in rest if not word.startswith("-")]
+    if any(
+        word.startswith(("-w", "--workspace", "-r", "--recursive", "--filter", "-F", "--prefix", "-C")) for word in rest
+    ):
+        return None
+    if not plain or plain[0] in ("ci", "install", "i", "add", "exec", "dlx", "x", "audit", "config", "cache"):
+        return []
+    if plain[0] in ("run", "run-script"):
+        return plain[1:2]
+    if manager == "npm":
+        return {"t": ["test"], "tst": ["test"], "test": ["test"], "start": ["start"]}.get(plain[0])
+    return plain[:1]
+
+
+def _environments(words: Sequence[str]) -> list[str] | None:
+    found: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "--":
+            break
+        if word in ("-e", "--env"):
+            found += next(rest, "").split(",")
+        elif word.startswith("-e") and len(word) > 2:
+            found += word[2:].lstrip("=").split(",")
+    return found if found and "ALL" not in found else None
+
+
+def _is_read(word: re.Match[str], before: re.Match[str] | None) -> bool:
+    text = _bare(word[0])
+    return posixpath.splitext(text)[1] in SOURCES and not (before and _OBEYED.fullmatch(_bare(before[0])))
+
+
+def _bare(word: str) -> str:
+    return word.replace("'", "").replace('"', "")

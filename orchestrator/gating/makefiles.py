@@ -1,0 +1,96 @@
+"""What of a Makefile given goals can come to: the rules that they need, and all that is no rule. Pure.
+
+Where that cannot be said for sure the whole file counts: with conditions, `define`, and names that are made up by
+functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+_ASSIGNMENT = re.compile(r"\s*(?:(?:export|override|private)\s+)*([\w.-]+)\s*(?:[:?+!]|::|:::)?=")
+_RULE = re.compile(r"([^\s:=#][^:=#]*?)\s*::?(?!=)\s*(.*)")
+_UNCLEAR = re.compile(
+    r"^\s*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b"
+    r"|\b(?:wildcard|eval|call|foreach)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION",
+    re.MULTILINE,
+)
+_PLAIN = re.compile(r"[A-Za-z][\w-]*")
+# What tools for documentation want to be told; nothing else reads it.
+_OF_DOCS = re.compile(r"(?:SPHINX|MKDOCS|DOCS?)\w*|SOURCEDIR|BUILDDIR")
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there is one, runs before all others
+
+
+@dataclass(slots=True)
+class _Makefile:
+    """`rest`: whatever is no rule with a plain name, in order."""
+
+    rules: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    needs: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    phony: set[str] = field(default_factory=set[str])
+    rest: list[str] = field(default_factory=list[str])
+
+    @property
+    def first(self) -> str:
+        return next(iter(self.rules), "")
+
+
+def what_goals_reach(text: str, goals: Collection[str]) -> str | tuple[list[str], dict[str, list[str]], set[str]]:
+    """Comparable; an empty goal is the file's own. The text itself where nobody can say.
+
+    >>> docs = "test:\\n\\tpytest\\n\\ndocs:\\n\\tsphinx-build\\n"
+    >>> what_goals_reach(docs, ["test"]) == what_goals_reach(docs + "\\tcp -r out web\\n", ["test"])
+    True
+    """
+    if _UNCLEAR.search(text):
+        return text
+    found = _read(text)
+    wanted = {goal or found.first for goal in goals} | {*MAKEFILES, "FORCE"}
+    # whatever a variable holds may be a goal, too
+    wanted |= {word for line in found.rest for word in _PLAIN.findall(line)} & found.rules.keys()
+    while more := {need for name in wanted for need in found.needs.get(name, ())} - wanted:
+        wanted |= more
+    reached = {name: lines for name, lines in found.rules.items() if name in wanted}
+    told = "\n".join((*found.rest, *(line for lines in reached.values() for line in lines)))
+    rest = [line for line in found.rest if not _is_for_docs(line, told)]
+    return rest, reached, found.phony & wanted
+
+
+def text_that_goals_reach(text: str, goals: Collection[str]) -> str:
+    found = what_goals_reach(text, goals)
+    if isinstance(found, str):
+        return found
+    return "\n".join((*found[0], *(line for lines in found[1].values() for line in lines)))
+
+
+def _is_for_docs(line: str, told: str) -> bool:
+    found = _ASSIGNMENT.match(line)
+    return bool(found and _OF_DOCS.fullmatch(found[1]) and not re.search(rf"\$[({{]{found[1]}\b", told))
+
+
+def _read(text: str) -> _Makefile:
+    found = _Makefile()
+    current: list[list[str]] = []
+    for line in re.sub(r"\\\n[ \t]*", " ", text).split("\n"):
+        if line.startswith("\t"):
+            for lines in current or [found.rest]:
+                lines.append(line)
+            continue
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        rule = None if _ASSIGNMENT.match(line) else _RULE.fullmatch(line.partition("#")[0].rstrip())
+        targets = rule[1].split() if rule else []
+        if rule and targets == [".PHONY"]:
+            found.phony |= set(rule[2].split())
+            current = [[]]
+        elif rule and targets and all(_PLAIN.fullmatch(target) for target in targets):
+            current = [found.rules.setdefault(target, []) for target in targets]
+            for target in targets:
+                found.rules[target].append(f"{target}: {rule[2]}")
+                found.needs.setdefault(target, set()).update(_PLAIN.findall(rule[2]))
+        else:
+            found.rest.append(line)
+            current = [found.rest] if rule else []
+    return found

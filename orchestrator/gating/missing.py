@@ -1,0 +1,243 @@
+"""Tests of the base that a change's run has no more: which of them a person's grants let go, and what to grant else."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envelope.gate import GateRules
+from envelope.pattern import match
+
+from .diff import FilePatch
+from .names import TEST_FILES, TEST_FOLDERS, is_test_file
+from .told import listed
+from .trees import Trees
+
+MAX_PATHS = 4  # of a hint; of more, the patterns that they have in common
+MAX_NAMES = 10  # of a note: what a person has allowed is looked at by its names
+# Runners that name a test's file, as a module or a class, write source in these.
+NAMED_FILES = (".py", ".java", ".kt", ".scala", ".groovy")
+_DEFINES = re.compile(
+    r"\s*(?:(?:async )?def test|(?:it|test|specify|scenario)\b.*[(\"']|func Test|@Test\b|#\[(?:\w+::)?test"
+    r"|TEST(?:_\w+)?\()"
+)
+_SETS_ASIDE = re.compile(r"skip|xfail|expectedFailure|todo|ignore|disabled|pending", re.IGNORECASE)
+STANDS_STILL = "their files are as they were: look for what keeps the tests from being run"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """`gone`: functions of which no case is left. `cases`: how many fewer run of each function, those among them.
+    `skipped`: cases. Where names are not known, there are numbers alone."""
+
+    gone: tuple[str, ...] = ()
+    cases: Mapping[str, int] = field(default_factory=dict[str, int])
+    skipped: tuple[str, ...] = ()
+    fewer: int = 0
+    more_skipped: int = 0
+    is_named: bool = False
+
+    @property
+    def functions(self) -> list[str]:
+        return sorted({*self.gone, *self.cases, *map(function_of, self.skipped)})
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """Functions that may be missing (`any_number`: where nobody knows names), said in `notes`; a hint for the rest."""
+
+    names: frozenset[str] = frozenset()
+    any_number: bool = False
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+
+    def count_of(self, lost: Missing) -> int:
+        """How many fewer tests than before may run."""
+        if not lost.is_named:
+            return max(0, lost.fewer) if self.any_number else 0
+        return sum(count for name, count in lost.cases.items() if name in self.names)
+
+
+NOTHING_LIFTED = Lifted()
+
+
+def function_of(name: str) -> str:
+    """Without its parameters, which change with the code."""
+    return name.partition("[")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Whose tests may be edited: `named` are patterns of grants that name tests, `parts` the change's files of tests.
+
+    `frees_gate`: a file of the gate is edited, and may be; then it may decide what is collected.
+    """
+
+    named: tuple[str, ...] = ()
+    parts: tuple[FilePatch, ...] = ()
+    frees_gate: bool = False
+
+    def cover(self, *paths: str) -> bool:
+        return all(path in self.named or any(match(pattern, path) for pattern in self.named) for path in paths)
+
+    @property
+    def granted(self) -> list[FilePatch]:
+        return [part for part in self.parts if self.cover(*part.paths)]
+
+    @property
+    def changed(self) -> set[str]:
+        return {path for part in self.parts for path in part.paths}
+
+    @property
+    def wanting(self) -> set[str]:
+        return {path for path in self.changed if not self.cover(path)}
+
+
+async def lifted_by(grants: Grants, lost: Missing, trees: Trees, *, subpath: str, rules: GateRules) -> Lifted:
+    """Which of the tests that are `lost` a person has let go.
+
+    A test that has a file is let go with that file's grant: what follows from the file is the person's decision. It is
+    not where that file is as it was and still has the test: then something else keeps it from being run.
+    """
+    if not (lost.gone or lost.cases or lost.skipped or lost.fewer > 0 or lost.more_skipped > 0):
+        return NOTHING_LIFTED
+    paths = {*await trees.paths(), *grants.changed}
+    suite = [path for path in paths if is_test_file(path, rules.tests) and not _is_plumbing(path)]
+    has_all = bool(grants.granted) and grants.cover(*suite)
+    if not lost.is_named:
+        is_free = bool(grants.granted) and (has_all or max(lost.fewer, lost.more_skipped) <= _accounted_for(grants))
+        wanting = grants.wanting or {path for path in suite if not grants.cover(path)}
+        notes = _notes_of_numbers(lost) if is_free else ()
+        return Lifted(any_number=is_free, hint=grant_hint(wanting, rules) if wanting else "", notes=notes)
+    files = Files(paths, subpath)
+    names: set[str] = set()
+    wanting = grants.wanting
+    for function in lost.functions:
+        owners = files.of(function)
+        wanting |= {path for path in owners if not grants.cover(path)}
+        if await _may_go(function, owners, grants, lost, trees, has_all=has_all):
+            names.add(function)
+    hint = grant_hint(wanting, rules) if wanting else STANDS_STILL
+    return Lifted(frozenset(names), hint=hint, notes=tuple(_notes_of(lost, names)))
+
+
+async def _may_go(
+    function: str, owners: Sequence[str], grants: Grants, lost: Missing, trees: Trees, *, has_all: bool
+) -> bool:
+    leaf = re.split(r"::|\.", function)[-1]
+    if not owners:  # no runner says where it stood
+        return has_all or any([await _mentions(part, leaf, trees) for part in grants.granted])
+    if not grants.cover(*owners):
+        return False
+    if not grants.changed.isdisjoint(owners):
+        return True
+    if function in map(function_of, lost.skipped):
+        return False  # by the code under test, then
+    if function not in lost.gone or grants.frees_gate:
+        return True
+    contents = [(await trees.before(path) or b"").decode("utf-8", "replace") for path in owners]
+    return not any(re.search(rf"\bdef {re.escape(leaf)}\b", content) for content in contents)
+
+
+async def _mentions(part: FilePatch, leaf: str, trees: Trees) -> bool:
+    """By its name, or by the end of a title: runners put the titles of groups before it."""
+    base = await trees.before(part.old_path or part.path) if part.status != "A" else b""
+    text = base.decode("utf-8", "replace") if base is not None else "\n".join(part.lines(b"-"))
+    words = leaf.split(" ")
+    titles = [" ".join(words[start:]) for start in range(len(words))]
+    if any(f"{quote}{title}{quote}" in text for title in titles for quote in "'\"`"):
+        return True
+    return leaf.isidentifier() and re.search(rf"\b{leaf}\b", text) is not None
+
+
+def _accounted_for(grants: Grants) -> int:
+    """How many tests the granted files' own lines take out or set aside, at the most."""
+    removed = sum(bool(_DEFINES.match(line)) for part in grants.granted for line in part.lines(b"-"))
+    return removed + sum(bool(_SETS_ASIDE.search(line)) for part in grants.granted for line in part.lines(b"+"))
+
+
+def _notes_of(lost: Missing, names: Collection[str]) -> Iterator[str]:
+    gone = [name for name in lost.gone if name in names]
+    skipped = [name for name in lost.skipped if function_of(name) in names]
+    aside = {*gone, *map(function_of, skipped)}
+    fewer = [f"{name} ({count} fewer)" for name, count in lost.cases.items() if name in names and name not in aside]
+    kinds = (("are gone", gone), ("are newly skipped", skipped), ("have fewer cases", fewer))
+    for what, among in kinds:
+        if among:
+            yield f"tests of the base {what}, which a grant allows: {listed(among, MAX_NAMES)}"
+
+
+def _notes_of_numbers(lost: Missing) -> tuple[str, ...]:
+    kinds = (("fewer tests run", lost.fewer), ("more tests are skipped", lost.more_skipped))
+    told = [f"{count} {what} than on the base" for what, count in kinds if count > 0]
+    return (f"{' and '.join(told)}, which a grant allows; the runner tells no names",)
+
+
+@dataclass(slots=True)
+class Files:
+    """The files that runners mean by what they write before a test's name: `tests.test_a.TestIt::test_one`."""
+
+    paths: Iterable[str]
+    subpath: str
+    _by_stem: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            stem, suffix = posixpath.splitext(path)
+            if suffix in NAMED_FILES:
+                self._by_stem.setdefault(posixpath.basename(stem), []).append(path)
+
+    def of(self, name: str) -> list[str]:
+        """Several where it may be any of them; none where the name says nothing."""
+        segments = name.partition("::")[0].split(".") if "::" in name else []
+        for count in range(len(segments), 0, -1):
+            stem = "/".join(segments[:count])
+            found = [path for path in self._by_stem.get(segments[count - 1], ()) if _ends_in(path, stem)]
+            if exact := [path for path in found if posixpath.splitext(path)[0] == posixpath.join(self.subpath, stem)]:
+                return exact
+            if found:
+                return sorted(found)
+        return []
+
+
+def _ends_in(path: str, stem: str) -> bool:
+    return f"/{posixpath.splitext(path)[0]}".endswith(f"/{stem}")
+
+
+def _is_plumbing(path: str) -> bool:
+    """No tests of its own stand in it."""
+    name = posixpath.basename(path)
+    return name in ("__init__.py", "conftest.py") or posixpath.splitext(name)[1] not in (*NAMED_FILES, *CODE)
+
+
+CODE = (".go", ".rs", ".rb", ".php", ".exs", ".cc", ".cpp", ".cs", ".swift", ".bats", ".js", ".jsx", ".ts", ".tsx",
+        ".mjs", ".cjs", ".mts", ".cts")  # fmt: skip
+
+
+def grant_hint(paths: Iterable[str], rules: GateRules) -> str:
+    """The words to write for edits of these files to be granted by name."""
+    patterns = _patterns(sorted(paths))
+    more = [pattern for pattern in patterns if not is_test_file(pattern, rules.tests)]
+    quoted = [", ".join(f'"{pattern}"' for pattern in some) for some in (patterns, [*rules.tests, *more])]
+    words = " ".join(f"--allow 'edit:{pattern}'" for pattern in patterns)
+    as_tests = (f" --gate-rule 'tests=[{quoted[1]}]'", f", tests = [{quoted[1]}]") if more else ("", "")
+    return (
+        f"if the goal asks for it, grant it by name: {words}{as_tests[0]} "
+        f"(batch: also_edit = [{quoted[0]}]{as_tests[1]})"
+    )
+
+
+def _patterns(paths: Sequence[str]) -> list[str]:
+    return list(paths) if len(paths) <= MAX_PATHS else list(dict.fromkeys(map(_pattern, paths)))
+
+
+def _pattern(path: str) -> str:
+    """The folder of tests that it is in, or else the kind of name that it has."""
+    *folders, name = path.split("/")
+    depth = next((number for number, folder in enumerate(folders, 1) if folder in TEST_FOLDERS), 0)
+    if depth:
+        return "/".join((*folders[:depth], "**"))
+    kinds = (kind for kind in TEST_FILES if "[" not in kind and match(kind, name))
+    return next(kinds, path)

@@ -1,0 +1,61 @@
+"""Both sides of a change, as git has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repo.content import file_at, lines_with
+from repo.errors import OutputTooLarge
+from repo.mirror import Mirror
+
+from .diff import FilePatch
+from .settings_of import Asked, has_other_settings
+
+MAX_LINES_BYTES = 4 * 1024 * 1024  # of a search: who finds more has asked for a word that says nothing
+MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Where the files of both sides can be read. Without a mirror nobody looks into them: names must do."""
+
+    mirror: Mirror | None
+    base: str
+    tree: str
+
+    async def paths(self) -> list[str]:
+        return await self.mirror.files(self.base) if self.mirror else []
+
+    async def before(self, path: str) -> bytes | None:
+        return await self._read(self.base, path)
+
+    async def text(self, path: str, *, after: bool = False) -> str | None:
+        """None where it cannot be read, or is not there; in its place a byte that is no UTF-8 is a `\\ufffd`."""
+        try:
+            content = await self._read(self.tree if after else self.base, path)
+        except OutputTooLarge:
+            return None
+        return None if content is None else content.decode("utf-8", "replace")
+
+    async def lines_with(self, words: Sequence[str], *, after: bool = False) -> list[tuple[str, str]] | None:
+        """Lines of text files that hold one of these words, each with its path; None where nobody knows them all."""
+        if self.mirror is None:
+            return None
+        tree = self.tree if after else self.base
+        try:
+            return await lines_with(self.mirror.git_dir, tree, words, max_bytes=MAX_LINES_BYTES)
+        except OutputTooLarge:
+            return None
+
+    async def has_other_settings(self, part: FilePatch, asked: Asked) -> bool:
+        try:
+            sides = await self._read(self.base, part.old_path or part.path), await self._read(self.tree, part.path)
+        except OutputTooLarge:
+            return True
+        return self.mirror is None or has_other_settings(part.path, *sides, asked)
+
+    async def _read(self, tree: str, path: str) -> bytes | None:
+        if self.mirror is None:
+            return None
+        return await file_at(self.mirror.git_dir, tree, path, max_bytes=MAX_SETTINGS_BYTES)
