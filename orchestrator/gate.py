@@ -12,6 +12,7 @@ from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
+from repo.patch import patch_between
 
 from .batch.retries import settled
 from .driver import Driver, Work, completed
@@ -27,7 +28,8 @@ class Gate:
     """The commands of one driver's gate, on one repository. `key` names the repository where there are several.
 
     `away`: entered while a run of it is waited for. `scope`: the grants that a person wrote down. Who may edit tests by
-    name is not asked why they fail as they were.
+    name is not asked why they fail as they were. `onto`: the commit that counts as the base, where `workspace.changes`
+    make it of the workspace's own.
     """
 
     driver: Driver
@@ -38,6 +40,7 @@ class Gate:
     rules: GateRules = field(default_factory=GateRules)
     scope: Scope = ()
     away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    onto: str = ""
 
     def before(self) -> Work:
         """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
@@ -73,7 +76,13 @@ class Gate:
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle
         mirror = await self.driver.mirror(bundle, self.workspace.base) if bundle and tree else None
-        return Trees(mirror, self.workspace.base, tree)
+        return Trees(mirror, self.onto or self.workspace.base, tree)
+
+    async def stored(self, diff: bytes, trees: Trees, tree: str) -> BlobRef:
+        """A diff of what counts as the base, which makes `tree`, as one of the workspace's own, for `after`."""
+        if self.onto and trees.mirror is not None:
+            diff = (await patch_between(trees.mirror, self.workspace.base, tree)).diff
+        return await self.driver.transport.blobs.put(diff)
 
     def _about(self, workspace: Workspace) -> tuple[str, ...]:
         return workspace.model_dump_json(), self._asked().model_dump_json(exclude_unset=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from envelope.errors import CODES, ErrorCode
 from envelope.lifecycle import State
@@ -13,6 +14,7 @@ from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
 from envelope.tracing.spans import span
 from repo.merge import merge_patches
 from repo.mirror import Mirror
+from transport.errors import Busy
 
 from .driver import Driver, completed, ended_with
 from .errors import BadInput, TaskFailed
@@ -25,7 +27,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .submit import GoalParams, GoalStep, params_of
+from .standing import proved_already, standing_before, verified_before
+from .submit import GoalParams, GoalStep, VerifiedChange, params_of
 from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
@@ -46,7 +49,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     request = driver.request
     params = params_of(GoalParams, request)
     gate = _gate(driver, params)
-    asked = await _ask(driver, params, gate)
+    asked, verified = await _ask_in_turn(driver, params, gate)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
@@ -60,7 +63,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(gate, before, judged, restored)
+        proof = await _prove(Proving(driver, params, gate, before, verified), judged, restored)
         failed = gate is not None and patch is not None and not proof.judgement.verified
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -123,6 +126,17 @@ class Asked:
     answer: TaskResult
     before: Run | None
     lead: Lead | None = None
+
+
+async def _ask_in_turn(
+    driver: Driver, params: GoalParams, gate: Gate | None
+) -> tuple[Asked, tuple[VerifiedChange, ...]]:
+    """As `_ask`; in a session that goes on, once all others are done there. And what was verified in it until then."""
+    while params.session:
+        verified = await verified_before(driver, params)
+        with suppress(Busy):  # somebody was quicker
+            return await _ask(driver, params, gate), verified
+    return await _ask(driver, params, gate), ()
 
 
 async def _ask(driver: Driver, params: GoalParams, gate: Gate | None) -> Asked:
@@ -205,12 +219,33 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-async def _prove(gate: Gate | None, before: Run | None, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """`before`: the gate's run on the base. `verified`: what was verified in the session before, the latest last."""
+
+    driver: Driver
+    params: GoalParams
+    gate: Gate | None
+    before: Run | None
+    verified: tuple[VerifiedChange, ...]
+
+
+async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
+    gate, before = by.gate, by.before
     if gate is None or before is None:
-        return NO_GATE
+        return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
     if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    return await prove(gate, before, changes=judged.diff, tree=judged.tree, restored=restored)
+    if not restored and (known := await proved_already(by.driver, gate, by.verified, judged)):
+        return known
+    return await prove(
+        gate,
+        before,
+        changes=judged.diff,
+        tree=judged.tree,
+        restored=restored,
+        standing=partial(standing_before, by.driver, gate, by.verified, judged),
+    )
 
 
 def _structured(driver: Driver, answer: TaskResult, proof: Proof, committed: Committed | None) -> dict[str, object]:

@@ -13,6 +13,7 @@ from .changes import NO_MODE, changes_between
 from .errors import FilesRefused
 from .fast_import import NewFile, commit_files
 from .local import Place
+from .merge import commit_tree
 from .mirror import Mirror
 from .patch import NO_OBJECT, Patch, apply_to_tree, patch_between
 from .scratch import make_git_dir, scratch
@@ -73,6 +74,13 @@ async def bundle_layers(
                 commits.append(await commit_files(own, layer.files, on=parent, message=layer.message, date=DATE))
         await bundle(Place(git_dir, git_dir, git_dir, True), commits[-1], target)
     return tuple(commits)
+
+
+async def commit_with(mirror: Mirror, base: str, diff: bytes) -> str:
+    """The commit that `diff` makes of `base`. It stays in the mirror; `PatchRefused` for a diff of something else."""
+    tree = await apply_to_tree(mirror.git_dir, base, diff)
+    with scratch(write_to=mirror.objects) as own:
+        return await commit_tree(own, base, tree, b"verified", DATE)
 
 
 async def carried_over(mirror: Mirror, base: str, onto: str, diff: bytes) -> Patch:
