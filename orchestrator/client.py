@@ -29,7 +29,7 @@ from .ask_texts import AskTexts
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
-from .continuing import Said, SaidFields, request_to_go_on
+from .continuing import Said, SaidFields, inherited_fields, request_to_go_on, terms_in
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .facets import Facets
@@ -119,9 +119,12 @@ class Muster(Facets, SessionMethods):
         """A goal, to be given to `run` or `submit`: an agent works on it, and its gate proves the change.
 
         `plan`: layered, light, on-demand, living or none; `given_plan`: the first plan, made by you, whose steps are
-        dispatched. `UnknownName` for an agent that no live worker offers.
+        dispatched. One that goes on with a `session` has that one's gate, unless you name another.
+        `UnknownName` for an agent that no live worker offers.
         """
-        said: GoalFields = {"sender": "api", **fields}
+        session = fields.get("session", "")
+        known: GoalFields = inherited_fields(await terms_in(self.transport, session)) if session else {}
+        said: GoalFields = {"sender": "api", **known, **fields}
         workspace = said.get("workspace")
         commit = workspace.base if workspace else ""
         doers = doers_of(agent, await self.workers(), plan=plan, given_plan=given_plan, commit=commit)

@@ -19,7 +19,17 @@ from transport.errors import Busy, NotFound
 from .errors import BadInput
 from .planner.modes import PlanMode
 from .prompting import COMPACT, going_on, listener, session_of, undoing, without_people
-from .submit import DRIVERS, RUN, GoalParams, VerifiedChange, intent_of, params_of, scope_of_goal, task_request
+from .submit import (
+    DRIVERS,
+    RUN,
+    GoalFields,
+    GoalParams,
+    VerifiedChange,
+    intent_of,
+    params_of,
+    scope_of_goal,
+    task_request,
+)
 
 MAX_VERIFIED = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
 WITHOUT = "no gate is configured: the session was begun without one"
@@ -115,6 +125,20 @@ async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
         return Terms(last, goal, verified, WITHOUT)
     on_others = request.workspace is not None and request.workspace.changes is not None
     return Terms(last, goal, verified, ON_OTHERS if on_others else "")
+
+
+async def terms_in(transport: Transport, session: str) -> Terms:
+    """Of a session by its own id; `NotFound` when no task of it is kept."""
+    return await terms_of(transport, await transport.request(await transport.session_task(session)))
+
+
+def inherited_fields(terms: Terms) -> GoalFields:
+    """For a goal that goes on with the session, to be put over by what its caller says."""
+    before = terms.gated
+    fields: GoalFields = {"verified": terms.verified, "ungated": terms.ungated}
+    if before is not None:
+        fields |= {"gate": before.gate, "min_tests": before.min_tests, "gate_rules": before.gate_rules}
+    return fields
 
 
 async def goal_id(transport: Transport, request: TaskRequest) -> str:
@@ -250,7 +274,7 @@ def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
     gate = tuple(said.gate) or (before.gate if before else ())
     if not gate:
         if said.asks_for_proof:
-            raise BadInput("there are rules for a gate, and the session has none", hint="name its commands: --gate …")
+            raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
     if request.workspace is None:
         raise BadInput("a gate needs a repository, and the session has none", hint="give a new goal, with --repo")

@@ -343,7 +343,7 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
         record=fields.get("record", False),
         session=fields.get("session", ""),
         verified=tuple(fields.get("verified", ())),
-        ungated=fields.get("ungated", ""),
+        ungated="" if fields.get("gate") else fields.get("ungated", ""),
     )
     if planning is None:
         return params

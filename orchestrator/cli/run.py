@@ -118,6 +118,8 @@ def run(
             budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow, no_input=no_input
         )
         settings = settings_for(read_only=read_only)
+        if settings.read_only:
+            require_looking({GATES: gate, SETS_UP: setup}, now.allow)
         reports = wanted_reports(report)
         wish = Resuming(task_words(resume), goal, now, detach, as_json, yes, settings, reports)
         raise typer.Exit(asyncio.run(resumed(wish)))

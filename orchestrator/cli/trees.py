@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..client import Muster
 from ..costs import Cost
+from ..looking import GATES, SETS_UP, require_looking
 from ..session.task import Spent
 from ..session.told import cost_as_json, tree_as_json
 from ..settings import load_settings
@@ -66,8 +67,11 @@ def resume(
     What is not said is as before: gate, rules, setup, grants, limits. The change is proved against what the session
     began with, and against what was verified in it last.
     """
+    settings = load_settings()
     now = said(budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow)
-    wish = Resuming(task, prompt, now, detach, as_json, yes, load_settings(), wanted_reports(report))
+    if settings.read_only:
+        require_looking({GATES: gate, SETS_UP: setup}, now.allow)
+    wish = Resuming(task, prompt, now, detach, as_json, yes, settings, wanted_reports(report))
     raise typer.Exit(asyncio.run(resumed(wish)))
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
-from envelope.agents import AgentCard
+from envelope.agents import AgentCard, WorkerCard
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.gate import GateRules
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskRequest, TaskResult, Workspace
+from orchestrator.acp.book import Kept
+from orchestrator.acp.goals import Terms, desk_of, goal_of
+from orchestrator.acp.prompts import Prompt
 from orchestrator.continuing import FORGOTTEN, ON_OTHERS, WITHOUT
 from orchestrator.errors import BadInput
+from orchestrator.prompting import listener, session_of
+from orchestrator.read_only import READS_ONLY
 from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of
 from transport.base import Handle
 from transport.consumer import Delivery
@@ -112,13 +118,31 @@ def told(result: TaskResult) -> tuple[bool, str]:
     return result.output.structured["verified"], result.output.structured["reason"]
 
 
-@pytest.mark.parametrize("door", ["resume", "prompt"])
+async def say_in_editor(stage, task_id: str, text: str) -> Handle:
+    """As `muster acp` does with a session's later prompt, without any option."""
+    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
+    agent = await listener(stage.transport, task_id)
+    [root] = stage.folder.glob("demo-*")
+    desk = await desk_of(stage.muster, str(root), agent.workspace)
+    where = {"session_id": new_task_id(), "cwd": str(root), "root": str(root), "mode": "build"}
+    kept = Kept(**where, tasks=(task_id,), session=session_of(agent), near=agent.trace_id)
+    return await stage.muster.submit(await goal_of(stage.muster, kept, desk, Prompt(text, ()), Terms(), print))
+
+
+DOORS = {
+    "resume": lambda stage: stage.muster.resume,
+    "prompt": lambda stage: stage.muster.prompt,
+    "editor": lambda stage: partial(say_in_editor, stage),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
 async def test_a_session_that_goes_on_is_proved_by_the_gate_that_it_was_begun_with(stage, begin, go_on, door: str):
     rules = GateRules(reruns=0, protect=("golden/**",))
     budget = Budget(max_cost_microusd=7)
     first = await begin(writes("a.py", "new\n"), gate_rules=rules, budget=budget, deadline_ms=77_000, min_tests=2)
 
-    second = await go_on(first.task_id, writes("b.py", "more\n"), by=getattr(stage.muster, door))
+    second = await go_on(first.task_id, writes("b.py", "more\n"), by=DOORS[door](stage))
 
     assert (second.errors, told(second)) == ((), (True, ""))
     request = await stage.muster.request(second.task_id)
@@ -130,6 +154,32 @@ async def test_a_session_that_goes_on_is_proved_by_the_gate_that_it_was_begun_wi
     assert {file.path for file in second.patch.files} == {"a.py", "b.py"}
     agent = stage.builders.shards_started()[-1]
     assert (agent.auth_scope, agent.parent_task_id) == (BUILD.auth_scope, second.task_id)
+
+
+async def test_a_programs_goal_that_names_a_session_has_its_gate(stage, begin):
+    first = await begin(writes("a.py", "new\n"))
+    agent = await listener(stage.transport, first.task_id)
+    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
+    on = {"session": session_of(agent), "near": agent.trace_id, "workspace": agent.workspace}
+
+    inherited, own = [
+        params_of(GoalParams, await stage.muster.goal("More", **on, **said)) for said in ({}, {"gate": ("other",)})
+    ]
+
+    assert (inherited.gate, own.gate) == (GATE, ("other",))
+    assert [change.goal for change in inherited.verified] == [first.task_id]
+
+
+async def test_a_copy_that_only_looks_has_no_gate_and_says_so(stage, begin, sessions):
+    first = await begin(writes("a.py", "new\n"))
+    looking = stage.muster.read_only()
+    sessions.edits.append(reads)
+    async with stage.orchestrator(), stage.workers():
+        [copy] = await stage.muster.gather([await looking.fork(first.task_id)])
+        sessions.edits.append(reads)
+        [second] = await stage.muster.gather([await looking.resume(copy.task_id, "and why?")])
+
+    assert (second.errors, told(second)) == ((), (False, READS_ONLY))
 
 
 async def test_a_prompt_that_breaks_the_tests_is_rejected(begin, go_on):
