@@ -123,7 +123,8 @@ class Muster(Facets, SessionMethods):
         `UnknownName` for an agent that no live worker offers.
         """
         session = fields.get("session", "")
-        known: GoalFields = inherited_fields(await terms_in(self.transport, session)) if session else {}
+        tenant = fields.get("tenant") or self.settings.tenant
+        known: GoalFields = inherited_fields(await terms_in(self.transport, session, tenant)) if session else {}
         said: GoalFields = {"sender": "api", **known, **fields}
         workspace = said.get("workspace")
         commit = workspace.base if workspace else ""

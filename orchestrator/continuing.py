@@ -14,7 +14,7 @@ from envelope.messages import TaskRequest, TaskResult
 from envelope.scope import Scope
 from transport.admission import refusal
 from transport.base import Transport
-from transport.errors import Busy, NotFound
+from transport.errors import Busy, NotFound, no_session
 
 from .errors import BadInput
 from .planner.modes import PlanMode
@@ -127,9 +127,12 @@ async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
     return Terms(last, goal, verified, ON_OTHERS if on_others else "")
 
 
-async def terms_in(transport: Transport, session: str) -> Terms:
-    """Of a session by its own id; `NotFound` when no task of it is kept."""
-    return await terms_of(transport, await transport.request(await transport.session_task(session)))
+async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
+    """Of a tenant's session by its own id; `NotFound` when no task of it is kept."""
+    request = await transport.request(await transport.session_task(session))
+    if request.tenant != tenant:
+        raise no_session(session)
+    return await terms_of(transport, request)
 
 
 def inherited_fields(terms: Terms) -> GoalFields:

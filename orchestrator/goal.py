@@ -203,7 +203,9 @@ async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
         return None
     blobs = driver.transport.blobs
     mirror = await driver.mirror(workspace.bundle, workspace.base)
-    changeset = await as_changeset(blobs, "change", title_of(driver.request.input.prompt), patch)
+    changeset = await as_changeset(
+        blobs, "change", title_of(driver.request.input.prompt or driver.request.intent), patch
+    )
     with span(MERGE, {PATCHES: 1}) as merging:
         merged = await merge_patches(mirror, workspace.base, [changeset])
         merging.set({COLLISIONS: len(merged.collisions)})

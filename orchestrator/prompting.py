@@ -80,4 +80,6 @@ async def _agent_of(transport: Transport, goal: TaskRequest) -> TaskRequest:
     own = {task.agent: task.task_id for task in tasks if task.parent_task_id == goal.task_id}
     if found := next((own[agent] for agent in steps if agent in own), None):
         return await transport.request(found)
+    if params.session:  # it waits for its turn there
+        return await transport.request(await transport.session_task(params.session))
     raise BadInput(f"the goal {goal.task_id} has started no agent yet", hint="try again in a moment")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from envelope.events import GateVerdict
+from envelope.events import GateVerdict, WarningRaised
 from envelope.gate import GateEvidence
 from envelope.messages import TaskRequest
 from repo.cover import commit_with
@@ -25,7 +25,7 @@ from .submit import GoalParams, VerifiedChange, params_of
 from .trial import Proof, Standing
 
 LAST = "what was verified last"
-UNCHANGED = "nothing was changed since task {} was verified, with the same gate: it was not run again"
+UNCHANGED = "nothing was changed"
 
 
 async def verified_before(driver: Driver, params: GoalParams) -> tuple[VerifiedChange, ...]:
@@ -44,6 +44,7 @@ async def verified_before(driver: Driver, params: GoalParams) -> tuple[VerifiedC
         under_way = [task_id for task_id in at_work if await transport.result(task_id) is None]
         if not under_way:
             return terms.verified if terms.goal else params.verified
+        await driver.report(WarningRaised(message=f"it waits for the task {under_way[0]}, which has the session"))
         async for _ in transport.results(under_way):
             pass
 
@@ -59,13 +60,12 @@ async def proved_already(
     if stood.run.tree != judged.tree or not is_same or stood.goal.auth_scope != driver.request.auth_scope:
         return None
     evidence = GateEvidence.model_validate(stood.told.get("evidence") or {})
-    note = UNCHANGED.format(stood.goal.task_id)
-    return Proof(
-        Judgement(True),
-        GateVerdict.model_validate(stood.told["gate"]["before"]),
-        GateVerdict.model_validate(stood.told["gate"]["after"]),
-        evidence.model_copy(update={"notes": (*evidence.notes, note)}),
-    )
+    notes = [note for note in evidence.notes if not note.startswith(UNCHANGED)]
+    notes.append(f"{UNCHANGED} since the task {stood.goal.task_id}, whose gate is this one: it was not run again")
+    before, after = [
+        told and GateVerdict.model_validate(told) for told in map(stood.told["gate"].get, ("before", "after"))
+    ]
+    return Proof(Judgement(True), before, after, evidence.model_copy(update={"notes": tuple(notes)}))
 
 
 async def standing_before(
@@ -108,10 +108,12 @@ async def _stood(driver: Driver, gate: Gate, verified: Sequence[VerifiedChange])
     last = next((one for one in reversed(verified) if workspace and one.base == workspace.base), None)
     if last is None:
         return None
-    diff: str | None = last.diff
+    diff = last.diff
     if hidden is not None:
         carried = await behind(driver, hidden, last.diff)
-        diff = carried and carried.diff
+        if carried is None:
+            return None
+        diff = carried.diff
     on = replace(gate, workspace=gate.workspace.model_copy(update={"changes": diff}))
     try:
         goal, result = await driver.transport.request(last.goal), await driver.transport.result(last.goal)

@@ -95,7 +95,7 @@ async def goal_of(
     workspace = await _workspace(muster, kept, desk, terms, tell)
     settings, workers = muster.settings, await muster.workers()
     doers = doers_of(kept.mode, workers, commit=workspace.base, project=desk.project)
-    before = await terms_in(muster.transport, kept.session) if kept.session else None
+    before = await terms_in(muster.transport, kept.session, settings.tenant) if kept.session else None
     goal = before.goal if before else None
     deadline_s = terms.deadline_s or desk.defaults.deadline_s
     fields: GoalFields = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -348,9 +349,11 @@ async def test_a_goal_that_was_cancelled_goes_on_with_its_gate(stage, begin, go_
         await stage.muster.cancel(handle.task_id)
         [first] = await stage.muster.gather([handle])
 
-    second = await go_on(first.task_id, writes("b.py", "more\n"))
+    second = await go_on(first.task_id, writes("b.py", "more\n"), by=lambda task_id, _: stage.muster.resume(task_id))
 
     assert (first.status, told(second)) == (State.CANCELLED, (True, ""))
+    request = await stage.muster.request(second.task_id)
+    assert (request.input.prompt, request.intent) == ("", "Begin")
 
 
 async def test_prompts_to_one_session_are_done_in_turn_and_each_sees_what_was_verified(stage, begin, sessions):
@@ -364,6 +367,44 @@ async def test_prompts_to_one_session_are_done_in_turn_and_each_sees_what_was_ve
     failed = [result for result in results if result.errors]
     assert [told(result)[0] for result in results if not result.errors] == [True]
     assert ["fewer than the 3 before" in result.errors[0].message for result in failed] == [True]
+
+
+async def test_a_word_to_a_goal_that_waits_for_its_turn_is_for_the_session(stage, begin, sessions):
+    first = await begin(writes("a.py", "new\n"))
+    waiting = await stage.muster.prompt(first.task_id, "one")
+
+    more = await stage.muster.prompt(waiting.task_id, "two")
+
+    request = await stage.muster.request(more.task_id)
+    assert params_of(GoalParams, request).session == session_of(await listener(stage.transport, first.task_id))
+
+
+async def test_hidden_tests_stay_hidden_and_stay_the_gate(stage, sessions, go_on, tmp_path):
+    root = tmp_path / "suite"
+    git = ("git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@localhost")
+    root.mkdir()
+    subprocess.run([*git[:3], "init", "-q"], check=True)
+    places = []
+    for files in (FILES, {"tests/test_hidden.py": "assert\n"}):
+        for path, text in files.items():
+            (root / path).parent.mkdir(exist_ok=True)
+            (root / path).write_text(text)
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", "files"], check=True)
+        places.append(await stage.muster.pack(root))
+    settings = stage.muster.settings
+    request = goal_request("Begin", agent=BUILD, settings=settings, workspace=places[0], gate=GATE)
+    hidden = {"hidden": {"bundle": places[1].bundle, "base": places[1].base}}
+    told_so = request.input.model_copy(update={"params": {**request.input.params, **hidden}})
+    sessions.edits.append(writes("tests/test_b.py", "assert\n"))
+    first = await stage.run(request.model_copy(update={"input": told_so}))
+
+    same = await go_on(first.task_id, reads)
+    lost = await go_on(first.task_id, writes("tests/test_b.py", "\n"))
+
+    assert [told(result) for result in (first, same)] == [(True, "")] * 2
+    assert lost.errors[0].message == "since what was verified last: the gate ran 3 tests, fewer than the 4 before"
+    assert all("tests/test_hidden.py" not in files for past in sessions.past.values() for files in past)
 
 
 async def test_a_word_to_an_agent_at_work_is_proved_with_its_goal(stage, begin, sessions):
