@@ -30,7 +30,8 @@ class AgentParams(Wire):
     `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
     its living plan, which it may change.
 
-    `keeps_work`: of a task that goes on with a session for a caller who has nothing of what was done in it.
+    `keeps_work`: of a task that goes on with a session for a caller who has nothing of what was done in it. `goal`: the
+    one whose terms hold for whoever goes on with this task's session, where it works for none itself.
     """
 
     record: bool = False
@@ -45,6 +46,7 @@ class AgentParams(Wire):
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
     plan: Plan | None = None
     keeps_work: bool = False
+    goal: str = ""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

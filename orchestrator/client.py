@@ -11,7 +11,6 @@ from typing import Any, Unpack, overload
 from envelope.agent_params import UNDOING
 from envelope.agents import AgentCard, WorkerCard
 from envelope.asks import Reply
-from envelope.budget import Budget
 from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from envelope.plan import Plan
@@ -30,6 +29,7 @@ from .ask_texts import AskTexts
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
+from .continuing import Said, SaidFields, inherited_fields, request_to_go_on, terms_in
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .facets import Facets
@@ -44,7 +44,7 @@ from .pages import Wanted, page_of
 from .planner.modes import PlanMode
 from .planner.wish import plan_again
 from .plans import plans_of
-from .prompting import going_on, listener, session_of, undoing, without_people
+from .prompting import listener, session_of
 from .read_only import looking_only, narrowed, require_own_sessions, require_stoppable
 from .requeue import requeued
 from .resolving import requests_from
@@ -119,9 +119,13 @@ class Muster(Facets, SessionMethods):
         """A goal, to be given to `run` or `submit`: an agent works on it, and its gate proves the change.
 
         `plan`: layered, light, on-demand, living or none; `given_plan`: the first plan, made by you, whose steps are
-        dispatched. `UnknownName` for an agent that no live worker offers.
+        dispatched. One that goes on with a `session` has that one's gate, unless you name another.
+        `UnknownName` for an agent that no live worker offers.
         """
-        said: GoalFields = {"sender": "api", **fields}
+        session = fields.get("session", "")
+        tenant = fields.get("tenant") or self.settings.tenant
+        known: GoalFields = inherited_fields(await terms_in(self.transport, session, tenant)) if session else {}
+        said: GoalFields = {"sender": "api", **known, **fields}
         workspace = said.get("workspace")
         commit = workspace.base if workspace else ""
         doers = doers_of(agent, await self.workers(), plan=plan, given_plan=given_plan, commit=commit)
@@ -172,21 +176,16 @@ class Muster(Facets, SessionMethods):
         self,
         task_id: str,
         prompt: str = "",
-        *,
-        budget: Budget | None = None,
-        deadline_ms: int | None = None,
-        no_input: bool = False,
+        **said: Unpack[SaidFields],
     ) -> Handle:
         """Go on, in a new task, with the session of one that has ended, however it ended; of a goal with its agent's.
 
-        Without a prompt it takes up its work where that stopped. Grants are those of before, and so are limits that are
-        not named. `no_input`: nobody answers any more, whoever did before.
+        Without a prompt it takes up its work where that stopped. What is not `said` is as before: gate, rules, grants,
+        limits. Where a goal began the session, the new task is a goal, whose gate runs against what was verified last,
+        too. `no_input`: nobody answers any more, whoever did before.
         `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
         """
-        request = going_on(await listener(self.transport, task_id), prompt)
-        limits = {"budget": budget, "deadline_ms": deadline_ms}
-        request = request.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
-        return await self.submit(without_people(request) if no_input else request)
+        return await self.submit(await request_to_go_on(self.transport, task_id, prompt, Said(**said)))
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
@@ -280,13 +279,11 @@ class Muster(Facets, SessionMethods):
         require_writing(self.settings, "a session that may write would hear this")
         if not text.strip():
             raise BadInput("there is nothing in the prompt", hint="say what the agent should do")
-        request = await listener(self.transport, task_id)
-        if params := UNDOING.get(text.strip()):
-            return await self.submit(undoing(request, params))
-        try:
-            return await self.transport.prompt(session_of(request), text, by=by)
-        except NotFound:
-            return await self.submit(going_on(request, text))
+        if text.strip() not in UNDOING:
+            with suppress(NotFound):
+                request = await listener(self.transport, task_id)
+                return await self.transport.prompt(session_of(request), text, by=by)
+        return await self.submit(await request_to_go_on(self.transport, task_id, text))
 
     async def asks(self, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
         """What people are asked now, by the tasks of one trace, of one tenant or of all."""

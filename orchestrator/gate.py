@@ -12,6 +12,7 @@ from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
+from repo.patch import patch_between
 
 from .batch.retries import settled
 from .driver import Driver, Work, completed
@@ -29,7 +30,8 @@ class Gate:
     `needs_base`: nothing is verified where the gate cannot run on the base; not so of tests that no agent can reach.
 
     `away`: entered while a run of it is waited for. `scope`: the grants that a person wrote down. Who may edit tests by
-    name is not asked why they fail as they were.
+    name is not asked why they fail as they were. `onto`: the commit that counts as the base, where `workspace.changes`
+    make it of the workspace's own.
     """
 
     driver: Driver
@@ -41,6 +43,7 @@ class Gate:
     scope: Scope = ()
     needs_base: bool = True
     away: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    onto: str = ""
 
     def before(self) -> Work:
         """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
@@ -97,7 +100,13 @@ class Gate:
     async def trees(self, tree: str) -> Trees:
         bundle = self.workspace.bundle
         mirror = await self.driver.mirror(bundle, self.workspace.base) if bundle and tree else None
-        return Trees(mirror, self.workspace.base, tree)
+        return Trees(mirror, self.onto or self.workspace.base, tree)
+
+    async def stored(self, diff: bytes, trees: Trees, tree: str) -> BlobRef:
+        """A diff of what counts as the base, which makes `tree`, as one of the workspace's own, for `after`."""
+        if self.onto and trees.mirror is not None:
+            diff = (await patch_between(trees.mirror, self.workspace.base, tree)).diff
+        return await self.driver.transport.blobs.put(diff)
 
     def _about(self, workspace: Workspace) -> tuple[str, ...]:
         return workspace.model_dump_json(), self._asked().model_dump_json(exclude_unset=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from envelope.errors import CODES, ErrorCode
 from envelope.gate import GateEvidence, GateObjection
@@ -13,6 +14,7 @@ from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
 from envelope.tracing.spans import span
 from repo.merge import merge_patches
 from repo.mirror import Mirror
+from transport.errors import Busy
 
 from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
@@ -25,7 +27,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .submit import GoalParams, GoalStep, params_of
+from .standing import proved_already, standing_before, verified_before
+from .submit import GoalParams, GoalStep, VerifiedChange, params_of
 from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
@@ -53,7 +56,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     before = await gate.base() if gate and params.hidden is None else None
     if gate and before and (refusal := gate.refusal(before)):
         return _refused(driver, before, refusal)
-    asked = await _ask(driver, params)
+    asked, verified = await _ask_in_turn(driver, params)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
@@ -67,7 +70,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(gate, before, judged, restored)
+        proof = await _prove(Proving(driver, params, gate, before, verified), judged, restored)
         failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -147,6 +150,15 @@ class Asked:
     lead: Lead | None = None
 
 
+async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[VerifiedChange, ...]]:
+    """As `_ask`; in a session that goes on, once all others are done there. And what was verified in it until then."""
+    while params.session:
+        verified = await verified_before(driver, params)
+        with suppress(Busy):  # somebody was quicker
+            return await _ask(driver, params), verified
+    return await _ask(driver, params), ()
+
+
 async def _ask(driver: Driver, params: GoalParams) -> Asked:
     if params.plan is not PlanMode.NONE:
         if params.hidden is not None:
@@ -179,7 +191,9 @@ async def _commit(driver: Driver, patch: PatchRef | None) -> Committed | None:
         return None
     blobs = driver.transport.blobs
     mirror = await driver.mirror(workspace.bundle, workspace.base)
-    changeset = await as_changeset(blobs, "change", title_of(driver.request.input.prompt), patch)
+    changeset = await as_changeset(
+        blobs, "change", title_of(driver.request.input.prompt or driver.request.intent), patch
+    )
     with span(MERGE, {PATCHES: 1}) as merging:
         merged = await merge_patches(mirror, workspace.base, [changeset])
         merging.set({COLLISIONS: len(merged.collisions)})
@@ -195,12 +209,33 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-async def _prove(gate: Gate | None, before: Run | None, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """`before`: the gate's run on the base. `verified`: what was verified in the session before, the latest last."""
+
+    driver: Driver
+    params: GoalParams
+    gate: Gate | None
+    before: Run | None
+    verified: tuple[VerifiedChange, ...]
+
+
+async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
+    gate, before = by.gate, by.before
     if gate is None or before is None:
-        return NO_GATE
+        return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
     if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    return await prove(gate, before, changes=judged.diff, tree=judged.tree, restored=restored)
+    if not restored and (known := await proved_already(by.driver, gate, by.verified, judged)):
+        return known
+    return await prove(
+        gate,
+        before,
+        changes=judged.diff,
+        tree=judged.tree,
+        restored=restored,
+        standing=partial(standing_before, by.driver, gate, by.verified, judged),
+    )
 
 
 def _structured(

@@ -54,7 +54,7 @@ def agent_work(
         priority=request.priority,
         sender=request.agent,
     )
-    return Work("agent", child, title_of(request.input.prompt))
+    return Work("agent", child, title_of(request.input.prompt or request.intent))
 
 
 def title_of(prompt: str) -> str:

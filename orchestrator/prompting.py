@@ -13,6 +13,7 @@ from .errors import BadInput
 from .submit import DRIVERS, RECIPE, RUN, VERIFY, GoalParams, intent_of, params_of
 
 MAX_CHILDREN = 1000  # of a goal: its agent is among the first
+COMPACT = "/compact"  # a prompt that changes no file
 
 
 async def listener(transport: Transport, task_id: str) -> TaskRequest:
@@ -28,24 +29,29 @@ async def listener(transport: Transport, task_id: str) -> TaskRequest:
     return request
 
 
-def undoing(request: TaskRequest, params: AgentParams) -> TaskRequest:
-    """A task that takes the session back or forth again, as `params` say. No model is asked."""
+def undoing(request: TaskRequest, params: AgentParams, *, goal: str = "") -> TaskRequest:
+    """A task that takes the session back or forth again, as `params` say. No model is asked. `goal`: as in
+    `going_on`."""
     turn = params.revert_to
     words = "/undo" if params.undo else "/redo" if turn is None else f"go back to the end of turn {turn}"
-    again = going_on(request, words)
+    again = going_on(request, words, goal=goal)
     told = again.input.model_copy(update={"params": {**again.input.params, **params.model_dump(exclude_defaults=True)}})
     return again.model_copy(update={"input": told})
 
 
-def going_on(request: TaskRequest, prompt: str) -> TaskRequest:
-    """A task of its own in the session of an ended one, with the same grants and limits."""
+def going_on(request: TaskRequest, prompt: str, *, goal: str = "") -> TaskRequest:
+    """An agent's task of its own in the session of an ended one, with the same grants and limits.
+
+    `goal`: the one whose terms hold for whoever goes on after it (see `continuing.py`).
+    """
+    params = inherited(request.input.params) | ({"goal": goal} if goal else {})
     new = {
         "task_id": new_task_id(),
         "trace_id": new_trace_id(near=request.trace_id),
         "parent_task_id": None,
         "sender": "api",
         "intent": intent_of(prompt) or request.intent,
-        "input": TaskInput(prompt=prompt, params=inherited(request.input.params)),
+        "input": TaskInput(prompt=prompt, params=params),
         "resume_token": session_of(request),
         "idempotency_key": "",
         "batch_id": "",
@@ -74,4 +80,6 @@ async def _agent_of(transport: Transport, goal: TaskRequest) -> TaskRequest:
     own = {task.agent: task.task_id for task in tasks if task.parent_task_id == goal.task_id}
     if found := next((own[agent] for agent in steps if agent in own), None):
         return await transport.request(found)
+    if params.session:  # it waits for its turn there
+        return await transport.request(await transport.session_task(params.session))
     raise BadInput(f"the goal {goal.task_id} has started no agent yet", hint="try again in a moment")

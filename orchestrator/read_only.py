@@ -22,6 +22,8 @@ from .prompting import going_on, listener
 from .settings import Settings
 from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, params_of
 
+READS_ONLY = "no gate was run: this is read-only, and a gate proves changes"
+
 
 class _Client(Protocol):
     settings: Settings
@@ -146,9 +148,11 @@ def _workspace(workspace: Workspace | None) -> Workspace | None:
 
 def _of_goal(request: TaskRequest) -> dict[str, Any]:
     params = params_of(GoalParams, request)
-    if params.gate:
+    if params.gate and not params.session:
         refuse_write("a gate proves changes")
     narrowed = {
+        "gate": (),  # that a session had which was copied for looking
+        "ungated": READS_ONLY if params.gate else params.ungated,
         "auth_scope": common(READ_SCOPE, params.auth_scope),
         "then": _step(params.then),
         "planner": _step(params.planner),

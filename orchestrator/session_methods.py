@@ -5,6 +5,7 @@ from __future__ import annotations
 from envelope.agent_params import AgentParams
 from transport.base import Handle
 
+from .continuing import goal_id
 from .looking import STEERS, require_writing
 from .prompting import listener, session_of, undoing
 from .records import Records
@@ -33,7 +34,9 @@ class SessionMethods:
         """Take a task's session and its work back to where a turn ended (0: before the first prompt), in a task of its
         own, which asks no model; prompts to it go on from there. `prompt` with /undo and /redo is the short way.
         """
-        return await self.submit(undoing(await listener(self.transport, task_id), AgentParams(revert_to=turn)))
+        request = await listener(self.transport, task_id)
+        goal = await goal_id(self.transport, request)
+        return await self.submit(undoing(request, AgentParams(revert_to=turn), goal=goal))
 
     async def archive(self: Records, task_id: str, *, archived: bool = True) -> None:
         """Leave a task's session out of listings, or list it again."""

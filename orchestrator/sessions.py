@@ -13,6 +13,7 @@ from envelope.messages import TaskRequest
 from transport.base import Blobs, TaskRecord, Transport
 from transport.errors import NotFound, no_session
 
+from .continuing import goal_id
 from .errors import BadInput
 from .pages import Wanted, page_of
 from .prompting import going_on
@@ -128,7 +129,7 @@ async def fork_request(transport: Transport, request: TaskRequest, turn: int | N
         raise BadInput(f"there is no turn {turn}", hint="0 is before the first prompt; see: muster task turns")
     checkpoint = await checkpoint_of(transport, request)
     where = {} if turn is None else {"revert_to": turn}
-    again = going_on(request, "")
+    again = going_on(request, "", goal=await goal_id(transport, request))
     params = {**again.input.params, "fork_of": checkpoint, **where}
     told = {"resume_token": "", "input": again.input.model_copy(update={"params": params}), "attachments": ()}
     return again.model_copy(update=told)

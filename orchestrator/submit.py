@@ -85,6 +85,8 @@ class GoalFields(TypedDict, total=False):
     tenant: str
     attachments: tuple[Attachment, ...]
     session: str  # that its agent goes on with; empty: it opens one
+    verified: Sequence[VerifiedChange]  # in the session so far, the latest last
+    ungated: str  # why the session goes on without a gate, for people
     near: str  # the trace where that session is
 
 
@@ -116,10 +118,20 @@ class HiddenTests(Wire):
     base: str
 
 
+class VerifiedChange(Wire):
+    """What a session had changed, `diff` on `base`, when the gate of `goal` verified it."""
+
+    goal: str
+    base: str
+    diff: BlobRef
+    tree: str
+
+
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
-    `session`: the one that the agent goes on with; empty: it opens one.
+    `session`: the one that the agent goes on with; empty: it opens one. `verified`: what was verified in it so far, the
+    latest last. `ungated`: why it goes on without a gate, for people.
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
     `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
 
@@ -128,6 +140,8 @@ class GoalParams(GoalStep):
     """
 
     session: str = ""
+    verified: tuple[VerifiedChange, ...] = ()
+    ungated: str = ""
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
     min_tests: int = 1
@@ -328,6 +342,8 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
         gate_rules=fields.get("gate_rules", GateRules()),
         record=fields.get("record", False),
         session=fields.get("session", ""),
+        verified=tuple(fields.get("verified", ())),
+        ungated="" if fields.get("gate") else fields.get("ungated", ""),
     )
     if planning is None:
         return params

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from envelope.events import GateVerdict
@@ -41,11 +41,33 @@ class Proof:
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
 
 
-async def prove(gate: Gate, before: Run, *, changes: BlobRef | None, tree: str, restored: Sequence[str] = ()) -> Proof:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session's change as it was verified last, which counts as a base beside the session's own.
+
+    `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since. `words` name it for people.
+    """
+
+    gate: Gate
+    run: Run
+    diff: bytes
+    words: str
+
+
+async def prove(
+    gate: Gate,
+    before: Run,
+    *,
+    changes: BlobRef | None,
+    tree: str,
+    restored: Sequence[str] = (),
+    standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
+) -> Proof:
     """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
-    nobody could know.
+    nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
+    none.
     """
     with span(GATE) as proving:
         trial = Trial(gate, before)
@@ -53,6 +75,12 @@ async def prove(gate: Gate, before: Run, *, changes: BlobRef | None, tree: str, 
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
+            if standing is not None and not trial.objections:
+                match await standing():
+                    case Standing() as verified:
+                        await trial.judge_since(verified, changes, tree)
+                    case why:
+                        trial.notes += [why] if why else []
         proof = trial.proof(restored)
         proving.set({GATE_RESULT: proof.evidence.result})
     gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
@@ -71,23 +99,27 @@ class Trial:
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
     runs: list[GateVerdict] = field(default_factory=list[GateVerdict])
+    base: str = ""  # what counts as the base, in words, where it is another than the gate's own
 
     def judge_base(self, tree: str) -> None:
         self.after = self.before
         self.runs.append(self.before.verdict("before"))
         self.objections += self._objections(tree)
 
-    async def judge_change(self, changes: BlobRef, tree: str) -> None:
-        """Inspect the change and run the gate on it; without an objection, also with the tests of before."""
+    async def judge_change(self, changes: BlobRef, tree: str, *, since: bytes | None = None) -> None:
+        """Inspect the change and run the gate on it; without an objection, also with the tests of before.
+
+        `since`: what of it is new to the base that counts, if that is not the gate's own; then `after` is known.
+        """
         gate, rules = self.gate, self.gate.rules
-        diff = await gate.driver.transport.blobs.get(changes)
+        diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
         self.change = await inspect(
             diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
         )
         self.notes += self.change.notes
-        self.runs.append(self.before.verdict("before"))
-        self.after = await self._settled(changes, "")
+        self.runs.append(self.before.verdict("before", self.base))
+        self.after = await self._settled(changes, "", first=self.after)
         lost = missing(self.before, self.after)
         lifted = await lifted_by(self.change.grants, lost, trees, subpath=gate.workspace.subpath, rules=rules)
         self.objections += self._objections(tree, lifted)
@@ -96,6 +128,19 @@ class Trial:
         if not self.objections and self.change.judged and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
         self._tell_of_flaky()
+
+    async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
+        """The same as a change of what was verified before: what that has proved must not be lost."""
+        trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
+        await trial.judge_change(changes, tree, since=standing.diff)
+        self.after = trial.after
+        self.runs += trial.runs
+        self.flaky |= trial.flaky
+        self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
+        self.objections += [
+            objection.model_copy(update={"message": f"since {standing.words}: {objection.message}"})
+            for objection in trial.objections
+        ]
 
     def proof(self, restored: Sequence[str]) -> Proof:
         """What was found, once the change is judged; `restored`: test files that were put back first."""
@@ -143,19 +188,21 @@ class Trial:
             else None
         )
 
-    async def _settled(self, changes: BlobRef, about: str, reference: Run | None = None) -> Run:
+    async def _settled(
+        self, changes: BlobRef, about: str, reference: Run | None = None, *, first: Run | None = None
+    ) -> Run:
         """The run that counts: a new failure is looked at again, each time in a fresh sandbox.
 
-        `reference`: what may fail, if not what the base fails.
+        `reference`: what may fail, if not what the base fails. `first`: the first run, if it was made already.
         """
         gate = self.gate
-        first = run = await self._run("after", gate.after(changes, about), about)
+        first = run = first or await self._run("after", gate.after(changes, about), about)
         if reference is None and not run.passed and is_acceptable(self.before, run, gate.rules) and gate.rules.reruns:
             await self._look_at_base_again()
         for number in range(gate.rules.reruns):
             if is_acceptable(reference or self.before, run, gate.rules) or not run.fails_by_tests_alone:
                 break
-            told = f"{about + ', ' if about else ''}{AGAIN} ({number + 1})"
+            told = ", ".join(filter(None, (about or self.base, f"{AGAIN} ({number + 1})")))
             run = await self._run("after", gate.after(changes, told), told)
         if run is not first and is_acceptable(reference or self.before, run, gate.rules):
             self.flaky |= (first.failing or frozenset()) - (run.failing or frozenset()) or {UNNAMED}
@@ -177,14 +224,18 @@ class Trial:
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
-            run = await self._settled(await gate.driver.transport.blobs.put(rest), OLD_TESTS, reference=after)
+            run = await self._settled(await gate.stored(rest, trees, tree), self._old_tests, reference=after)
         else:
             tree, run = "", self.before
         self.objections += with_old_tests(
             self.before, after, run, tree=tree, rules=gate.rules, edited=[path for part in parts for path in part.paths]
         )
         if not self.objections:
-            self.notes.append("with the tests as the base has them the gate passes as well")
+            self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
+
+    @property
+    def _old_tests(self) -> str:
+        return f"with the tests of {self.base}" if self.base else OLD_TESTS
 
     def _tell_of_flaky(self) -> None:
         if not self.flaky:

@@ -14,6 +14,7 @@ from .errors import FilesRefused
 from .fast_import import NewFile, commit_files
 from .git import GIB
 from .local import Place
+from .merge import commit_tree
 from .mirror import Mirror
 from .patch import NO_OBJECT, Patch, apply_to_tree, patch_between
 from .scratch import Scratch, make_git_dir, scratch, write_ends
@@ -107,6 +108,13 @@ async def _stored(own: Scratch, folder: Path, path: bytes) -> bytes:
 
 def _content(file: Path) -> bytes:
     return os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
+
+
+async def commit_with(mirror: Mirror, base: str, diff: bytes) -> str:
+    """The commit that `diff` makes of `base`. It stays in the mirror; `PatchRefused` for a diff of something else."""
+    tree = await apply_to_tree(mirror.git_dir, base, diff)
+    with scratch(write_to=mirror.objects) as own:
+        return await commit_tree(own, base, tree, b"verified", DATE)
 
 
 async def carried_over(mirror: Mirror, base: str, onto: str, diff: bytes) -> Patch:

@@ -252,6 +252,13 @@ class Transport(Protocol):
         """
         ...
 
+    async def session_task(self, session_id: str) -> str:
+        """The task that runs a session or, once that has ended, the one that had it last.
+
+        Of a session that is not kept any more it is the one that opened it, whose id the session has.
+        """
+        ...
+
     async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
         """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier one."""
         ...

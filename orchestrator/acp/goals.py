@@ -16,9 +16,12 @@ from ..agent_files import project_cards
 from ..approvals import ask_terms
 from ..catalogue import PEOPLE_START, agents_of, default_agent
 from ..client import Muster
+from ..continuing import inherited_fields, terms_in
 from ..errors import BadInput
 from ..goals import doers_of, goal_for
 from ..project.file import Defaults, project_defaults, unused_keys
+from ..project.gate_rules import gate_rules
+from ..settings import Settings
 from ..starting import starting_point
 from ..submit import GoalFields, scope_of
 from ..trust import TrustStore, trusted_digest
@@ -87,32 +90,45 @@ async def visible_agents(muster: Muster, desk: Desk) -> tuple[list[AgentCard], s
 async def goal_of(
     muster: Muster, kept: Kept, desk: Desk, prompt: Prompt, terms: Terms, tell: Callable[[str], object]
 ) -> TaskRequest:
-    """`tell` hears what a person should know of it beforehand."""
+    """`tell` hears what a person should know of it beforehand. A session that goes on has the terms of its last goal,
+    but for what the editor's command line says."""
     workspace = await _workspace(muster, kept, desk, terms, tell)
     settings, workers = muster.settings, await muster.workers()
     doers = doers_of(kept.mode, workers, commit=workspace.base, project=desk.project)
-    cap = terms.budget_microusd if terms.budget_microusd is not None else desk.defaults.budget_microusd
+    before = await terms_in(muster.transport, kept.session, settings.tenant) if kept.session else None
+    goal = before.goal if before else None
     deadline_s = terms.deadline_s or desk.defaults.deadline_s
     fields: GoalFields = {
         "workspace": workspace,
-        "gate": terms.gate or desk.defaults.gate,
+        "gate": desk.defaults.gate,
+        "gate_rules": gate_rules((), desk.defaults.gate_rules),
         "auth_scope": (*scope_of(doers.agent), *terms.allow),
-        "budget": Budget(max_cost_microusd=settings.budget_microusd if cap is None else cap),
-        "deadline_ms": deadline_s and deadline_s * 1000,
-        "model": terms.model or desk.defaults.model,
+        "budget": _budget(terms, goal, desk.defaults, settings),
+        "deadline_ms": goal.deadline_ms if goal and not terms.deadline_s else deadline_s and deadline_s * 1000,
+        "model": terms.model or (goal.model if goal else desk.defaults.model),
         "asks": ask_terms(settings, (desk.root,), no_input=settings.read_only),
         "attachments": await _attached(muster, prompt),
         "sender": "acp",
         "session": kept.session,
         "near": kept.near,
     }
+    fields |= inherited_fields(before) if before else {}
+    fields |= {"gate": terms.gate} if terms.gate else {}
     return goal_for(prompt.text, doers, settings, **fields)
+
+
+def _budget(terms: Terms, goal: TaskRequest | None, defaults: Defaults, settings: Settings) -> Budget:
+    """The cap is of each prompt by itself. `goal`: the session's last."""
+    if terms.budget_microusd is None and goal is not None:
+        return goal.budget
+    cap = defaults.budget_microusd if terms.budget_microusd is None else terms.budget_microusd
+    return Budget(max_cost_microusd=settings.budget_microusd if cap is None else cap)
 
 
 async def _workspace(muster: Muster, kept: Kept, desk: Desk, terms: Terms, tell: Callable[[str], object]) -> Workspace:
     """Of a session that goes on its own: its work so far is on top of that commit."""
     if kept.session and (workspace := await workspace_of(muster, kept)):
-        return workspace
+        return workspace.model_copy(update={"setup": terms.setup}) if terms.setup else workspace
     local = await starting_point(desk.root, allow_dirty=True, tell=lambda _: None)
     if left := (*local.dirty, *local.untracked):
         named = ", ".join(left[:MAX_NAMED]) + (" …" if len(left) > MAX_NAMED else "")

@@ -130,9 +130,15 @@ class Words(Body):
 
 
 class GoOn(Body):
-    """What is left out is as before; without a prompt the agent takes up its work where that stopped."""
+    """What is left out is as before; without a prompt the agent takes up its work where that stopped. `gate_rules`:
+    each by itself."""
 
     prompt: str = ""
+    gate: tuple[str, ...] = ()
+    min_tests: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    gate_rules: GateRules | None = None
+    setup: tuple[str, ...] = ()
+    model: Model = ""
     budget: Budget | None = None
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] | None = None
 
@@ -304,7 +310,7 @@ async def prompt_task(task_id: str, words: Words, caller: Submitter, response: R
 
 @router.post("/tasks/{task_id}/resume", status_code=201)
 async def resume_task(task_id: str, more: GoOn, caller: Submitter, response: Response) -> Accepted:
-    """Go on, in a new task, with the session of one that has ended. 409 while a task runs the session."""
+    """Go on, in a new task, with the session of one that has ended: a goal where one began it. 409 while it runs."""
     await caller.record(task_id)
-    handle = await caller.muster.resume(task_id, more.prompt, budget=more.budget, deadline_ms=more.deadline_ms)
-    return accepted(handle, caller, response)
+    said = {name: getattr(more, name) for name in GoOn.model_fields}
+    return accepted(await caller.muster.resume(task_id, **said), caller, response)

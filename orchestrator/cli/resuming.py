@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envelope.budget import Budget as TaskBudget
 from envelope.errors import ExitCode
 from envelope.events import TurnFinished
-from envelope.messages import TaskProgress
+from envelope.messages import TaskProgress, TaskRequest
 
 from ..catalogue import agents_of
 from ..client import Muster
+from ..continuing import Said, request_to_go_on
+from ..project.gate_rules import gate_rules
 from ..session.fold import Session
 from ..sessions import SessionRow
 from ..settings import Settings
@@ -18,58 +21,80 @@ from .console import data, note
 from .estimate import Spending, agreed
 from .follow import follow
 from .known import fleet_of
+from .options import grants, microusd
 from .outcome import exit_code_after
+from .report_forms import Wanted
+from .reports import write_reports
 from .show import show_result
 
 
 @dataclass(frozen=True, slots=True)
 class Resuming:
-    """The command line, as it was meant. `words` name the task."""
+    """The command line, as it was meant. `words` name the task; `said` is what is not to be as before."""
 
     words: str
     prompt: str
-    budget_microusd: int | None
-    deadline_s: int | None
+    said: Said
     detach: bool
     as_json: bool
     yes: bool
     settings: Settings
-    no_input: bool = False
+    reports: tuple[Wanted, ...] = ()
+
+
+def said(
+    budget: float | None,
+    deadline_s: int | None,
+    *,
+    gate: Sequence[str] | None,
+    gate_rule: Sequence[str] | None,
+    setup: Sequence[str] | None,
+    model: str,
+    allow: Sequence[str] | None,
+    no_input: bool = False,
+) -> Said:
+    """The options as they stand on the command line."""
+    cap = microusd(budget)
+    return Said(
+        budget=None if cap is None else TaskBudget(max_cost_microusd=cap, waits_at_cap=not no_input),
+        deadline_ms=deadline_s and deadline_s * 1000,
+        no_input=no_input,
+        gate=tuple(gate or ()),
+        gate_rules=gate_rules(gate_rule or (), {}),
+        setup=tuple(setup or ()),
+        model=model,
+        allow=grants(allow),
+    )
 
 
 async def resumed(wish: Resuming) -> int:
     """Submit the task that goes on, and stay with it unless told otherwise; the exit code."""
     async with fleet_of(wish.settings, wish.words) as (muster, record):
-        if not await _agreed(muster, await muster.session(record.task_id), wish):
+        request = await request_to_go_on(muster.transport, record.task_id, wish.prompt, wish.said)
+        if not await _agreed(muster, await muster.session(record.task_id), request, wish):
             note("nothing was submitted")
             return ExitCode.CANCELLED
-        cap = wish.budget_microusd
-        budget = None if cap is None else TaskBudget(max_cost_microusd=cap, waits_at_cap=not wish.no_input)
-        deadline_ms = wish.deadline_s and wish.deadline_s * 1000
-        handle = await muster.resume(
-            record.task_id, wish.prompt, budget=budget, deadline_ms=deadline_ms, no_input=wish.no_input
-        )
+        handle = await muster.submit(request)
         if wish.detach:
             note(f"its session goes on; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK
-        request = await muster.request(handle.task_id)
         view = Session.of(handle.task_id, handle.trace_id, agent=request.agent, title=request.intent)
-        followed = await follow(muster, view, as_json=wish.as_json, may_ask=not wish.no_input)
+        followed = await follow(muster, view, as_json=wish.as_json, may_ask=not wish.said.no_input)
+        await write_reports(muster, wish.reports, followed.result)
         if followed.result is not None and not wish.as_json:
             await show_result(muster, followed.view, followed.result)
         return exit_code_after(followed)
 
 
-async def _agreed(muster: Muster, session: SessionRow, wish: Resuming) -> bool:
-    request, workers = await muster.request(session.task_id), await muster.workers()
-    card = agents_of(workers).get(request.agent)
-    cap = request.budget.max_cost_microusd if wish.budget_microusd is None else wish.budget_microusd
+async def _agreed(muster: Muster, session: SessionRow, request: TaskRequest, wish: Resuming) -> bool:
+    agent, workers = await muster.request(session.task_id), await muster.workers()
+    card = agents_of(workers).get(agent.agent)
     spending = Spending(
         wish.prompt,
         request.model or (card.model if card else ""),
-        cap,
-        may_ask=not (wish.yes or wish.no_input or wish.detach or wish.as_json),
+        request.budget.max_cost_microusd,
+        may_ask=not (wish.yes or wish.said.no_input or wish.detach or wish.as_json),
         history_tokens=await _history_tokens(muster, session),
     )
     return await agreed(spending, workers, ask_above_microusd=muster.settings.ask_above_microusd)

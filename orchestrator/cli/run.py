@@ -108,15 +108,20 @@ def run(
     if task:
         raise typer.Exit(of_session(goal, task))
     if resume:
-        require_alone({
-            "--repo": repo != Path(), "--agent": agent, "--gate": gate, "--gate-rule": gate_rule, "--setup": setup,
-            "--model": model, "--allow": allow, "--file": file, "--branch": branch, "--allow-dirty": allow_dirty,
-            "--record": record, "--plan": plan != PlanMode.NONE, "--key": key, "--report": report,
+        require_alone(resume, {
+            "--repo": repo != Path(), "--agent": agent, "--file": file, "--branch": branch,
+            "--allow-dirty": allow_dirty, "--record": record, "--plan": plan != PlanMode.NONE, "--key": key,
         })  # fmt: skip
-        from .resuming import Resuming, resumed
+        from .resuming import Resuming, resumed, said
 
-        limits, settings = (microusd(budget), deadline), settings_for(read_only=read_only)
-        wish = Resuming(task_words(resume), goal, *limits, detach, as_json, yes, settings, no_input)
+        now = said(
+            budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow, no_input=no_input
+        )
+        settings = settings_for(read_only=read_only)
+        if settings.read_only:
+            require_looking({GATES: gate, SETS_UP: setup}, now.allow)
+        reports = wanted_reports(report)
+        wish = Resuming(task_words(resume), goal, now, detach, as_json, yes, settings, reports)
         raise typer.Exit(asyncio.run(resumed(wish)))
     options = RunOptions(
         goal, repo, agent, tuple(gate or ()), tuple(setup or ()), grants(allow), microusd(budget), deadline,

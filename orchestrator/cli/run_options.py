@@ -87,8 +87,18 @@ class RunOptions:
     read_only: bool = False
 
 
-def require_alone(given: Mapping[str, object]) -> None:
+# Why an option says nothing to a session that goes on. Gate, rules, setup, model, grants and limits may be given anew.
+ALONE = {
+    "--repo": "the session's work is on the commit that it began with",
+    "--allow-dirty": "the session's work is on the commit that it began with",
+    "--agent": "the session goes on with its agent",
+    "--branch": "set it once the change is done, with: muster publish TASK --branch NAME",
+    "--key": "what is said to a session is done each time that it is said",
+}
+
+
+def require_alone(task: str, given: Mapping[str, object]) -> None:
     """`BadInput` for the first of the options that say how a new goal is done, beside --resume."""
     for option in (option for option, value in given.items() if value):
-        hint = "leave it out: the session goes on as it was begun; or give a new goal, without --resume"
-        raise BadInput(f"{option} does not go with --resume", hint=hint)
+        why = ALONE.get(option, f"it is for new goals; say the words to the session with: muster task resume {task}")
+        raise BadInput(f"{option} does not go with --resume", hint=f"leave it out: {why}")

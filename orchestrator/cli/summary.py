@@ -27,6 +27,7 @@ from .console import people, plain
 
 # A screenful; the rest is in the patch, which the last lines tell how to see.
 MAX_FILES = 12
+NO_GOAL = "no gate was run on this change alone"
 MAX_TROUBLES = 10
 MAX_SHARDS = 5  # of a cause
 MAX_BEST = 5  # changes to take
@@ -70,12 +71,15 @@ def summary_of_run(
     cap_microusd: int | None,
     branch: str = "",
     repository: Path | None = None,
+    is_goal: bool = True,
 ) -> Summary:
     """Of a goal. It says "verified" only where the gate did; `branch`: the one that was set to the change.
 
-    `repository`: where the change belongs, if that is not where the person stands.
+    `repository`: where the change belongs, if that is not where the person stands. `is_goal`: else it is an agent's own
+    task, whose word counts for nothing here.
     """
-    structured: dict[str, Any] = result.output.structured or {}
+    own: dict[str, Any] = {"reason": NO_GOAL} if result.patch and result.patch.files else {}
+    structured: dict[str, Any] = (result.output.structured or {}) if is_goal else own
     verified = structured.get("verified") is True
     reason = str(structured.get("reason") or "")
     lines = [

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..client import Muster
 from ..costs import Cost
+from ..looking import GATES, SETS_UP, require_looking
 from ..session.task import Spent
 from ..session.told import cost_as_json, tree_as_json
 from ..settings import load_settings
@@ -21,8 +22,10 @@ from ..words import short
 from .console import data, people, plain
 from .find import find_task
 from .fleet import open_records
-from .options import Budget, Deadline, Detach, Json, TaskId, Yes, microusd
-from .resuming import Resuming, resumed
+from .options import Allow, Budget, Deadline, Detach, Gate, Json, Model, Setup, TaskId, Yes
+from .report_forms import Report, wanted_reports
+from .resuming import Resuming, resumed, said
+from .run_options import GateRule
 from .tree import tree
 
 app = typer.Typer()
@@ -47,14 +50,28 @@ def show_cost(task: TaskId, in_json: InJson = False) -> None:
 def resume(
     task: TaskId,
     prompt: Annotated[str, typer.Argument(help="What to say first [default: go on].")] = "",
+    gate: Gate = None,
+    gate_rule: GateRule = None,
+    setup: Setup = None,
     budget: Budget = None,
     deadline: Deadline = None,
+    model: Model = "",
+    allow: Allow = None,
     detach: Detach = False,
     as_json: Json = False,
     yes: Yes = False,
+    report: Report = None,
 ) -> None:
-    """Go on, in a new task, with the session of one that has ended, however it ended."""
-    wish = Resuming(task, prompt, microusd(budget), deadline, detach, as_json, yes, load_settings())
+    """Go on, in a new task, with the session of one that has ended, however it ended.
+
+    What is not said is as before: gate, rules, setup, grants, limits. The change is proved against what the session
+    began with, and against what was verified in it last.
+    """
+    settings = load_settings()
+    now = said(budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow)
+    if settings.read_only:
+        require_looking({GATES: gate, SETS_UP: setup}, now.allow)
+    wish = Resuming(task, prompt, now, detach, as_json, yes, settings, wanted_reports(report))
     raise typer.Exit(asyncio.run(resumed(wish)))
 
 

@@ -86,6 +86,22 @@ async def test_a_session_is_held_from_the_submission_on(fleet):
     await fleet.transport.submit([going_on(fleet, first)])  # free again
 
 
+async def test_a_session_knows_the_task_that_had_it_last(fleet):
+    first = await opened(fleet)
+    session = first.lease.task_id
+    assert await fleet.transport.session_task(session) == session
+    await fleet.finish(first)
+    second = going_on(fleet, first)
+
+    await fleet.transport.submit([second])
+    at_work = await fleet.transport.session_task(session)
+    await fleet.transport.cancel(second.task_id, by="me", reason="no")
+
+    assert (at_work, await fleet.transport.session_task(session)) == (second.task_id, second.task_id)
+    nobodys = new_task_id()
+    assert await fleet.transport.session_task(nobodys) == nobodys
+
+
 async def test_submitting_the_holder_again_is_not_busy(fleet):
     first = await opened(fleet)
     await fleet.finish(first)

@@ -109,6 +109,7 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
     fleet.tasks[task.id] = task
     session = fleet.sessions[task.session_id]
     session.holder, session.tenant = task.id, request.tenant
+    session.last = task.id
     if parent:
         parent.children.append(task.id)
         task.depth = parent.depth + 1

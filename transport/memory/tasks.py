@@ -121,10 +121,12 @@ class Task:
 
 @dataclass(slots=True)
 class Session:
-    """`holder`: the live task that runs it. It can be continued as soon as it has a checkpoint."""
+    """`holder`: the live task that runs it, `last`: this or the one before it. It can be continued as soon as it has a
+    checkpoint."""
 
     tenant: str = ""
     holder: str | None = None
+    last: str = ""
     checkpoint: str | None = None
     archived: bool = False
     inbox: list[Prompt] = field(default_factory=list[Prompt])

@@ -106,6 +106,10 @@ class MemoryTransport:
         text, by = bounds.words("text", text), bounds.reason(by)
         return writing.prompt(self._fleet, session_id, Prompt(text, by, self._fleet.now()))
 
+    async def session_task(self, session_id: str) -> str:
+        session = self._fleet.sessions.get(session_id)
+        return session.last if session and session.last else session_id
+
     async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
         standing = Answer(bounds.words("text", text), bounds.reason(by), self._fleet.now())
         task, ask_id = self._fleet.task(task_id), bounds.reason(ask_id)

@@ -42,6 +42,11 @@ async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> A
     return _answer(standing)
 
 
+async def session_task(cell: Cell, session_id: str) -> str:
+    [holder] = await cell.client.read_many([("HGET", cell.keys.name("session", session_id), "holder")])
+    return holder.decode() if holder else session_id
+
+
 async def archive(cell: Cell, session_id: str, archived: bool) -> None:
     if not await cell.run("archive", repeatable=True, session=session_id, archived=archived):
         raise no_session(session_id)

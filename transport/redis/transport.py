@@ -31,6 +31,7 @@ from ..base import (
 )
 from ..blobs import TieredBlobs
 from ..blobs.base import Blobs
+from ..errors import NotFound
 from ..keys import cell_of
 from ..limits import Limits
 from ..money import Ledger
@@ -130,6 +131,12 @@ class RedisTransport:
     async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
         text, by = bounds.words("text", text), bounds.reason(by)
         return await sessions.prompt(await self._cells.of_session(session_id), session_id, text, by)
+
+    async def session_task(self, session_id: str) -> str:
+        try:
+            return await sessions.session_task(await self._cells.of_session(session_id), session_id)
+        except NotFound:
+            return session_id
 
     async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
         text, by = bounds.words("text", text), bounds.reason(by)

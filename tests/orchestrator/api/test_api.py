@@ -10,6 +10,7 @@ from envelope.agents import WorkerCard
 from envelope.events import AskOpened
 from envelope.messages import Output
 from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
+from orchestrator.submit import GoalParams, params_of
 from workers.agents.base import Agent
 from workers.agents.registry import card as card_of
 from workers.agents.registry import parse_agent
@@ -299,6 +300,24 @@ async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
     assert [[row["session_id"] for row in rows] for rows in listed] == [[], [task_id]]
     assert resumed[0] == 201
     assert never[0] == 404
+
+
+async def test_what_is_said_of_a_session_that_goes_on_reaches_its_goal(api):
+    ref = (await api.call("POST", "/v1/blobs", data=b"a bundle"))[1]["ref"]
+    work = await api.work(workspace={"bundle": ref, "base": "0" * 40})
+    await api.stage.transport.checkpoint(work.lease, ref)
+    await work.end()
+    said = {"gate": ["pytest"], "gate_rules": {"reruns": 0}, "min_tests": 3, "setup": ["pip install ."], "model": "m"}
+
+    status, on = await api.call("POST", f"/v1/tasks/{work.task_id}/resume", json={"prompt": "go on", **said})
+    ruled = await api.call("POST", f"/v1/tasks/{work.task_id}/resume", json={"gate_rules": {"reruns": 0}})
+
+    request = await api.stage.muster.request(on["task_id"])
+    params = params_of(GoalParams, request)
+    assert (status, request.agent, params.session) == (201, "run", work.task_id)
+    assert (params.gate, params.gate_rules.reruns, params.min_tests) == (("pytest",), 0, 3)
+    assert (request.workspace.setup, request.model) == (("pip install .",), "m")
+    assert (ruled[0], ruled[1]["hint"]) == (422, "name its commands beside them")
 
 
 async def test_an_agent_is_told_with_every_field_of_the_catalogue(api):

@@ -50,6 +50,11 @@ def _expect(done, exit_code, sentence, hint):
         (("run", "x", "--file", "nothing.log"), "there is no file nothing.log", "--file"),
         (("run", "x", "--resume", "4f2a", "--branch", "b"), "--branch does not go with --resume", "leave it out"),
         (("run", "x", "--resume", "4f2a", "--key", "k"), "--key does not go with --resume", "leave it out"),
+        (
+            ("run", "x", "--resume", "4f2a", "--agent", "a"),
+            "--agent does not go with --resume",
+            "goes on with its agent",
+        ),
         (("run", "x", "--repo", "nowhere"), "there is no folder nowhere", "muster --help"),
         (("run", "x", "--repo", "."), "is not in a git repository", "git init"),
         (("batch", "run", "nothing.toml"), "nothing.toml cannot be read", "batch file"),

@@ -185,6 +185,14 @@ def test_a_headline_never_says_more_than_the_gate():
     assert "not done" not in dict(summary.lines)
 
 
+def test_an_agent_that_calls_its_change_verified_is_not_believed():
+    patch = PatchRef(base="b", diff=blob_ref(b""), files=(FileStat(path="a.py", status="M"),), tree="t")
+    told = _result(patch=patch, output=Output(structured={"verified": True}))
+    summary = summary_of_run(Session.of(ROOT, TRACE), told, cap_microusd=None, is_goal=False)
+    assert summary.headline == "✔ done, not verified"
+    assert ("not done", "no gate was run on this change alone") in summary.lines
+
+
 def test_a_failure_is_a_sentence_and_a_hint():
     errors = (ErrorInfo.of(ErrorCode.MODEL_AUTH, "the key is refused\nwith a long reason", "set another key"),)
     summary = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.ERROR, errors=errors), cap_microusd=None)

@@ -77,6 +77,9 @@ def test_a_goal_becomes_a_verified_change_on_a_branch(desk, project):
     assert (project / "greet.py").read_text() == FILES["greet.py"]
     known = desk.muster(*words, "--key", "warm")
     assert (known.exit_code, known.stdout) == (0, done.stdout), known.stderr
+    task = desk.muster(*words, "--key", "warm", "--detach").stdout.strip()
+    on = desk.muster("run", "thank you", "--resume", task, "--gate-rule", "reruns=0")
+    assert (on.exit_code, on.stdout, "✔ done and verified" in on.stderr) == (0, "You are welcome.\n", True), on.stderr
     desk.git("checkout", "-q", "warm", repository=project)
     moved, other, fresh = (desk.muster(*words, *key) for key in (("--key", "warm"), (), ("--key", "again")))
     assert "the key 'warm' stands for the task" in moved.stderr
@@ -104,6 +107,7 @@ def test_an_ended_goal_is_shown_as_a_tree_with_its_cost_and_goes_on(desk, projec
     assert [told_tree["tasks"][told_tree["root"]]["agent"], len(told_tree["tasks"])] == ["run", 2]
     assert (resumed.exit_code, resumed.stdout) == (0, "You are welcome.\n"), resumed.stderr
     assert re.search(r"estimate: \$0\.0\d+ to \$0\.\d+ with openai/scripted; at \$1\.00 it stops", resumed.stderr)
+    assert "no gate is configured: the session was begun without one" in resumed.stderr
     assert (again.exit_code, again.stdout) == (0, "You are welcome.\n"), again.stderr
     assert (headless.input.prompt, headless.asks) == ("thank you again", None)
     assert (headless.budget.max_cost_microusd, headless.budget.waits_at_cap) == (1_000_000, False)

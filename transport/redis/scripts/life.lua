@@ -126,11 +126,9 @@ local LEAVE = {
   waiting = waits_no_longer,
 }
 
--- The session is free for another task to go on with.
+-- The session is free for another task to go on with: its holder does not live any more, and is who had it last.
 local function let_go(task)
-  local name = key('session', session_of(task))
-  call('HDEL', name, 'holder')
-  call('PEXPIRE', name, A.retention_ms)
+  call('PEXPIRE', key('session', session_of(task)), A.retention_ms)
 end
 
 -- A parent may ask for the result of a child as long as it lives itself. A trace is told of a record that is kept longer

@@ -1,0 +1,294 @@
+"""The terms on which a session goes on: those of its last goal, but for what is said now. Every door asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from envelope.agent_params import UNDOING, inherited
+from envelope.budget import Budget
+from envelope.gate import GateRules
+from envelope.lifecycle import TERMINAL, State
+from envelope.messages import TaskRequest, TaskResult
+from envelope.scope import Scope
+from transport.admission import refusal
+from transport.base import Transport
+from transport.errors import Busy, NotFound, no_session
+
+from .errors import BadInput
+from .planner.modes import PlanMode
+from .prompting import COMPACT, going_on, listener, session_of, undoing, without_people
+from .submit import (
+    DRIVERS,
+    RUN,
+    GoalFields,
+    GoalParams,
+    VerifiedChange,
+    intent_of,
+    params_of,
+    scope_of_goal,
+    task_request,
+)
+
+MAX_VERIFIED = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
+WITHOUT = "no gate is configured: the session was begun without one"
+FORGOTTEN = "no gate is known: the goal that began the session is no longer kept"
+ON_OTHERS = "no gate can run: the session's work is on top of changes that are no commit"
+
+
+class SaidFields(TypedDict, total=False):
+    """What a caller says of one prompt. What is left out, empty or None is as it was before."""
+
+    budget: Budget | None
+    deadline_ms: int | None
+    no_input: bool  # nobody answers any more
+    gate: Sequence[str]
+    min_tests: int | None
+    gate_rules: GateRules | None  # those that are set
+    setup: Sequence[str]
+    model: str
+    allow: Scope  # grants beside those of before
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """`SaidFields`, whole."""
+
+    budget: Budget | None = None
+    deadline_ms: int | None = None
+    no_input: bool = False
+    gate: Sequence[str] = ()
+    min_tests: int | None = None
+    gate_rules: GateRules | None = None
+    setup: Sequence[str] = ()
+    model: str = ""
+    allow: Scope = ()
+
+    @property
+    def asks_for_proof(self) -> bool:
+        return bool(self.gate or self.rules or self.min_tests is not None)
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        return self.gate_rules.model_dump(exclude_unset=True) if self.gate_rules else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `verified`: what the
+    session had changed each time that a gate verified it, the latest last. `ungated`: why there is no gate to inherit.
+    """
+
+    last: TaskRequest
+    goal: TaskRequest | None
+    verified: tuple[VerifiedChange, ...] = ()
+    ungated: str = ""
+
+    @property
+    def gated(self) -> GoalParams | None:
+        """With the gate to inherit; None where there is none."""
+        return None if self.goal is None or self.ungated else params_of(GoalParams, self.goal)
+
+
+async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said: Said = Said()) -> TaskRequest:
+    """The task that goes on with a task's session, or of a goal with its agent's.
+
+    It is a goal where a goal began the session, or a gate is asked for; else an agent's task of its own. `Busy` while a
+    task runs the session, `Refused` for one that never got to a turn, `BadInput` for what cannot be proved.
+    """
+    request = await listener(transport, task_id)
+    if params := UNDOING.get(prompt.strip()):
+        return undoing(request, params, goal=await goal_id(transport, request))
+    terms = await terms_of(transport, request)
+    if prompt.strip() == COMPACT or not (terms.goal or terms.ungated or said.asks_for_proof):
+        return _as_task(going_on(request, prompt, goal=terms.goal.task_id if terms.goal else ""), said)
+    await _require_free(transport, request)
+    is_same = (terms.last.recipient, terms.last.agent) == (request.recipient, request.agent)
+    return _as_goal(terms.last if is_same else request, prompt, terms, said)
+
+
+async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
+    """Of the session of an agent's task. What belongs to another tenant is not looked at."""
+    last = await last_of(transport, request)
+    goal, is_lost = None, False
+    for each in (last, request, await _kept(transport, session_of(request))):
+        if goal is None and each is not None:
+            try:
+                goal = await _goal_of(transport, each)
+            except NotFound:
+                is_lost = True
+    if goal is None:
+        return Terms(last, None, ungated=FORGOTTEN if is_lost else "")
+    verified = await _verified(transport, goal, last)
+    if not params_of(GoalParams, goal).gate:
+        return Terms(last, goal, verified, WITHOUT)
+    on_others = request.workspace is not None and request.workspace.changes is not None
+    return Terms(last, goal, verified, ON_OTHERS if on_others else "")
+
+
+async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
+    """Of a tenant's session by its own id; `NotFound` when no task of it is kept."""
+    request = await transport.request(await transport.session_task(session))
+    if request.tenant != tenant:
+        raise no_session(session)
+    return await terms_of(transport, request)
+
+
+def inherited_fields(terms: Terms) -> GoalFields:
+    """For a goal that goes on with the session, to be put over by what its caller says."""
+    before = terms.gated
+    fields: GoalFields = {"verified": terms.verified, "ungated": terms.ungated}
+    if before is not None:
+        fields |= {"gate": before.gate, "min_tests": before.min_tests, "gate_rules": before.gate_rules}
+    return fields
+
+
+async def goal_id(transport: Transport, request: TaskRequest) -> str:
+    """The last goal of a session, for a task in it that works for none; empty where none is known."""
+    goal = (await terms_of(transport, request)).goal
+    return goal.task_id if goal else ""
+
+
+async def last_of(transport: Transport, request: TaskRequest) -> TaskRequest:
+    """The task that runs the session of this one, or had it last; this one where that is not kept."""
+    found = await _kept(transport, await transport.session_task(session_of(request)))
+    return found if found is not None and found.tenant == request.tenant else request
+
+
+async def _kept(transport: Transport, task_id: str) -> TaskRequest | None:
+    try:
+        return await transport.request(task_id)
+    except NotFound:
+        return None
+
+
+async def _goal_of(transport: Transport, request: TaskRequest) -> TaskRequest | None:
+    """The goal that a task works for, or whose terms it was given; `NotFound` when that is no longer kept.
+
+    None for a subagent, which signs as `pool/agent`: what it changes is proved with its caller's work.
+    """
+    named = request.input.params.get("goal")  # whoever submits a task may name one: another tenant's counts for nothing
+    above = named if isinstance(named, str) and named else request.parent_task_id
+    if not above or "/" in request.sender:
+        return None
+    goal = await transport.request(above)
+    return goal if _is_goal(goal) and goal.tenant == request.tenant else None
+
+
+def _is_goal(request: TaskRequest) -> bool:
+    return request.recipient == DRIVERS and request.agent == RUN
+
+
+async def _verified(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[VerifiedChange, ...]:
+    """What was verified in a session up to the task `last`. What somebody has taken back (/undo) is none of it any
+    more: then it ends with what the work stands at, or is empty."""
+    found = [*params_of(GoalParams, goal).verified, *_verified_by(goal, await transport.result(goal.task_id))]
+    if _takes_back(last):
+        result = await transport.result(last.task_id)
+        if result is not None and result.status is State.COMPLETED:
+            tree = result.patch.tree if result.patch else ""
+            found = found[: next((n for n in range(len(found), 0, -1) if found[n - 1].tree == tree), 0)]
+    return tuple(found[-MAX_VERIFIED:])
+
+
+def _verified_by(goal: TaskRequest, result: TaskResult | None) -> Iterator[VerifiedChange]:
+    """Only a driver's word counts: an agent may say what it likes. A plan's change is no session's."""
+    if result is None or result.status is not State.COMPLETED or result.patch is None:
+        return
+    told: dict[str, Any] = result.output.structured or {}
+    if told.get("verified") is True and params_of(GoalParams, goal).plan is PlanMode.NONE:
+        patch = result.patch
+        yield VerifiedChange(goal=goal.task_id, base=patch.base, diff=patch.diff, tree=patch.tree)
+
+
+def _takes_back(request: TaskRequest) -> bool:
+    told = request.input.params
+    in_words = not request.parent_task_id and request.input.prompt.strip() in UNDOING
+    return (
+        in_words or told.get("revert_to") is not None or any(told.get(way) for way in ("undo", "unrevert", "fork_of"))
+    )
+
+
+async def _require_free(transport: Transport, request: TaskRequest) -> None:
+    """As the queue would refuse a task of the session. Who comes between is waited for by the goal's driver."""
+    session = session_of(request)
+    try:
+        last = await transport.record(await transport.session_task(session))
+    except NotFound:
+        return  # of the session itself the queue knows more
+    if last.state not in TERMINAL:
+        raise Busy(session, last.task_id)
+    if last.checkpoint is None and not last.session_id:
+        raise refusal(request.model_copy(update={"resume_token": session}), "session")
+
+
+def _as_task(request: TaskRequest, said: Said) -> TaskRequest:
+    limits = {"budget": said.budget, "deadline_ms": said.deadline_ms, "model": said.model or None}
+    update: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    if said.setup and request.workspace is not None:
+        update["workspace"] = request.workspace.model_copy(update={"setup": tuple(said.setup)})
+    if said.allow:
+        update["auth_scope"] = (*request.auth_scope, *said.allow)
+    changed = request.model_copy(update=update)
+    return without_people(changed) if said.no_input else changed
+
+
+def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> TaskRequest:
+    before = params_of(GoalParams, terms.goal) if terms.goal else None
+    limits = terms.goal or request
+    params = GoalParams(
+        agent=request.agent,
+        pool=request.recipient,
+        auth_scope=(*request.auth_scope, *said.allow),
+        session=session_of(request),
+        verified=terms.verified,
+        hidden=before.hidden if before else None,
+        **_gate(request, terms, said),
+    )
+    workspace = request.workspace
+    if said.setup and workspace is not None:
+        workspace = workspace.model_copy(update={"setup": tuple(said.setup)})
+    goal = task_request(
+        near=request.trace_id,
+        agent=RUN,
+        pool=DRIVERS,
+        prompt=prompt,
+        intent=intent_of(prompt) or request.intent,
+        params=params.model_dump(mode="json"),
+        workspace=workspace,
+        auth_scope=scope_of_goal(params),
+        budget=said.budget or limits.budget,
+        deadline_ms=said.deadline_ms or limits.deadline_ms,
+        model=said.model or request.model,
+        output_schema=request.output_schema,
+        context_refs=request.context_refs,
+        attachments=request.attachments,
+        priority=request.priority,
+        tenant=request.tenant,
+        asks=limits.asks,
+    )
+    return without_people(goal) if said.no_input else goal
+
+
+def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
+    """The fields of a goal that say how it is proved."""
+    before = terms.gated
+    gate = tuple(said.gate) or (before.gate if before else ())
+    if not gate:
+        if said.asks_for_proof:
+            raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
+        return {"ungated": terms.ungated}
+    if request.workspace is None:
+        raise BadInput("a gate needs a repository, and the session has none", hint="give a new goal, with --repo")
+    if request.workspace.changes is not None:
+        raise BadInput(ON_OTHERS, hint="go on without --gate, take the change, commit it, and give a new goal")
+    if inherited(request.input.params) or "/" in request.sender:
+        hint = "go on with the goal that it works for, or leave the gate out"
+        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
+    old = before.gate_rules.model_dump(exclude_unset=True) if before else {}
+    return {
+        "gate": gate,
+        "min_tests": said.min_tests if said.min_tests is not None else before.min_tests if before else 1,
+        "gate_rules": GateRules.model_validate({**old, **said.rules}),
+    }

@@ -1,0 +1,139 @@
+"""A goal that goes on with a session: when it is its turn, and what stands of the session before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from envelope.events import GateVerdict, WarningRaised
+from envelope.gate import GateEvidence
+from envelope.messages import TaskRequest
+from repo.cover import commit_with
+from repo.errors import PatchRefused
+from repo.patch import patch_between
+from transport.errors import NotFound
+
+from .continuing import terms_of
+from .driver import Driver
+from .gate import Gate
+from .gating.told import excused_text
+from .hidden import Judged, behind
+from .judgement import Judgement, Run, read_run
+from .submit import GoalParams, VerifiedChange, params_of
+from .trial import Proof, Standing
+
+LAST = "what was verified last"
+UNCHANGED = "nothing was changed"
+
+
+async def verified_before(driver: Driver, params: GoalParams) -> tuple[VerifiedChange, ...]:
+    """What was verified in the goal's session so far, once nobody else is at work in it: neither an agent, nor a gate
+    that proves what one has left."""
+    transport = driver.transport
+    while True:
+        try:
+            last = await transport.request(await transport.session_task(params.session))
+        except NotFound:
+            return params.verified
+        if last.trace_id == driver.request.trace_id or last.tenant != driver.request.tenant:
+            return params.verified  # an attempt before this one has begun already
+        terms = await terms_of(transport, last)
+        at_work = {last.task_id, *([terms.goal.task_id] if terms.goal else [])}
+        under_way = [task_id for task_id in at_work if await transport.result(task_id) is None]
+        if not under_way:
+            return terms.verified if terms.goal else params.verified
+        await driver.report(WarningRaised(message=f"it waits for the task {under_way[0]}, which has the session"))
+        async for _ in transport.results(under_way):
+            pass
+
+
+async def proved_already(
+    driver: Driver, gate: Gate, verified: Sequence[VerifiedChange], judged: Judged
+) -> Proof | None:
+    """The proof of a prompt that has changed nothing of what was verified last, with the same gate; else None."""
+    if not (stood := await _stood(driver, gate, verified)) or stood.goal is None or stood.run is None:
+        return None
+    before, now = params_of(GoalParams, stood.goal), params_of(GoalParams, driver.request)
+    is_same = (before.min_tests, before.gate_rules) == (now.min_tests, now.gate_rules)
+    if stood.run.tree != judged.tree or not is_same or stood.goal.auth_scope != driver.request.auth_scope:
+        return None
+    evidence = GateEvidence.model_validate(stood.told.get("evidence") or {})
+    notes = [note for note in evidence.notes if not note.startswith(UNCHANGED)]
+    notes.append(f"{UNCHANGED} since the task {stood.goal.task_id}, whose gate is this one: it was not run again")
+    before, after = [
+        told and GateVerdict.model_validate(told) for told in map(stood.told["gate"].get, ("before", "after"))
+    ]
+    excused = excused_text(after.failed if after else 0)
+    return Proof(Judgement(True, excused), before, after, evidence.model_copy(update={"notes": tuple(notes)}))
+
+
+async def standing_before(
+    driver: Driver, gate: Gate, verified: Sequence[VerifiedChange], judged: Judged
+) -> Standing | str | None:
+    """What was verified last, as a base for what is judged; None where there is nothing, else why it cannot be one."""
+    try:
+        stood = await _stood(driver, gate, verified)
+        if stood is None:
+            return None
+        where = stood.gate.workspace
+        if where.bundle is None:
+            return f"{LAST} was not compared: the repository is not packed, but fetched from an address"
+        mirror = await driver.mirror(where.bundle, where.base)
+        assert where.changes is not None
+        onto = await commit_with(mirror, where.base, await driver.transport.blobs.get(where.changes))
+        since = await patch_between(mirror, onto, judged.tree)
+        if since.empty:
+            return None
+        on = replace(stood.gate, onto=onto)
+        run = stood.run or await on.run("before", on.before(), LAST)
+        return Standing(on, run, since.diff, LAST)
+    except (NotFound, PatchRefused) as e:
+        return f"{LAST} was not compared: {e}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stood:
+    """`gate` with what was verified last as its workspace's changes; `run`: what it saw there, as far as that is known.
+    `goal`, and what its driver `told`: while they are kept."""
+
+    gate: Gate
+    run: Run | None
+    goal: TaskRequest | None
+    told: dict[str, Any]
+
+
+async def _stood(driver: Driver, gate: Gate, verified: Sequence[VerifiedChange]) -> _Stood | None:
+    workspace, hidden = driver.request.workspace, params_of(GoalParams, driver.request).hidden
+    last = next((one for one in reversed(verified) if workspace and one.base == workspace.base), None)
+    if last is None:
+        return None
+    diff = last.diff
+    if hidden is not None:
+        carried = await behind(driver, hidden, last.diff)
+        if carried is None:
+            return None
+        diff = carried.diff
+    on = replace(gate, workspace=gate.workspace.model_copy(update={"changes": diff}))
+    try:
+        goal, result = await driver.transport.request(last.goal), await driver.transport.result(last.goal)
+    except NotFound:
+        return _Stood(on, None, None, {})
+    told: dict[str, Any] = (result and result.output.structured) or {}
+    return _Stood(on, await _known_run(driver, on, told), goal, told)
+
+
+async def _known_run(driver: Driver, gate: Gate, told: dict[str, Any]) -> Run | None:
+    """What a goal's gate saw after its change; None where `gate` asks for something else, or it is not kept."""
+    wanted = gate.before().request
+    try:
+        task_id = GateVerdict.model_validate(told["gate"]["after"]).task_id
+        asked, result = await driver.transport.request(task_id), await driver.transport.result(task_id)
+    except (NotFound, ValidationError, KeyError, TypeError):
+        return None
+    if result is None or (asked.agent, asked.tenant) != (wanted.agent, wanted.tenant):
+        return None
+    is_same = asked.workspace == wanted.workspace and asked.input.params == wanted.input.params
+    return read_run(result) if is_same else None
