@@ -34,14 +34,14 @@ class Footprint:
     def add(self, key: str, paths: Iterable[str]) -> None:
         for path in paths:
             self._at.setdefault(path, set()).add(key)
-            for folder in _folders_above(path):
+            for folder in folders_above(path):
                 self._below.setdefault(folder, set()).add(key)
 
     def owners_of(self, paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(set[str]().union(*(self._owners(path) for path in paths))))
 
     def _owners(self, path: str) -> set[str]:
-        met = (self._at.get(name, set[str]()) for name in (path, *_folders_above(path)))
+        met = (self._at.get(name, set[str]()) for name in (path, *folders_above(path)))
         return self._below.get(path, set[str]()).union(*met)
 
 
@@ -71,7 +71,7 @@ def _in_the_way(paths: frozenset[str], of: frozenset[str]) -> set[str]:
     return {path for path in paths if mine.owners_of([path])}
 
 
-def _folders_above(path: str) -> Iterator[str]:
+def folders_above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .changes import NO_MODE
 from .errors import PatchRefused
-from .fast_import import NewCommit, make_commits
-from .footprint import Footprint
-from .merge_entities import united
+from .fast_import import Entry, NewCommit, make_commits
+from .footprint import Footprint, folders_above
+from .merge_attributes import guarded, refusal
+from .merge_entities import Versions, is_by_content, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
-from .merge_tree import TreeMerge, merge_trees
+from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees
 from .mirror import Mirror
 from .scratch import Scratch, scratch
 
@@ -51,15 +55,77 @@ class Merged:
 
 @dataclass(slots=True)
 class _Line:
-    """The commits made so far, and who changed what. `waiting`: they fit as they are, and are committed together."""
+    """The commits made so far, and who changed what. `waiting`: they fit as they are, and are committed together.
+    `made`: what the patches so far made of a path; `united`: paths that were put together by their entities, and stay
+    so; `guarded`: paths of patches that are not merged by lines (None: nobody has asked yet)."""
 
     own: Scratch
     sides: Sides
     tip: str
+    patches: Sequence[Changeset]
     footprint: Footprint = field(default_factory=Footprint)
+    places: _Places = field(default_factory=lambda: _Places())
+    made: dict[bytes, list[Entry]] = field(default_factory=dict[bytes, list[Entry]])
+    united: dict[bytes, Version] = field(default_factory=dict[bytes, Version])
+    guarded: frozenset[bytes] | None = None
     waiting: list[tuple[Changeset, Side]] = field(default_factory=list[tuple[Changeset, Side]])
     landed: list[Landed] = field(default_factory=list[Landed])
     collisions: list[Collision] = field(default_factory=list[Collision])
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where patches put new files, beside their paths: in folders that others move, and under numbers."""
+
+    left: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    filled: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    numbers: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
+
+    def add(self, patch: Changeset) -> None:
+        for folder in _left(patch):
+            self.left.setdefault(folder, set()).add(patch.key)
+        for path in _new(patch):
+            for folder in folders_above(path):
+                self.filled.setdefault(folder, set()).add(patch.key)
+        for number, path in _numbers(patch):
+            self.numbers.setdefault(number, {})[patch.key] = path
+
+    def met_by(self, patch: Changeset) -> set[str]:
+        """Who adds files to a folder that it moves, or moves one that it adds files to."""
+        found = [self.filled.get(folder, set[str]()) for folder in _left(patch)]
+        found += [self.left.get(folder, set[str]()) for path in _new(patch) for folder in folders_above(path)]
+        return set[str]().union(*found)
+
+    def numbered_as(self, patch: Changeset) -> dict[str, str]:
+        """Who has given a number of its new files to another one of that folder, and to which."""
+        taken = ((path, self.numbers.get(number, {})) for number, path in _numbers(patch))
+        return {key: other for path, others in taken for key, other in others.items() if other != path}
+
+
+# Folders whose files are numbered: two of one number are two for one place in an order.
+_NUMBERED = re.compile(r"(?:^|/)(?:migrations?|migrate|versions|decisions|adrs?|rfcs)$")
+_NUMBER = re.compile(r"[Vv]?0*(\d+)(?=[-_.])")
+
+
+def _new(patch: Changeset) -> Iterator[str]:
+    return (change.path for change in patch.files if change.status in "AR")
+
+
+def _left(patch: Changeset) -> Iterator[str]:
+    """Folders out of which it moves files, up to where old and new place part. (A file that is gone where others are
+    new may be one that was moved.)"""
+    has_new = any(change.status == "A" for change in patch.files)
+    for change in patch.files:
+        if change.status == "R" or (change.status == "D" and has_new):
+            kept = set(folders_above(change.path)) if change.status == "R" else set[str]()
+            yield from (folder for folder in folders_above(change.old_path or change.path) if folder not in kept)
+
+
+def _numbers(patch: Changeset) -> Iterator[tuple[tuple[str, str], str]]:
+    for path in _new(patch):
+        folder, _, name = path.rpartition("/")
+        if _NUMBERED.search(folder) and (found := _NUMBER.match(name)):
+            yield (folder, found[1]), path
 
 
 async def merge_patches(
@@ -74,7 +140,7 @@ async def merge_patches(
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:
-        line = _Line(own, sides, sides.base)
+        line = _Line(own, sides, sides.base, patches)
         for changeset in patches:
             await _take(line, changeset)
         await _commit_waiting(line)
@@ -86,12 +152,23 @@ async def _take(line: _Line, changeset: Changeset) -> None:
     if isinstance(side, PatchRefused):
         paths = tuple(sorted(changeset.paths))
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
-    elif side.entries and line.footprint.owners_of(changeset.paths):
+    elif taken := line.places.numbered_as(changeset):
+        paths = tuple(sorted({*taken.values(), *(path for _, path in _numbers(changeset))}))
+        detail = f"CONFLICT (number): {', '.join(paths)} have one number, and come from two patches"
+        line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
+    elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
         await _commit_waiting(line)
         await _merge(line, changeset, side)
     else:
         line.waiting.append((changeset, side))
-        line.footprint.add(changeset.key, changeset.paths)
+        _note(line, changeset, side)
+
+
+def _note(line: _Line, changeset: Changeset, side: Side) -> None:
+    line.footprint.add(changeset.key, changeset.paths)
+    line.places.add(changeset)
+    for entry in side.entries:
+        line.made.setdefault(entry.path, []).append(entry)
 
 
 async def _commit_waiting(line: _Line) -> None:
@@ -106,21 +183,72 @@ async def _commit_waiting(line: _Line) -> None:
 
 async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     """By 3-way merge, never by shifted context: a hunk that drifts to a similar place would be wrong silently."""
+    if shut := await _guarded(line, side):
+        owners = line.footprint.owners_of(shut)
+        line.collisions.append(Collision(changeset.key, owners, shut, refusal(shut)))
+        return
     merged = await merge_trees(line.own, line.tip, side.commit)
-    tree = merged.tree if merged.clean else await united(line.own, merged)
+    files = await _to_unite(line, changeset, side, merged)
+    tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
     if tree is None:
-        line.collisions.append(_collision(line, changeset, merged))
+        line.collisions.append(_collision(line, changeset, merged, files or {}))
         return
     if tree != (await line.own.git("rev-parse", f"{line.tip}^{{tree}}")).line:  # else an earlier one did the same
         line.tip = await commit_tree(line.own, line.tip, tree, message_of(changeset), line.sides.date)
-    line.landed.append(Landed(changeset.key, line.tip, "lines" if merged.clean else "entities"))
-    line.footprint.add(changeset.key, changeset.paths)
+    line.landed.append(Landed(changeset.key, line.tip, "entities" if files else "lines"))
+    line.united |= {path: versions[0] for path, versions in (files or {}).items()}
+    _note(line, changeset, side)
 
 
-def _collision(line: _Line, changeset: Changeset, merged: TreeMerge) -> Collision:
+async def _guarded(line: _Line, side: Side) -> tuple[str, ...]:
+    """The paths that others made something else of, and whose attributes forbid to mix the two."""
+    if line.guarded is None:
+        paths = {os.fsencode(path) for patch in line.patches for path in patch.paths}
+        line.guarded = await guarded(line.own, line.sides.base, paths)
+    shut = {one.path for one in side.entries if any(one != other for other in line.made.get(one.path, ()))}
+    return tuple(sorted(path.decode("utf-8", "backslashreplace") for path in shut & line.guarded))
+
+
+async def _to_unite(line: _Line, changeset: Changeset, side: Side, merged: TreeMerge) -> dict[bytes, Versions] | None:
+    """What is put together by its entities, with all its versions: files in conflict, and those that were put together
+    so before, which makes the outcome the same in any order. None: something in conflict is no such file."""
+    files: dict[bytes, Versions] = {}
+    if not merged.clean and not is_by_content(merged):
+        return None
+    own = {entry.path: Version(entry.mode, entry.id) for entry in side.entries}
+    for path in {*merged.stages, *(path for path in own if path in line.united)}:
+        stages = merged.stages.get(path, {})
+        versions = versions_of(stages)
+        if path not in line.united and versions is None:
+            return None
+        base = stages.get(BASE) or line.united[path]
+        others = [Version(entry.mode, entry.id) for entry in line.made.get(path, [])]
+        in_place = others and path in own and stages.get(THEIRS, own[path]) == own[path]
+        if (
+            in_place
+            and await _is_at_base(line, path, base)
+            and all(one.mode != NO_MODE for one in (*others, own[path]))
+        ):
+            files[path] = [base, *others, own[path]]
+        elif versions is not None and len(line.footprint.owners_of(changeset.paths)) == 1 and path not in line.united:
+            files[path] = versions  # one side has moved it
+        elif not merged.clean or own.get(path, Version(NO_MODE, "")).mode != NO_MODE:
+            return None
+    return files
+
+
+async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
+    listed = await line.own.git("ls-tree", "-z", "--full-tree", line.sides.base, "--", os.fsdecode(path))
+    return listed.stdout.startswith(f"{version.mode} blob {version.id}\t".encode())
+
+
+def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: dict[bytes, Versions]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    owners = line.footprint.owners_of(merged.paths) or line.footprint.owners_of(changeset.paths)
-    return Collision(changeset.key, owners, merged.paths, merged.detail, merged.tree)
+    paths = merged.paths or tuple(sorted(path.decode("utf-8", "backslashreplace") for path in files or line.united))
+    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
+    owners = owners or tuple(sorted(line.places.met_by(changeset)))
+    detail = merged.detail or f"CONFLICT (definitions): what several patches define in {', '.join(paths)} is not clear"
+    return Collision(changeset.key, owners, paths, detail, None if merged.clean else merged.tree)
 
 
 async def commit_tree(own: Scratch, parent: str, tree: str, message: bytes, date: str) -> str:
