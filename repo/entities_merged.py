@@ -135,6 +135,30 @@ def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
     _require_other_values(ours, theirs)
 
 
+def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> bool:
+    """Whether what is merged by lines cannot be right: both give one new name another meaning, or one begins to use
+    what the other one has removed."""
+    old, *new = ({one.key: one for one in side} for side in (base, ours, theirs))
+    mine, other = (list(_changes(old, side)) for side in new)
+    mine, other = _alone(mine, other), _alone(other, mine)
+    added = [_new_names(side) for side in (mine, other)]
+    if any(added[1].get(place, meaning) != meaning for place, meaning in added[0].items()):
+        return True
+    return any(
+        _is_used(used, change, name, how)
+        for some, others in ((mine, other), (other, mine))
+        for used in [sum((one.used() for one in others), Counter[str]())]
+        for change in some
+        for name, how in change.touched()
+        if how == "removed" and (change.scope, name) not in _new_names(some)
+    )
+
+
+def _new_names(changes: Sequence[_Change]) -> dict[tuple[str, str], str]:
+    found = ((change, name) for change in changes for name, how in change.touched() if how == "added")
+    return {(change.scope, name): change.meaning(name) for change, name in found}
+
+
 def _alone(some: Sequence[_Change], others: Sequence[_Change]) -> list[_Change]:
     """Without what both made in the same way."""
     said = {one.outcome() for one in others}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from .changes import NO_MODE
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
-from .footprint import Footprint, folders_above
+from .footprint import Footprint, Places, numbers
 from .merge_attributes import guarded, refusal
-from .merge_entities import Versions, is_by_content, united, versions_of
+from .merge_entities import Versions, contradict, is_by_content, is_known, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
-from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees
+from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
 from .scratch import Scratch, scratch
 
@@ -64,68 +63,13 @@ class _Line:
     tip: str
     patches: Sequence[Changeset]
     footprint: Footprint = field(default_factory=Footprint)
-    places: _Places = field(default_factory=lambda: _Places())
+    places: Places = field(default_factory=Places)
     made: dict[bytes, list[Entry]] = field(default_factory=dict[bytes, list[Entry]])
     united: dict[bytes, Version] = field(default_factory=dict[bytes, Version])
     guarded: frozenset[bytes] | None = None
     waiting: list[tuple[Changeset, Side]] = field(default_factory=list[tuple[Changeset, Side]])
     landed: list[Landed] = field(default_factory=list[Landed])
     collisions: list[Collision] = field(default_factory=list[Collision])
-
-
-@dataclass(slots=True)
-class _Places:
-    """Where patches put new files, beside their paths: in folders that others move, and under numbers."""
-
-    left: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    filled: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    numbers: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
-
-    def add(self, patch: Changeset) -> None:
-        for folder in _left(patch):
-            self.left.setdefault(folder, set()).add(patch.key)
-        for path in _new(patch):
-            for folder in folders_above(path):
-                self.filled.setdefault(folder, set()).add(patch.key)
-        for number, path in _numbers(patch):
-            self.numbers.setdefault(number, {})[patch.key] = path
-
-    def met_by(self, patch: Changeset) -> set[str]:
-        """Who adds files to a folder that it moves, or moves one that it adds files to."""
-        found = [self.filled.get(folder, set[str]()) for folder in _left(patch)]
-        found += [self.left.get(folder, set[str]()) for path in _new(patch) for folder in folders_above(path)]
-        return set[str]().union(*found)
-
-    def numbered_as(self, patch: Changeset) -> dict[str, str]:
-        """Who has given a number of its new files to another one of that folder, and to which."""
-        taken = ((path, self.numbers.get(number, {})) for number, path in _numbers(patch))
-        return {key: other for path, others in taken for key, other in others.items() if other != path}
-
-
-# Folders whose files are numbered: two of one number are two for one place in an order.
-_NUMBERED = re.compile(r"(?:^|/)(?:migrations?|migrate|versions|decisions|adrs?|rfcs)$")
-_NUMBER = re.compile(r"[Vv]?0*(\d+)(?=[-_.])")
-
-
-def _new(patch: Changeset) -> Iterator[str]:
-    return (change.path for change in patch.files if change.status in "AR")
-
-
-def _left(patch: Changeset) -> Iterator[str]:
-    """Folders out of which it moves files, up to where old and new place part. (A file that is gone where others are
-    new may be one that was moved.)"""
-    has_new = any(change.status == "A" for change in patch.files)
-    for change in patch.files:
-        if change.status == "R" or (change.status == "D" and has_new):
-            kept = set(folders_above(change.path)) if change.status == "R" else set[str]()
-            yield from (folder for folder in folders_above(change.old_path or change.path) if folder not in kept)
-
-
-def _numbers(patch: Changeset) -> Iterator[tuple[tuple[str, str], str]]:
-    for path in _new(patch):
-        folder, _, name = path.rpartition("/")
-        if _NUMBERED.search(folder) and (found := _NUMBER.match(name)):
-            yield (folder, found[1]), path
 
 
 async def merge_patches(
@@ -153,7 +97,7 @@ async def _take(line: _Line, changeset: Changeset) -> None:
         paths = tuple(sorted(changeset.paths))
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
     elif taken := line.places.numbered_as(changeset):
-        paths = tuple(sorted({*taken.values(), *(path for _, path in _numbers(changeset))}))
+        paths = tuple(sorted({*taken.values(), *(path for _, path in numbers(changeset))}))
         detail = f"CONFLICT (number): {', '.join(paths)} have one number, and come from two patches"
         line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
     elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
@@ -190,8 +134,9 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     merged = await merge_trees(line.own, line.tip, side.commit)
     files = await _to_unite(line, changeset, side, merged)
     tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
-    if tree is None:
-        line.collisions.append(_collision(line, changeset, merged, files or {}))
+    wrong = await _contradicted(line, side, files or {}) if tree is not None else []
+    if tree is None or wrong:
+        line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
     if tree != (await line.own.git("rev-parse", f"{line.tip}^{{tree}}")).line:  # else an earlier one did the same
         line.tip = await commit_tree(line.own, line.tip, tree, message_of(changeset), line.sides.date)
@@ -238,16 +183,31 @@ async def _to_unite(line: _Line, changeset: Changeset, side: Side, merged: TreeM
 
 
 async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
-    listed = await line.own.git("ls-tree", "-z", "--full-tree", line.sides.base, "--", os.fsdecode(path))
-    return listed.stdout.startswith(f"{version.mode} blob {version.id}\t".encode())
+    return await version_at(line.own, line.sides.base, path) == version
 
 
-def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: dict[bytes, Versions]) -> Collision:
+async def _contradicted(line: _Line, side: Side, files: Collection[bytes]) -> list[bytes]:
+    """Files that git merges, with names that cannot mean what both sides say."""
+    found: list[bytes] = []
+    for entry in side.entries:
+        if entry.path in line.made and entry.path not in files and is_known(entry.path):
+            before = [await version_at(line.own, commit, entry.path) for commit in (line.sides.base, line.tip)]
+            versions = [version for version in before if version is not None]
+            if len(versions) == 2 and await contradict(
+                line.own, entry.path, [*versions, Version(entry.mode, entry.id)]
+            ):
+                found.append(entry.path)
+    return found
+
+
+def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: Collection[bytes]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
     paths = merged.paths or tuple(sorted(path.decode("utf-8", "backslashreplace") for path in files or line.united))
     owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
     owners = owners or tuple(sorted(line.places.met_by(changeset)))
-    detail = merged.detail or f"CONFLICT (definitions): what several patches define in {', '.join(paths)} is not clear"
+    detail = (
+        merged.detail or f"CONFLICT (definitions): in {', '.join(paths)} one name has two meanings, or none is left"
+    )
     return Collision(changeset.key, owners, paths, detail, None if merged.clean else merged.tree)
 
 

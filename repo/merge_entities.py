@@ -10,9 +10,8 @@ from .apart import run_apart
 from .content import REGULAR_FILES
 from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
 from .scratch import Scratch
-from .syntaxes import SUFFIXES
+from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES
 
-MAX_SOURCE_BYTES = 1024 * 1024  # parsed in half a second; larger files are generated
 # A process takes 0.1 s; a patch that is in conflict all over needs somebody who thinks.
 MAX_FILES = 20
 BY_CONTENT = frozenset({"CONFLICT (contents)"})  # git's word
@@ -47,17 +46,38 @@ async def united(own: Scratch, tree: str, files: Mapping[bytes, Versions]) -> st
 
 
 async def _united_file(own: Scratch, path: bytes, versions: Versions) -> bytes | None:
-    language = SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
+    language = _language(path)
     modes = {version.mode for version in versions}
     if language is None or len(modes) > 1 or modes.pop().encode() not in REGULAR_FILES:
         return None
     base, *sides = versions
     ids = (base.id, *dict.fromkeys(side.id for side in sides))
+    return await _ask(own, language, ids=ids)
+
+
+def is_known(path: bytes) -> bool:
+    """Source of a language whose definitions are told apart."""
+    return _language(path) is not None
+
+
+def _language(path: bytes) -> str | None:
+    return SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
+
+
+async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
+    """Whether two versions that git has merged by lines cannot both stand. No, where nobody can tell."""
+    language = _language(path)
+    if language is None or any(version.mode.encode() not in REGULAR_FILES for version in versions):
+        return False
+    return await _ask(own, language, "compare", ids=[version.id for version in versions]) == CONTRADICTION
+
+
+async def _ask(own: Scratch, *words: str, ids: Sequence[str]) -> bytes | None:
     texts = [await _blob(own, blob) for blob in ids]
     if any(len(text) > MAX_SOURCE_BYTES for text in texts):
         return None
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    return await run_apart("repo.entities", language, told=told)
+    return await run_apart("repo.entities", *words, told=told)
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:
