@@ -14,13 +14,11 @@ from collections.abc import Iterator
 
 from tree_sitter import Language, Parser
 
-from . import entities_braces, entities_python
+from . import entities_braces, entities_merged, entities_python
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
-from .syntaxes import SYNTAXES
+from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
 
-# Parsed in half a second; larger files are generated.
-MAX_SOURCE_BYTES = 1024 * 1024
 # Ten times what the largest honest source needs.
 MAX_CPU_S = 10
 MAX_MEMORY_BYTES = 1024 * 1024 * 1024
@@ -45,6 +43,19 @@ def unite(base: bytes, *sides: bytes, language: str = "Python") -> bytes | None:
         return told if is_whole and not _repeats_comments(told, *sides, marks=marks) else None
     except Unclear:
         return None
+
+
+def contradict(base: bytes, ours: bytes, theirs: bytes, language: str) -> bool:
+    """Whether two versions that git merges by lines cannot both stand, by the names that they define and use. What is
+    not clear is no reason to doubt git.
+
+    >>> contradict(b"", b"def a():\n    pass\n", b"a = 1\n", "Python")
+    True
+    """
+    try:
+        return entities_merged.contradict(*(_read(side, language) for side in (base, ours, theirs)))
+    except Unclear:
+        return False
 
 
 def _read(source: bytes, language: str) -> list[Entity]:
@@ -85,7 +96,12 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    united = unite(*_versions(sys.stdin.buffer.read()), language=sys.argv[1] if sys.argv[1:] else "Python")
+    language, *rest = sys.argv[1:] or ["Python"]
+    versions = list(_versions(sys.stdin.buffer.read()))
+    if rest == ["compare"]:
+        sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, language=language) else b"")
+        return 0
+    united = unite(*versions, language=language)
     if united is None:
         return NO_ANSWER
     sys.stdout.buffer.write(united)

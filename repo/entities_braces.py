@@ -14,6 +14,7 @@ from .syntaxes import Syntax
 
 # They tell a definition from others of its name where both may stand; `static` alone makes it another name.
 KINDS = ("get", "set", "static")
+_CLASS_MEMBERS = ("method_definition", "field_definition", "public_field_definition", "abstract_method_signature")
 _WORD = re.compile(r"[^\W\d]\w*")
 _LIST = re.compile(r"\{([^{}]*)\}")
 _NAMES = ("identifier", "type_identifier", "shorthand_property_identifier_pattern", "package_identifier")
@@ -75,8 +76,9 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Sy
         binds = tuple(dict.fromkeys((*binds, *bound_in(node))))
         return Entity(shown(text), lead, text, binds, is_named=False, acts=acts)
     about = Entity(f"name {' '.join(told)}", lead, text, binds, head=head, body=body, tail=tail, acts=acts)
-    if inner.type == "impl_item" and inner.child_by_field_name("trait") is None:
-        about = replace(about, scope=f"impl {_bare(text_of(inner.child_by_field_name('type')))}")
+    if inner.type == "impl_item":
+        kind, trait = (_bare(text_of(inner.child_by_field_name(field))) for field in ("type", "trait"))
+        about = replace(about, scope="" if trait else f"impl {kind}", binds=(f"impl {kind} {trait}",) if trait else ())
     signature = before_body(node, inner) if _WITH_BODY.search(inner.type) else node.text or b""
     return replace(about, signature=signature, value=" ".join(_values(inner)))
 
@@ -93,14 +95,14 @@ def _definition(node: Node, syntax: Syntax) -> Node:
 def _named(node: Node, syntax: Syntax) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What tells a definition from others, and the names that it gives a meaning to. Nothing where it is none."""
     told = tuple(dict.fromkeys(_told(node, syntax)))
-    kinds = {child.type for child in node.children} & {"get", "set"}
+    kinds = {child.type for child in node.children} & {"get", "set"} if node.type in _CLASS_MEMBERS else set[str]()
     binds = [" ".join(word for word in name.split(" ") if word not in kinds) if kinds else name for name in told]
     return told, tuple(dict.fromkeys(name for name in binds if name != "_"))
 
 
 def _told(node: Node, syntax: Syntax) -> Iterator[str]:
     if fields := syntax.named.get(node.type):
-        kinds = [child.type for child in node.children if child.type in KINDS]
+        kinds = [child.type for child in node.children if child.type in KINDS and node.type in _CLASS_MEMBERS]
         named = node.children_by_field_name(fields[-1]) if len(fields) == 1 else [node]
         for one in named:
             said = (

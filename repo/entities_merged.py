@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from .entities_names import EVERYTHING, mentioned
-from .entity import DOC, FUTURE, Entity, Unclear
+from .entity import DOC, FUTURE, Entity, Unclear, shown
 
 MAX_LINE = 88  # of an import that is written anew
 # Names whose values tell things apart, so that two equal ones are one thing.
@@ -38,12 +38,13 @@ Names = Mapping[str, Entity]
 @dataclass(frozen=True, slots=True)
 class _Change:
     """An entity that a version added (`was` is None), removed (`now` is None) or changed, in the scope of that name.
-    `is_split`: its members are changes of their own."""
+    `is_split`: its members are changes of their own. `inside`: the key of what it is in."""
 
     scope: str
     was: Entity | None
     now: Entity | None
     is_split: bool = False
+    inside: str = ""
 
     def touched(self) -> Iterator[tuple[str, str]]:
         """The names whose meaning it changes, and how: `added`, `removed`, `changed`, or `inside` alone."""
@@ -64,7 +65,12 @@ class _Change:
         """Equal for two changes that give a name the same meaning."""
         if self.now is None or name not in self.now.binds:
             return "gone"
-        return _origin(self.now, name) or f"{self.now.key}\n{self.now.text!r}"
+        return _origin(self.now, name) or f"{self.inside}\n{self.now.key}\n{self.now.text!r}"
+
+    def outcome(self) -> tuple[str | None, ...]:
+        """Equal for two that made the same of the same."""
+        was, now = self.was, self.now
+        return (self.inside, was and was.key, now and now.key, now and shown(now.text))
 
     def used(self) -> Counter[str]:
         """The names that it begins to use: all that it uses where it is no function or class, since it is worked out
@@ -77,6 +83,8 @@ class _Change:
         node = self.now.node
         if node.type in _IMPORTS:
             return Counter()
+        now.update(_derived(self.now))
+        was.update(_derived(self.was))
         is_code = any(_CODE.search(one.type) for one in (node, *node.children))
         return now - was if is_code else now
 
@@ -90,19 +98,17 @@ def merged(base: Sequence[Entity], *sides: Sequence[Entity]) -> list[Entity]:
     return _united(old, new)
 
 
-def _changes(old: Names, new: Names, scope: str = "") -> Iterator[_Change]:
+def _changes(old: Names, new: Names, scope: str = "", inside: str = "") -> Iterator[_Change]:
     for key in dict.fromkeys((*old, *new)):
         was, now = old.get(key), new.get(key)
         if was is not None and now is not None and was.text == now.text and was.body == now.body:
             continue
-        bodies = [one.body for one in (was, now) if one is not None]
-        is_split = all(bodies)
-        yield _Change(scope, was, now, is_split)
+        present = [one for one in (now, was) if one is not None]
+        is_split = all(one.body for one in present)
+        yield _Change(scope, was, now, is_split, inside)
         if is_split:
-            inside = ({one.key: one for one in body.body} if body else {} for body in (was, now))
-            about = now or was
-            assert about is not None
-            yield from _changes(*inside, scope=f"{scope}/{about.scope or key}")
+            members = ({one.key: one for one in body.body} if body else {} for body in (was, now))
+            yield from _changes(*members, scope=f"{scope}/{present[0].scope or key}", inside=f"{inside}/{key}")
 
 
 def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
@@ -129,14 +135,34 @@ def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
     _require_other_values(ours, theirs)
 
 
+def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> bool:
+    """Whether what is merged by lines cannot be right: both give one new name another meaning, or one begins to use
+    what the other one has removed."""
+    old, *new = ({one.key: one for one in side} for side in (base, ours, theirs))
+    mine, other = (list(_changes(old, side)) for side in new)
+    mine, other = _alone(mine, other), _alone(other, mine)
+    added = [_new_names(side) for side in (mine, other)]
+    if any(added[1].get(place, meaning) != meaning for place, meaning in added[0].items()):
+        return True
+    return any(
+        _is_used(used, change, name, how)
+        for some, others in ((mine, other), (other, mine))
+        for used in [sum((one.used() for one in others), Counter[str]())]
+        for change in some
+        for name, how in change.touched()
+        if how == "removed" and (change.scope, name) not in _new_names(some)
+    )
+
+
+def _new_names(changes: Sequence[_Change]) -> dict[tuple[str, str], str]:
+    found = ((change, name) for change in changes for name, how in change.touched() if how == "added")
+    return {(change.scope, name): change.meaning(name) for change, name in found}
+
+
 def _alone(some: Sequence[_Change], others: Sequence[_Change]) -> list[_Change]:
     """Without what both made in the same way."""
-    said = {(one.scope, one.now and one.now.key, one.now and one.now.text, one.was and one.was.key) for one in others}
-    return [
-        one
-        for one in some
-        if (one.scope, one.now and one.now.key, one.now and one.now.text, one.was and one.was.key) not in said
-    ]
+    said = {one.outcome() for one in others}
+    return [one for one in some if one.outcome() not in said]
 
 
 def _touched(changes: Sequence[_Change]) -> dict[tuple[str, str], set[str]]:
@@ -158,6 +184,12 @@ def _is_used(used: Counter[str], change: _Change, name: str, how: str) -> bool:
     if how == "added":
         return used[f"self.{word}"] > 0 or (_is_bare(change) and used[word] > 0)
     return used[word] > 0 or used[f".{word}"] > 0
+
+
+def _derived(one: Entity | None) -> list[str]:
+    """The traits that Rust writes for a type."""
+    listed = re.findall(rb"#\[derive\(([^)]*)\)\]", one.text if one else b"")
+    return [word.decode() for names in listed for word in re.findall(rb"\w+", names)]
 
 
 def _is_bare(change: _Change) -> bool:
@@ -315,10 +347,12 @@ def _order(old: Names, new: Sequence[Names]) -> Iterator[tuple[str, bytes]]:
         if anchor is not None:
             yield anchor, _lead(old[anchor].lead, [side[anchor].lead for side in new if anchor in side])
         groups = {tuple(one.key for one in group): group for at in places if (group := at.get(anchor))}
-        fresh = [groups[keys] for keys in sorted(groups)]
+        fresh = [groups[keys] for keys in sorted(groups, key=lambda keys: [(key.casefold(), key) for key in keys])]
         if len(fresh) > 1 and any(one.acts for group in fresh for one in group):
             raise Unclear
-        below = max((side[following].lead for side in new if following in side), default=b"", key=len)
+        below = max(
+            (side[following].lead for side in new if following is not None and following in side), default=b"", key=len
+        )
         for number, group in enumerate(fresh):
             for at, one in enumerate(group):
                 if one.key not in placed:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from .changes import FileChange
+
+# Folders whose files are numbered: two of one number are two for one place in an order.
+_NUMBERED = re.compile(r"(?:^|/)(?:migrations?|migrate|versions|decisions|adrs?|rfcs)$")
+_NUMBER = re.compile(r"[Vv]?0*(\d+)(?=[-_.])")
 
 
 class HasPaths(Protocol):
@@ -34,15 +41,71 @@ class Footprint:
     def add(self, key: str, paths: Iterable[str]) -> None:
         for path in paths:
             self._at.setdefault(path, set()).add(key)
-            for folder in _folders_above(path):
+            for folder in folders_above(path):
                 self._below.setdefault(folder, set()).add(key)
 
     def owners_of(self, paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(set[str]().union(*(self._owners(path) for path in paths))))
 
     def _owners(self, path: str) -> set[str]:
-        met = (self._at.get(name, set[str]()) for name in (path, *_folders_above(path)))
+        met = (self._at.get(name, set[str]()) for name in (path, *folders_above(path)))
         return self._below.get(path, set[str]()).union(*met)
+
+
+class HasFiles(HasPaths, Protocol):
+    @property
+    def files(self) -> tuple[FileChange, ...]: ...
+
+
+@dataclass(slots=True)
+class Places:
+    """Where patches put new files, beside their paths: in folders that others move, and under numbers."""
+
+    _left: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    _filled: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    _numbers: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
+
+    def add(self, patch: HasFiles) -> None:
+        for folder in _left(patch):
+            self._left.setdefault(folder, set()).add(patch.key)
+        for path in _new(patch):
+            for folder in folders_above(path):
+                self._filled.setdefault(folder, set()).add(patch.key)
+        for number, path in numbers(patch):
+            self._numbers.setdefault(number, {})[patch.key] = path
+
+    def met_by(self, patch: HasFiles) -> set[str]:
+        """Who adds files to a folder that it moves, or moves one that it adds files to."""
+        found = [self._filled.get(folder, set[str]()) for folder in _left(patch)]
+        found += [self._left.get(folder, set[str]()) for path in _new(patch) for folder in folders_above(path)]
+        return set[str]().union(*found)
+
+    def numbered_as(self, patch: HasFiles) -> dict[str, str]:
+        """Who has given a number of its new files to another one of that folder, and to which."""
+        taken = ((path, self._numbers.get(number, {})) for number, path in numbers(patch))
+        return {key: other for path, others in taken for key, other in others.items() if other != path}
+
+
+def _new(patch: HasFiles) -> Iterator[str]:
+    return (change.path for change in patch.files if change.status in "AR")
+
+
+def _left(patch: HasFiles) -> Iterator[str]:
+    """Folders out of which it moves files, up to where old and new place part. (A file that is gone where others are
+    new may be one that was moved.)"""
+    has_new = any(change.status == "A" for change in patch.files)
+    for change in patch.files:
+        if change.status == "R" or (change.status == "D" and has_new):
+            kept = set(folders_above(change.path)) if change.status == "R" else set[str]()
+            yield from (folder for folder in folders_above(change.old_path or change.path) if folder not in kept)
+
+
+def numbers(patch: HasFiles) -> Iterator[tuple[tuple[str, str], str]]:
+    """A folder and a number, and the new file that has it."""
+    for path in _new(patch):
+        folder, _, name = path.rpartition("/")
+        if _NUMBERED.search(folder) and (found := _NUMBER.match(name)):
+            yield (folder, found[1]), path
 
 
 def overlaps(patches: Sequence[HasPaths]) -> Iterator[Overlap]:
@@ -71,7 +134,7 @@ def _in_the_way(paths: frozenset[str], of: frozenset[str]) -> set[str]:
     return {path for path in paths if mine.owners_of([path])}
 
 
-def _folders_above(path: str) -> Iterator[str]:
+def folders_above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .changes import NO_MODE
 from .errors import PatchRefused
-from .fast_import import NewCommit, make_commits
-from .footprint import Footprint
-from .merge_entities import united
+from .fast_import import Entry, NewCommit, make_commits
+from .footprint import Footprint, Places, numbers
+from .merge_attributes import guarded, refusal
+from .merge_entities import Versions, contradict, is_by_content, is_known, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
-from .merge_tree import TreeMerge, merge_trees
+from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
 from .scratch import Scratch, scratch
 
@@ -51,12 +54,19 @@ class Merged:
 
 @dataclass(slots=True)
 class _Line:
-    """The commits made so far, and who changed what. `waiting`: they fit as they are, and are committed together."""
+    """The commits made so far, and who changed what. `waiting`: they fit as they are, and are committed together.
+    `made`: what the patches so far made of a path; `united`: paths that were put together by their entities, and stay
+    so; `guarded`: paths of patches that are not merged by lines (None: nobody has asked yet)."""
 
     own: Scratch
     sides: Sides
     tip: str
+    patches: Sequence[Changeset]
     footprint: Footprint = field(default_factory=Footprint)
+    places: Places = field(default_factory=Places)
+    made: dict[bytes, list[Entry]] = field(default_factory=dict[bytes, list[Entry]])
+    united: dict[bytes, Version] = field(default_factory=dict[bytes, Version])
+    guarded: frozenset[bytes] | None = None
     waiting: list[tuple[Changeset, Side]] = field(default_factory=list[tuple[Changeset, Side]])
     landed: list[Landed] = field(default_factory=list[Landed])
     collisions: list[Collision] = field(default_factory=list[Collision])
@@ -74,7 +84,7 @@ async def merge_patches(
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:
-        line = _Line(own, sides, sides.base)
+        line = _Line(own, sides, sides.base, patches)
         for changeset in patches:
             await _take(line, changeset)
         await _commit_waiting(line)
@@ -86,12 +96,23 @@ async def _take(line: _Line, changeset: Changeset) -> None:
     if isinstance(side, PatchRefused):
         paths = tuple(sorted(changeset.paths))
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
-    elif side.entries and line.footprint.owners_of(changeset.paths):
+    elif taken := line.places.numbered_as(changeset):
+        paths = tuple(sorted({*taken.values(), *(path for _, path in numbers(changeset))}))
+        detail = f"CONFLICT (number): {', '.join(paths)} have one number, and come from two patches"
+        line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
+    elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
         await _commit_waiting(line)
         await _merge(line, changeset, side)
     else:
         line.waiting.append((changeset, side))
-        line.footprint.add(changeset.key, changeset.paths)
+        _note(line, changeset, side)
+
+
+def _note(line: _Line, changeset: Changeset, side: Side) -> None:
+    line.footprint.add(changeset.key, changeset.paths)
+    line.places.add(changeset)
+    for entry in side.entries:
+        line.made.setdefault(entry.path, []).append(entry)
 
 
 async def _commit_waiting(line: _Line) -> None:
@@ -106,21 +127,88 @@ async def _commit_waiting(line: _Line) -> None:
 
 async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     """By 3-way merge, never by shifted context: a hunk that drifts to a similar place would be wrong silently."""
+    if shut := await _guarded(line, side):
+        owners = line.footprint.owners_of(shut)
+        line.collisions.append(Collision(changeset.key, owners, shut, refusal(shut)))
+        return
     merged = await merge_trees(line.own, line.tip, side.commit)
-    tree = merged.tree if merged.clean else await united(line.own, merged)
-    if tree is None:
-        line.collisions.append(_collision(line, changeset, merged))
+    files = await _to_unite(line, changeset, side, merged)
+    tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
+    wrong = await _contradicted(line, side, files or {}) if tree is not None else []
+    if tree is None or wrong:
+        line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
     if tree != (await line.own.git("rev-parse", f"{line.tip}^{{tree}}")).line:  # else an earlier one did the same
         line.tip = await commit_tree(line.own, line.tip, tree, message_of(changeset), line.sides.date)
-    line.landed.append(Landed(changeset.key, line.tip, "lines" if merged.clean else "entities"))
-    line.footprint.add(changeset.key, changeset.paths)
+    line.landed.append(Landed(changeset.key, line.tip, "entities" if files else "lines"))
+    line.united |= {path: versions[0] for path, versions in (files or {}).items()}
+    _note(line, changeset, side)
 
 
-def _collision(line: _Line, changeset: Changeset, merged: TreeMerge) -> Collision:
+async def _guarded(line: _Line, side: Side) -> tuple[str, ...]:
+    """The paths that others made something else of, and whose attributes forbid to mix the two."""
+    if line.guarded is None:
+        paths = {os.fsencode(path) for patch in line.patches for path in patch.paths}
+        line.guarded = await guarded(line.own, line.sides.base, paths)
+    shut = {one.path for one in side.entries if any(one != other for other in line.made.get(one.path, ()))}
+    return tuple(sorted(path.decode("utf-8", "backslashreplace") for path in shut & line.guarded))
+
+
+async def _to_unite(line: _Line, changeset: Changeset, side: Side, merged: TreeMerge) -> dict[bytes, Versions] | None:
+    """What is put together by its entities, with all its versions: files in conflict, and those that were put together
+    so before, which makes the outcome the same in any order. None: something in conflict is no such file."""
+    files: dict[bytes, Versions] = {}
+    if not merged.clean and not is_by_content(merged):
+        return None
+    own = {entry.path: Version(entry.mode, entry.id) for entry in side.entries}
+    for path in {*merged.stages, *(path for path in own if path in line.united)}:
+        stages = merged.stages.get(path, {})
+        versions = versions_of(stages)
+        if path not in line.united and versions is None:
+            return None
+        base = stages.get(BASE) or line.united[path]
+        others = [Version(entry.mode, entry.id) for entry in line.made.get(path, [])]
+        in_place = others and path in own and stages.get(THEIRS, own[path]) == own[path]
+        if (
+            in_place
+            and await _is_at_base(line, path, base)
+            and all(one.mode != NO_MODE for one in (*others, own[path]))
+        ):
+            files[path] = [base, *others, own[path]]
+        elif versions is not None and len(line.footprint.owners_of(changeset.paths)) == 1 and path not in line.united:
+            files[path] = versions  # one side has moved it
+        elif not merged.clean or own.get(path, Version(NO_MODE, "")).mode != NO_MODE:
+            return None
+    return files
+
+
+async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
+    return await version_at(line.own, line.sides.base, path) == version
+
+
+async def _contradicted(line: _Line, side: Side, files: Collection[bytes]) -> list[bytes]:
+    """Files that git merges, with names that cannot mean what both sides say."""
+    found: list[bytes] = []
+    for entry in side.entries:
+        if entry.path in line.made and entry.path not in files and is_known(entry.path):
+            before = [await version_at(line.own, commit, entry.path) for commit in (line.sides.base, line.tip)]
+            versions = [version for version in before if version is not None]
+            if len(versions) == 2 and await contradict(
+                line.own, entry.path, [*versions, Version(entry.mode, entry.id)]
+            ):
+                found.append(entry.path)
+    return found
+
+
+def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: Collection[bytes]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    owners = line.footprint.owners_of(merged.paths) or line.footprint.owners_of(changeset.paths)
-    return Collision(changeset.key, owners, merged.paths, merged.detail, merged.tree)
+    paths = merged.paths or tuple(sorted(path.decode("utf-8", "backslashreplace") for path in files or line.united))
+    owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
+    owners = owners or tuple(sorted(line.places.met_by(changeset)))
+    detail = (
+        merged.detail or f"CONFLICT (definitions): in {', '.join(paths)} one name has two meanings, or none is left"
+    )
+    return Collision(changeset.key, owners, paths, detail, None if merged.clean else merged.tree)
 
 
 async def commit_tree(own: Scratch, parent: str, tree: str, message: bytes, date: str) -> str:

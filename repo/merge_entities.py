@@ -4,50 +4,80 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Mapping, Sequence
 
 from .apart import run_apart
 from .content import REGULAR_FILES
 from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
 from .scratch import Scratch
-from .syntaxes import SUFFIXES
+from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES
 
-MAX_SOURCE_BYTES = 1024 * 1024  # parsed in half a second; larger files are generated
 # A process takes 0.1 s; a patch that is in conflict all over needs somebody who thinks.
 MAX_FILES = 20
 BY_CONTENT = frozenset({"CONFLICT (contents)"})  # git's word
 
 
-async def united(own: Scratch, merged: TreeMerge) -> str | None:
-    """The tree of a merge with all that was in conflict united, or None when not all of it can be.
+Versions = Sequence[Version]  # the base's, and what each side made of it
 
-    Only the content of files counts: what one side deleted, renamed or gave another kind stays a conflict.
-    """
-    if merged.kinds != BY_CONTENT or len(merged.stages) > MAX_FILES:
+
+def versions_of(stages: Mapping[int, Version]) -> Versions | None:
+    return [stages[stage] for stage in (BASE, OURS, THEIRS)] if set(stages) == {BASE, OURS, THEIRS} else None
+
+
+def is_by_content(merged: TreeMerge) -> bool:
+    """Only the content of files is in conflict: nothing that one side deleted, renamed or gave another kind."""
+    return merged.kinds == BY_CONTENT
+
+
+async def united(own: Scratch, tree: str, files: Mapping[bytes, Versions]) -> str | None:
+    """The tree with each of `files` united from all its versions, or None when not all of them can be."""
+    if len(files) > MAX_FILES:
         return None
     entries: list[bytes] = []
-    for path, versions in merged.stages.items():
+    for path, versions in files.items():
         content = await _united_file(own, path, versions)
         if content is None:
             return None
         blob = (await own.git("hash-object", "-w", "--stdin", "--no-filters", stdin=content)).line
-        entries.append(b"%s %s\t%s\0" % (versions[OURS].mode.encode(), blob.encode(), path))
-    await own.git("read-tree", merged.tree)
+        entries.append(b"%s %s\t%s\0" % (versions[0].mode.encode(), blob.encode(), path))
+    await own.git("read-tree", tree)
     await own.git("update-index", "-z", "--index-info", stdin=b"".join(entries))
     return (await own.git("write-tree")).line
 
 
-async def _united_file(own: Scratch, path: bytes, versions: dict[int, Version]) -> bytes | None:
-    language = SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
-    modes = {version.mode for version in versions.values()}
-    if language is None or versions.keys() != {BASE, OURS, THEIRS} or len(modes) > 1:
+async def _united_file(own: Scratch, path: bytes, versions: Versions) -> bytes | None:
+    language = _language(path)
+    modes = {version.mode for version in versions}
+    if language is None or len(modes) > 1 or modes.pop().encode() not in REGULAR_FILES:
         return None
-    if modes.pop().encode() not in REGULAR_FILES:
-        return None
-    texts = [await _blob(own, versions[stage].id) for stage in (BASE, OURS, THEIRS)]
-    told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+    base, *sides = versions
+    ids = (base.id, *dict.fromkeys(side.id for side in sides))
+    return await _ask(own, language, ids=ids)
+
+
+def is_known(path: bytes) -> bool:
+    """Source of a language whose definitions are told apart."""
+    return _language(path) is not None
+
+
+def _language(path: bytes) -> str | None:
+    return SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
+
+
+async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
+    """Whether two versions that git has merged by lines cannot both stand. No, where nobody can tell."""
+    language = _language(path)
+    if language is None or any(version.mode.encode() not in REGULAR_FILES for version in versions):
+        return False
+    return await _ask(own, language, "compare", ids=[version.id for version in versions]) == CONTRADICTION
+
+
+async def _ask(own: Scratch, *words: str, ids: Sequence[str]) -> bytes | None:
+    texts = [await _blob(own, blob) for blob in ids]
     if any(len(text) > MAX_SOURCE_BYTES for text in texts):
         return None
-    return await run_apart("repo.entities", language, told=told)
+    told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+    return await run_apart("repo.entities", *words, told=told)
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:

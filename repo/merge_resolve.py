@@ -9,6 +9,7 @@ from .content import REGULAR_FILES, file_at
 from .errors import PatchRefused
 from .git import GIB
 from .merge import Landed, Merged, commit_tree
+from .merge_attributes import guarded_on_both
 from .merge_entities import BY_CONTENT
 from .merge_sides import Changeset, message_of
 from .merge_tree import OURS, THEIRS, TreeMerge, Version, merge_trees
@@ -33,6 +34,9 @@ async def open_conflict(mirror: Mirror, tip: str, theirs: str) -> Conflict | Non
     """Of two commits. None where there is nothing between markers: what one side removed, renamed or made binary."""
     with scratch(write_to=mirror.objects) as own:
         merged = await merge_trees(own, tip, theirs)
+        base = (await own.git("merge-base", tip, theirs)).line
+        if await guarded_on_both(own, base, tip, theirs):
+            return None  # both sides' lines would be in it, and no marker around them
     if merged.kinds != BY_CONTENT or not all(map(is_utf8, merged.stages)):
         return None
     if any(version.mode.encode() not in REGULAR_FILES for each in merged.stages.values() for version in each.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,14 @@ async def merge_trees(own: Scratch, ours: str, theirs: str) -> TreeMerge:
     stages = _stages(fields)
     kinds, texts = _messages(fields)
     return TreeMerge(tree, False, stages, frozenset(kinds), "\n".join(texts))
+
+
+async def version_at(own: Scratch, commit: str, path: bytes) -> Version | None:
+    """What a path is in a commit, however it is called; None for what is not there, or is a folder."""
+    literal = {"GIT_LITERAL_PATHSPECS": "1"}
+    listed = await own.git("ls-tree", "-z", "--full-tree", commit, "--", os.fsdecode(path), env=literal)
+    about = [entry.partition(b"\t")[0].decode().split(" ") for entry in listed.fields]
+    return next((Version(mode, blob) for mode, kind, blob in about if kind == "blob"), None)
 
 
 async def conflicts_of(own: Scratch, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:

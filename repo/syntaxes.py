@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from . import grammars
 
+MAX_SOURCE_BYTES = 1024 * 1024  # parsed in half a second; larger files are generated
+CONTRADICTION = b"contradiction"  # what the process that reads files says of versions that cannot both stand
+
 
 @dataclass(frozen=True, slots=True)
 class Syntax:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .errors import PatchRefused
-from .merge_tree import TreeMerge, merge_trees
+from .merge_attributes import guarded_on_both, refusal
+from .merge_tree import merge_trees
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
@@ -89,15 +90,18 @@ class Weave:
             return self._commits[last]
         with scratch(write_to=self.mirror.objects) as own:
             theirs = self._commits[last]
+            base = (await own.git("merge-base", tip, theirs)).line
+            if shut := await guarded_on_both(own, base, tip, theirs):
+                return self._clash(last, earlier, shut, refusal(shut))
             merged = await merge_trees(own, tip, theirs)
             if not merged.clean:
-                return self._clash(last, earlier, merged)
+                return self._clash(last, earlier, merged.paths, merged.detail)
             return await self._commit(own, merged.tree, f"with {self._pieces[last].title or last}", tip, theirs)
 
-    def _clash(self, key: str, earlier: Sequence[str], merged: TreeMerge) -> Clash:
+    def _clash(self, key: str, earlier: Sequence[str], paths: tuple[str, ...], detail: str) -> Clash:
         beside = [other for other in earlier if other not in self._pieces[key].after]
-        sharing = [other for other in beside if self._paths[other] & (set(merged.paths) | self._paths[key])]
-        return Clash(key, tuple(sharing or beside), merged.paths, merged.detail)
+        sharing = [other for other in beside if self._paths[other] & (set(paths) | self._paths[key])]
+        return Clash(key, tuple(sharing or beside), paths, detail)
 
     async def _commit(self, own: Scratch, tree: str, title: str, *parents: str) -> str:
         if not self._dates:

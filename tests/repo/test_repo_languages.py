@@ -226,7 +226,7 @@ def test_methods_of_one_name_are_told_apart_by_what_they_take():
 
     assert (
         unite(base, ours, theirs, language="Java")
-        == b"class A {\n  int a;\n  void m(String a) {}\n  void m(int a) {}\n}\n"
+        == b"class A {\n  int a;\n  void m(int a) {}\n  void m(String a) {}\n}\n"
     )
 
 

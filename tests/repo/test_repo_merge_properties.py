@@ -8,7 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -17,12 +21,15 @@ from hypothesis import strategies as st
 
 from repo.fast_import import Entry, NewCommit, make_commits
 from repo.footprint import overlaps
-from repo.merge import Merged, merge_patches
-from repo.merge_sides import Changeset, Side
+from repo.merge import Collision, Merged, merge_patches
+from repo.merge_sides import Changeset, Side, sides_of
+from repo.merge_tree import merge_trees
 from repo.mirror import Mirror
 from repo.patch import patch_between
 from repo.predict import predict
 from repo.scratch import scratch
+
+from .merge_pairs import Tree, pairs
 
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 DATE = "1767225600 +0000"
@@ -69,6 +76,7 @@ BASE: dict[str, tuple[str, bytes]] = {
     "submodule": (SUBMODULE, SUBMODULES[0].encode()),
 }
 
+MODULES = (b"module.py", b"module.ts", b"module.go", b"module.java", b"module.rs")
 Change = dict[str, tuple[str, bytes]]  # what a path becomes
 
 
@@ -165,6 +173,27 @@ class Ground:
             )
         return self.known[content]
 
+    async def on(self, base: Tree, *sides: Tree) -> tuple[Ground, list[Changeset]]:
+        """Another base, and changes of it."""
+        empty = git(self.mirror.git_dir, "rev-list", "--max-parents=0", self.base).decode().strip()
+        based = replace(
+            self, base=await self.commit(empty, {path: (FILE, text.encode()) for path, text in base.items()})
+        )
+        made: list[Changeset] = []
+        for number, side in enumerate(sides):
+            change: Change = {path: (GONE, b"") for path in base if path not in side}
+            change |= {path: (FILE, text.encode()) for path, text in side.items() if base.get(path) != text}
+            made.append(await based.changeset(Patch(f"k{number}", "", change)))
+        return based, made
+
+    def texts(self, tree: str) -> dict[bytes, str]:
+        blobs = {path: about.split()[2].decode() for path, about in self.entries(tree).items()}
+        return {path: git(self.mirror.git_dir, "cat-file", "blob", blob).decode() for path, blob in blobs.items()}
+
+    def lines(self, commit: str) -> list[str]:
+        shown = (git(self.mirror.git_dir, "cat-file", "blob", f"{commit}:{path.decode()}").decode() for path in MODULES)
+        return [line for text in shown for line in text.splitlines()]
+
     async def changeset(self, patch: Patch) -> Changeset:
         found = await patch_between(self.mirror, self.base, await self.commit(self.base, patch.change))
         return Changeset(patch.key, found.diff, patch.key, found.files)
@@ -202,8 +231,9 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     return replace(bare, base=asyncio.run(bare.commit(bare.base, BASE)))
 
 
+EXAMPLES = int(os.environ.get("MUSTER_MERGE_EXAMPLES", "1000"))
 generated = settings(
-    max_examples=int(os.environ.get("MUSTER_MERGE_EXAMPLES", "1000")) if SOAK else 5,
+    max_examples=EXAMPLES if SOAK else 5,
     deadline=None,
     derandomize=not SOAK,
     database=None,
@@ -268,3 +298,138 @@ async def check_disjoint(ground: Ground, patches: list[Patch], data: st.DataObje
                     kind = "commit" if mode == SUBMODULE else "blob"
                     expected[path.encode()] = f"{mode} {kind} {ground.blob(mode, content)}".encode()
     assert ground.entries(merged.commit) == expected
+
+
+TREES = [pair for pair in pairs() if not pair.language]
+OF_ONE_FILE = [pair for pair in pairs() if pair.language]
+SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::4], *OF_ONE_FILE[::400]]
+
+
+async def test_pairs_come_to_what_is_written_down(ground: Ground, capsys: pytest.CaptureFixture[str]):
+    """In both orders, whole repositories; the soak test does all of the table, and tells what ort makes of it."""
+    wrong, counts = list[str](), Counter[tuple[str, str, str]]()
+    for number, pair in enumerate(SAMPLE):
+        based, sides = await ground.on(pair.base, pair.left, pair.right)
+        orders = [sides, sides[::-1]] if SOAK or number % 2 else [sides]
+        wanted = None if pair.merged is None else {path.encode(): text for path, text in pair.merged.items()}
+        for order in orders:
+            merged = await merge_patches(based.mirror, based.base, order)
+            found = None if merged.collisions else based.texts(merged.commit)
+            if found != wanted or not all(map(names_both, merged.collisions, [order[0]])):
+                wrong.append(f"{pair.name}\n{pair.why}\n{found}\n{merged.collisions}")
+            kind = "must merge" if pair.must else "merge" if pair.merged else "collision"
+            counts["Muster", kind, "merged" if found is not None else "collision"] += 1
+            counts["ort", kind, await by_ort(based, order, wanted)] += 1
+    if SOAK:
+        told = (f"{who}: {kind} → {end}: {count}" for (who, kind, end), count in sorted(counts.items()))
+        with capsys.disabled():
+            sys.stdout.write("\n".join(["", *told, ""]))
+    assert not wrong, "\n---\n".join(wrong)
+
+
+def names_both(collision: Collision, other: Changeset) -> bool:
+    return collision.other_keys == (other.key,) and bool(collision.paths) and bool(collision.detail)
+
+
+async def by_ort(ground: Ground, order: list[Changeset], wanted: Mapping[bytes, str] | None) -> str:
+    """What git alone makes of it."""
+    sides = await sides_of(ground.mirror, ground.base, order)
+    commits = [side.commit for key in (one.key for one in order) if isinstance(side := sides.of[key], Side)]
+    with scratch(write_to=ground.mirror.objects) as own:
+        merged = await merge_trees(own, *commits)
+    if not merged.clean:
+        return "collision"
+    return "merged" if wanted is None or ground.texts(merged.tree) == wanted else "merged otherwise"
+
+
+PIECES = {
+    "module.py": (
+        *("import {n}\n", "from m import {n}\n", "def {n}():\n    return 1\n", "{n} = '{t}'\n", "print({n})\n"),
+        *("class {n}:\n    a = '{t}'\n", "try:\n    import {n}\nexcept ImportError:\n    pass\n", "del {n}\n"),
+        *("{n}, other = 1, 2\n", "{n} += 1\n", "@app.get('{t}')\ndef {n}():\n    pass\n", "if {n}:\n    b = 1\n"),
+        *("__all__ = ['{n}']\n", "def use_{t}():\n    return {n}()\n"),
+    ),
+    "module.ts": (
+        *("import {{ {n} }} from 'm';\n", "export function {n}() {{\n  return '{t}';\n}}\n", "const {n} = '{t}';\n"),
+        *("{n}();\n", "export {{ {n} }};\n", "class {n} {{\n  get a() {{\n    return '{t}';\n  }}\n}}\n"),
+        "interface {n} {{\n  a: '{t}';\n}}\n",
+    ),
+    "module.go": (
+        *('import "a/{n}"\n', "func {n}() {{\n}}\n", "var {n}, other = 1, f()\n", 'const {n} = "{t}"\n'),
+        *("type {n} struct {{\n}}\n", "func (b *Box) {n}() {{\n}}\n"),
+    ),
+    "module.java": (
+        *("import a.{n};\n", "class {n} {{\n  int {n};\n}}\n", "interface {n} {{\n  int {n}(int {t});\n}}\n"),
+    ),
+    "module.rs": (
+        *("use a::{n};\n", "fn {n}() {{\n}}\n", "impl {n} {{\n    fn {t}() {{}}\n}}\n", "mod {n};\n"),
+        "run!({n});\n",
+    ),
+}  # fmt: skip
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, count: int) -> list[Patch]:
+    """Changes of one file, most of them at one place, and with names that they share now and then."""
+    path = draw(st.sampled_from(sorted(PIECES)))
+    made: list[Patch] = []
+    for number in range(count):
+        text = BASE[path][1].decode()
+        for _ in range(draw(st.integers(1, 2))):
+            name, piece = draw(st.sampled_from(["aa", "bb", "cc", "dd", "Ee"])), draw(st.sampled_from(PIECES[path]))
+            lines = text.splitlines(keepends=True)
+            at = draw(st.sampled_from([len(lines), len(lines), min(2, len(lines))]))
+            text = "".join([*lines[:at], "\n", piece.format(n=name, t=f"t{number}"), *lines[at:]])
+        made.append(Patch(f"k{number}", f"t{number}", {path: (FILE, text.encode())}))
+    return made
+
+
+@settings(generated, max_examples=EXAMPLES if SOAK else 1)
+@given(patches=neighbours(3))
+def test_in_any_order_the_outcome_is_one_tree_or_a_collision_that_names_both_sides(
+    ground: Ground, patches: list[Patch]
+):
+    asyncio.run(check_orders(ground, patches))
+
+
+async def check_orders(ground: Ground, patches: list[Patch]) -> None:
+    changesets = [await ground.changeset(patch) for patch in patches]
+    whole: set[str] = set()
+    for order in permutations(changesets):
+        merged = await merge_patches(ground.mirror, ground.base, order)
+        for collision in merged.collisions:
+            assert collision.other_keys and set(collision.other_keys) <= set(keys_of(merged)) and collision.detail
+        if not merged.collisions:
+            whole.add(ground.tree(merged.commit))
+    assert len(whole) <= 1
+    for pair in permutations(changesets, 2):
+        merged, turned = [await merge_patches(ground.mirror, ground.base, order) for order in (pair, pair[::-1])]
+        assert len(merged.collisions) == len(turned.collisions)
+        assert merged.collisions or ground.tree(merged.commit) == ground.tree(turned.commit)
+        await check_beside_ort(ground, list(pair), merged)
+
+
+async def check_beside_ort(ground: Ground, pair: list[Changeset], merged: Merged) -> None:
+    """Where git has a result, Muster has that or a collision; where only Muster has one, each line that one side alone
+    wrote is in it as often as there, and nothing else."""
+    sides = await sides_of(ground.mirror, ground.base, pair)
+    commits = [side.commit for side in map(sides.of.get, [one.key for one in pair]) if isinstance(side, Side)]
+    if len(commits) < 2 or merged.collisions:
+        return
+    with scratch(write_to=ground.mirror.objects) as own:
+        alone = await merge_trees(own, *commits)
+    if alone.clean:
+        assert alone.tree == ground.tree(merged.commit)
+        return
+    base, *both = (Counter(ground.lines(commit)) for commit in (ground.base, *commits))
+    found = Counter(ground.lines(merged.commit))
+    for side, other in (both, both[::-1]):
+        for line, count in (side - base).items():
+            if line.strip() and line not in other and not line.lstrip().startswith(("from ", "import {", "__all__")):
+                assert found[line] == count
+    assert not {line for line in found - base if line not in both[0] and line not in both[1] and not is_list(line)}
+
+
+def is_list(line: str) -> bool:
+    """One that was written anew: names of both sides."""
+    return line.startswith(("from ", "import {", "__all__", "export {", "use "))
