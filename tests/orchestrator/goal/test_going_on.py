@@ -356,6 +356,32 @@ async def test_a_goal_that_was_cancelled_goes_on_with_its_gate(stage, begin, go_
     assert (request.input.prompt, request.intent) == ("", "Begin")
 
 
+@pytest.mark.parametrize("killed_at", ["build", "verify"])
+async def test_a_driver_that_goes_away_is_followed_by_one_that_knows_what_was_verified(
+    stage, begin, sessions, killed_at: str
+):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    sessions.edits.append(writes("tests/test_b.py", "\n"))
+    under_way, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(task: TaskRequest) -> None:
+        if task.agent == killed_at and not under_way.is_set():
+            under_way.set()
+            await may_go_on.wait()
+
+    stage.builders.before_start = hold
+    async with stage.workers():
+        async with stage.orchestrator():
+            handle = await stage.muster.resume(first.task_id, "More")
+            await under_way.wait()
+        may_go_on.set()
+        async with stage.orchestrator():
+            [second] = await stage.muster.gather([handle])
+
+    assert "since what was verified last" in second.errors[0].message
+    assert [task.parent_task_id for task in stage.builders.shards_started()] == [first.task_id, second.task_id]
+
+
 async def test_prompts_to_one_session_are_done_in_turn_and_each_sees_what_was_verified(stage, begin, sessions):
     first = await begin(writes("a.py", "new\n"))
     sessions.edits += [writes("tests/test_b.py", "assert\n"), writes("tests/test_b.py", "\n")]
