@@ -485,6 +485,40 @@ async def test_a_session_whose_goal_is_no_longer_kept_says_so(stage, sessions, g
     assert told(second) == (False, FORGOTTEN)
 
 
+async def test_an_agents_task_in_a_goals_session_is_not_proved_and_hides_nothing(stage, begin, sessions, go_on):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    agent = await listener(stage.transport, first.task_id)
+    sessions.edits.append(writes("tests/test_b.py", "\n"))
+
+    own = await plain(stage, workspace=agent.workspace, resume_token=session_of(agent), params={"goal": new_task_id()})
+    after = await go_on(own.task_id, writes("a.py", "new\n"))
+
+    assert own.output.structured is None
+    assert "since what was verified last" in after.errors[0].message
+
+
+async def test_a_copy_of_a_session_at_work_does_not_wait_for_it(stage, begin, sessions):
+    first = await begin(writes("a.py", "new\n"))
+    under_way, may_end = asyncio.Event(), asyncio.Event()
+
+    async def hold(task: TaskRequest) -> None:
+        if task.input.prompt == "Slowly":
+            under_way.set()
+            await may_end.wait()
+
+    stage.builders.before_start = hold
+    sessions.edits += [reads, writes("b.py", "more\n"), reads]
+    async with stage.orchestrator(), stage.workers():
+        slow = await stage.muster.resume(first.task_id, "Slowly")
+        await under_way.wait()
+        [copy] = await stage.muster.gather([await stage.muster.fork(first.task_id)])
+        [beside] = await stage.muster.gather([await stage.muster.resume(copy.task_id, "More")])
+        may_end.set()
+        await stage.muster.gather([slow])
+
+    assert told(beside) == (True, "")
+
+
 async def test_an_agent_that_calls_itself_verified_is_no_base_for_others(stage, begin, sessions, go_on, monkeypatch):
     first = await begin(writes("a.py", "new\n"), gate=())
     real = stage.builders._change
