@@ -63,7 +63,10 @@ class Want:
 
 def _merit(result: TaskResult) -> tuple[bool, int]:
     structured = result.output.structured
-    verified = isinstance(structured, dict) and structured.get("verified") is True  # pyright: ignore[reportUnknownMemberType]
+    said = isinstance(structured, dict) and structured.get("verified") is True  # pyright: ignore[reportUnknownMemberType]
+    verified = (
+        said and not result.metrics.turns
+    )  # a driver calls no model; what an agent says of itself counts for nothing
     return not verified, result.metrics.cost_microusd
 
 

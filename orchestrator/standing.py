@@ -41,7 +41,8 @@ async def verified_before(driver: Driver, params: GoalParams) -> tuple[VerifiedC
         if last.trace_id == driver.request.trace_id or last.tenant != driver.request.tenant:
             return params.verified  # an attempt before this one has begun already
         terms = await terms_of(transport, last)
-        at_work = {last.task_id, *([terms.goal.task_id] if terms.goal else [])}
+        is_copy = bool(last.input.params.get("fork_of"))  # of another session, which goes on beside this one
+        at_work = {last.task_id, *([terms.goal.task_id] if terms.goal and not is_copy else [])}
         under_way = [task_id for task_id in at_work if await transport.result(task_id) is None]
         if not under_way:
             return terms.verified if terms.goal else params.verified

@@ -239,14 +239,19 @@ async def test_a_change_is_proved_by_the_gate_and_shown_by_a_command(desk):
         (await editor.next_asked()).choose("Not now (/apply does it later)")
         await prompt
         commands = editor.of_kind(session, "available_commands_update")[-1].available_commands
-        proved = editor.said(session)
+        proved, gates = editor.said(session), [editor.call(session, f"gate {phase}") for phase in ("before", "after")]
+        for words in ("hello", "/undo"):  # what was made before is offered again after each
+            again = asyncio.create_task(editor.say(session, words))
+            (await editor.next_asked()).choose("Not now (/apply does it later)")
+            await again
+        _, still_proved, taken_back = editor.said(session).removeprefix(proved).split("\n\n— ")
         await editor.say(session, "/diff")
         await editor.say(session, "/undo")
 
-        assert (editor.call(session, "gate before")["status"], editor.call(session, "gate after")["status"]) == (
-            "completed", "completed",
-        )  # fmt: skip
+        assert [call["status"] for call in gates] == ["completed", "completed"]
         assert "— done and verified · 1 file changed" in proved
+        assert still_proved.startswith("done and verified · 1 file changed")
+        assert taken_back.startswith("done, not verified")
         assert {"apply", "diff", "undo", "redo", "compact", "review"} <= {one.name for one in commands}
         assert "```diff\ndiff --git a/a.txt" in editor.said(session) and "+two" in editor.said(session)
         assert "Taken back: make it two" in editor.said(session)

@@ -19,14 +19,16 @@ from transport.keyring import fresh
 from transport.memory import MemoryTransport
 
 
-def result(text: str = "", *, status: State = State.COMPLETED, cost: int = 0, structured=None) -> TaskResult:
+def result(
+    text: str = "", *, status: State = State.COMPLETED, cost: int = 0, turns: int = 0, structured=None
+) -> TaskResult:
     return TaskResult(
         trace_id=new_trace_id(),
         task_id=new_task_id(),
         attempt=1,
         status=status,
         output=Output(text=text, structured=structured),
-        metrics=Metrics(cost_microusd=cost),
+        metrics=Metrics(cost_microusd=cost, turns=turns),
     )
 
 
@@ -49,7 +51,8 @@ def test_first_is_the_first_that_completed():
 def test_best_is_verified_then_cheap_and_waits_for_all():
     want = Want(Policy.BEST)
     verified = [result(structured={"verified": True}, cost=cost) for cost in (9, 5)]
-    ended = [result(cost=1, structured={"verified": "yes"}), FAILED, *verified]
+    boast = result(cost=1, turns=3, structured={"verified": True})  # an agent's own word
+    ended = [boast, FAILED, *verified]
     assert not want.is_met(ended)
     assert want.chosen(ended) is verified[1]
     assert want.chosen(ended[:2]) is ended[0]

@@ -356,6 +356,32 @@ async def test_a_goal_that_was_cancelled_goes_on_with_its_gate(stage, begin, go_
     assert (request.input.prompt, request.intent) == ("", "Begin")
 
 
+@pytest.mark.parametrize("killed_at", ["build", "verify"])
+async def test_a_driver_that_goes_away_is_followed_by_one_that_knows_what_was_verified(
+    stage, begin, sessions, killed_at: str
+):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    sessions.edits.append(writes("tests/test_b.py", "\n"))
+    under_way, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(task: TaskRequest) -> None:
+        if task.agent == killed_at and not under_way.is_set():
+            under_way.set()
+            await may_go_on.wait()
+
+    stage.builders.before_start = hold
+    async with stage.workers():
+        async with stage.orchestrator():
+            handle = await stage.muster.resume(first.task_id, "More")
+            await under_way.wait()
+        may_go_on.set()
+        async with stage.orchestrator():
+            [second] = await stage.muster.gather([handle])
+
+    assert "since what was verified last" in second.errors[0].message
+    assert [task.parent_task_id for task in stage.builders.shards_started()] == [first.task_id, second.task_id]
+
+
 async def test_prompts_to_one_session_are_done_in_turn_and_each_sees_what_was_verified(stage, begin, sessions):
     first = await begin(writes("a.py", "new\n"))
     sessions.edits += [writes("tests/test_b.py", "assert\n"), writes("tests/test_b.py", "\n")]
@@ -457,6 +483,40 @@ async def test_a_session_whose_goal_is_no_longer_kept_says_so(stage, sessions, g
     second = await go_on(first.task_id, reads)
 
     assert told(second) == (False, FORGOTTEN)
+
+
+async def test_an_agents_task_in_a_goals_session_is_not_proved_and_hides_nothing(stage, begin, sessions, go_on):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    agent = await listener(stage.transport, first.task_id)
+    sessions.edits.append(writes("tests/test_b.py", "\n"))
+
+    own = await plain(stage, workspace=agent.workspace, resume_token=session_of(agent), params={"goal": new_task_id()})
+    after = await go_on(own.task_id, writes("a.py", "new\n"))
+
+    assert own.output.structured is None
+    assert "since what was verified last" in after.errors[0].message
+
+
+async def test_a_copy_of_a_session_at_work_does_not_wait_for_it(stage, begin, sessions):
+    first = await begin(writes("a.py", "new\n"))
+    under_way, may_end = asyncio.Event(), asyncio.Event()
+
+    async def hold(task: TaskRequest) -> None:
+        if task.input.prompt == "Slowly":
+            under_way.set()
+            await may_end.wait()
+
+    stage.builders.before_start = hold
+    sessions.edits += [reads, writes("b.py", "more\n"), reads]
+    async with stage.orchestrator(), stage.workers():
+        slow = await stage.muster.resume(first.task_id, "Slowly")
+        await under_way.wait()
+        [copy] = await stage.muster.gather([await stage.muster.fork(first.task_id)])
+        [beside] = await stage.muster.gather([await stage.muster.resume(copy.task_id, "More")])
+        may_end.set()
+        await stage.muster.gather([slow])
+
+    assert told(beside) == (True, "")
 
 
 async def test_an_agent_that_calls_itself_verified_is_no_base_for_others(stage, begin, sessions, go_on, monkeypatch):
