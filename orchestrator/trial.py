@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from envelope.events import GateVerdict
@@ -16,12 +16,14 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import MAX_NAMES, Inspection, Trees, inspect, listed
-from .gating.control import control_notes
+from .gating.control import control_notes, digest_objection, found_tests
 from .gating.diff import without
 from .judgement import Judgement, Phase, Run, is_acceptable, new_failures, objections, with_old_tests
 
 OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
+# After these a run is not like the base's, whoever is to blame.
+UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,18 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes)
         trees = await gate.trees(tree)
         self.change = await inspect(
-            diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
+            diff,
+            trees,
+            commands=gate.commands,
+            subpath=gate.workspace.subpath,
+            rules=rules,
+            scope=gate.scope,
+            found=found_tests(self.before.steps),
         )
         self.runs.append(self.before.verdict("before"))
         self.after = await self._settled(changes, "")
         self.objections += objections(self.before, self.after, tree=tree, min_tests=gate.min_tests, rules=rules)
+        self._compare_code(self.after, self.change.touched)
         self.objections += self.change.objections
         if not self.objections and self.change.judged:
             await self._judge_with_old_tests(diff, trees, self.after)
@@ -154,8 +163,15 @@ class Trial:
         self.objections += with_old_tests(
             self.before, after, run, tree=tree, rules=gate.rules, edited=[part.path for part in parts]
         )
+        self._compare_code(run, self.change.touched - {path for part in parts for path in part.paths})
         if not self.objections:
             self.notes.append("with the tests as the base has them the gate passes as well")
+
+    def _compare_code(self, run: Run, touched: Collection[str]) -> None:
+        """Where the gate did not pass, why it did not is told already."""
+        if all(objection.code not in UNLIKE for objection in self.objections):
+            different = digest_objection(self.before.steps, run.steps, touched)
+            self.objections += [different] if different else []
 
     def _tell_of_flaky(self) -> None:
         if not self.flaky:
