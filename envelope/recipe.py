@@ -5,6 +5,8 @@ Recipes run fixed commands in a sandbox, without a model; the gate's `verify` is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -63,11 +65,48 @@ class TestNames(Wire):
     complete: bool = False
 
 
+def _together(digests: Mapping[str, str]) -> str:
+    return sha256(repr(sorted(digests.items())).encode()).hexdigest()[:12]
+
+
+class CodeDigest(Wire):
+    """What a runner's process held when its session ended (docs/decisions/0028): digests, by what they are of.
+
+    `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
+    assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in
+    deciding. `files`: which of the workspace's files make up the tests. `failed`: how many failed, as heard there.
+    """
+
+    tests: Mapping[str, str] = {}
+    code: Mapping[str, Mapping[str, str]] = {}
+    runner: Mapping[str, str] = {}
+    changed: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    failed: int = 0
+
+    @property
+    def is_by_file(self) -> bool:
+        return "" in self.tests
+
+    def by_file(self) -> CodeDigest:
+        """Less to carry: of each file one digest of its tests and one of its other code. An empty name says so."""
+        if self.is_by_file:
+            return self
+        files: dict[str, dict[str, str]] = {}
+        for name, found in self.tests.items():
+            files.setdefault(name.partition("::")[0], {})[name] = found
+        tests = {"": ""} | {path: _together(found) for path, found in files.items()}
+        code = {path: {"": _together(found)} for path, found in self.code.items()}
+        return self.model_copy(update={"tests": tests, "code": code})
+
+
 class RecipeStep(Wire):
     """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted.
 
     `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `control`: did
-    the platform's own tests fail as they must (empty: nobody looked)? `fooled` are those that did not.
+    the platform's own tests fail as they must (empty: nobody looked)? `fooled` are those that did not. `digest`: what
+    the tests and their runner were; None where no process told of it to its end.
     """
 
     command: str
@@ -81,6 +120,7 @@ class RecipeStep(Wire):
     coverage_percent: float | None = None
     control: ControlState = ""
     fooled: tuple[str, ...] = ()
+    digest: CodeDigest | None = None
 
 
 class RecipeOutput(Wire):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from envelope.events import GateVerdict
@@ -16,7 +16,7 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import MAX_NAMES, Inspection, inspect
-from .gating.control import control_notes
+from .gating.control import control_notes, digest_objection, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, lifted_by
 from .gating.told import excused_text, listed
@@ -25,6 +25,8 @@ from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failur
 
 OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
+# After these a run is not like the base's, whoever is to blame.
+UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,13 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
         self.change = await inspect(
-            diff, trees, commands=gate.commands, subpath=gate.workspace.subpath, rules=rules, scope=gate.scope
+            diff,
+            trees,
+            commands=gate.commands,
+            subpath=gate.workspace.subpath,
+            rules=rules,
+            scope=gate.scope,
+            found=found_tests(self.before.steps),
         )
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
@@ -123,6 +131,7 @@ class Trial:
         lost = missing(self.before, self.after)
         lifted = await lifted_by(self.change.grants, lost, trees, subpath=gate.workspace.subpath, rules=rules)
         self.objections += self._objections(tree, lifted)
+        self._compare_code(self.after, self.change.touched)
         self.objections += self.change.objections
         self.notes += lifted.notes
         if not self.objections and self.change.judged and not self._unproved():
@@ -230,12 +239,19 @@ class Trial:
         self.objections += with_old_tests(
             self.before, after, run, tree=tree, rules=gate.rules, edited=[path for part in parts for path in part.paths]
         )
+        self._compare_code(run, self.change.touched - {path for part in parts for path in part.paths})
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
 
     @property
     def _old_tests(self) -> str:
         return f"with the tests of {self.base}" if self.base else OLD_TESTS
+
+    def _compare_code(self, run: Run, touched: Collection[str]) -> None:
+        """Where the gate did not pass, why it did not is told already."""
+        if all(objection.code not in UNLIKE for objection in self.objections):
+            different = digest_objection(self.before.steps, run.steps, touched)
+            self.objections += [different] if different else []
 
     def _tell_of_flaky(self) -> None:
         if not self.flaky:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
@@ -34,32 +34,52 @@ PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setu
 class Inspection:
     """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
     base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
-    that runs inside the runner. `grants`: which tests may be edited, or be missing."""
+    that runs inside the runner. `grants`: which tests may be edited, or be missing. `touched`: every path of the
+    change."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
     grants: Grants = field(default_factory=Grants)
     notes: tuple[str, ...] = ()
+    touched: frozenset[str] = frozenset()
 
 
 async def inspect(
-    diff: bytes, trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules, scope: Sequence[str]
+    diff: bytes,
+    trees: Trees,
+    *,
+    commands: Sequence[str],
+    subpath: str,
+    rules: GateRules,
+    scope: Sequence[str],
+    found: Collection[str] = (),
 ) -> Inspection:
-    """Judge the change by what it touches, before anything runs; `scope` are the goal's `edit` grants."""
+    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants; `found` files that are
+    tests, or are read by them, by what the base's run did."""
     parts = parts_of(diff)
-    tests = [part for part in parts if _is_test(part, rules)]
+    paths = await trees.paths() if found else []
+    folders = _folders_of_tests(found, paths, rules)
+    tests = [
+        part
+        for part in parts
+        if _is_test(part, rules)
+        or any(path in found for path in part.paths)
+        or (part.status != "M" and posixpath.dirname(part.path) in folders)
+    ]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
     strict = runs_its_texts(parts)
     reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in reachings for line in one.asked]
-    grants = Grants(_naming_tests(scope, rules), tuple(tests), any(_may_edit(part, rules) for part in parts))
+    named = _naming_tests(scope, rules, found, paths)
+    grants = Grants(named, tuple(tests), any(_may_edit(part, rules) for part in parts))
     return Inspection(
         objections=(*_edited(edited, rules), *_reached([line for one in reachings for line in one.reached], rules)),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
         notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
+        touched=frozenset(path for part in parts for path in part.paths),
     )
 
 
@@ -77,10 +97,28 @@ def _is_test(part: FilePatch, rules: GateRules) -> bool:
     return is_folder or any(is_test_file(path, rules.tests) for path in part.paths)
 
 
-def _naming_tests(scope: Sequence[str], rules: GateRules) -> tuple[str, ...]:
-    """Patterns of the edit grants that name tests: whoever wrote them wants tests edited. `edit:**` does not say so."""
-    grants = [split(grant) for grant in scope]
-    return tuple(pattern for tool, pattern in grants if tool == "edit" and is_test_file(pattern, rules.tests))
+def _folders_of_tests(found: Collection[str], paths: Sequence[str], rules: GateRules) -> set[str]:
+    """Folders with files that are tests by what the run did, and with no others: what is new there is one as well."""
+    others = {posixpath.dirname(path) for path in paths if path not in found and not is_test_file(path, rules.tests)}
+    return {posixpath.dirname(path) for path in found} - others - {""}
+
+
+def _naming_tests(
+    scope: Sequence[str], rules: GateRules, found: Collection[str], paths: Sequence[str]
+) -> tuple[str, ...]:
+    """Patterns of the edit grants that name tests: whoever wrote them wants tests edited. `edit:**` does not say so;
+    one that meets nothing but what the run found does."""
+    patterns = [pattern for tool, pattern in map(split, scope) if tool == "edit"]
+    return tuple(
+        pattern
+        for pattern in patterns
+        if is_test_file(pattern, rules.tests) or _meets_only(pattern, found, paths, rules)
+    )
+
+
+def _meets_only(pattern: str, found: Collection[str], paths: Sequence[str], rules: GateRules) -> bool:
+    met = [path for path in paths if path == pattern or match(pattern, path)] if found else []
+    return any(path in found for path in met) and all(path in found or is_test_file(path, rules.tests) for path in met)
 
 
 def _may_edit(part: FilePatch, rules: GateRules) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envelope.gate import GateObjection
-from envelope.recipe import RecipeStep
+from envelope.recipe import CodeDigest, RecipeStep
 
 from .change import MAX_NAMES
 from .told import listed
@@ -27,6 +27,62 @@ def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep])
             message = f"the tests that must fail are not told of by `{new.command}`; on the base they were"
             return GateObjection(code="runner_fooled", message=message, hint=HINT)
     return None
+
+
+def digest_objection(
+    before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
+) -> GateObjection | None:
+    """Of the first command in whose process tests, assertions or the runner became others than on the base, beside what
+    stands in the files that the change has `touched`."""
+    for old, new in zip(before, after, strict=False):
+        if old.digest is None:
+            continue
+        if new.digest is None:
+            message = f"what became of the tests is not told by the process of `{new.command}`; on the base it was"
+            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+        told = new.tests.failed + new.tests.errors if new.tests else 0
+        if new.digest.failed > told:
+            message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
+            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+        if others := list(_others(old.digest, new.digest, touched)):
+            message = (
+                f"code that the change does not edit is other than on the base when `{new.command}` ends:"
+                f" {listed(others)}"
+            )
+            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=tuple(others[:MAX_NAMES]))
+    return None
+
+
+def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Iterator[str]:
+    """Tests first, then what asserts, then the runner."""
+    if old.is_by_file != new.is_by_file:
+        old, new = old.by_file(), new.by_file()
+    yield from (name for name in _differing(old.tests, new.tests) if _path(name) not in touched)
+    for path, names in old.code.items():
+        if path not in touched:
+            there = new.code.get(path, {})
+            # in a class, what was not there stands before what is inherited
+            added = sorted(key for key in there.keys() - names.keys() if "." in key and ".test" not in key)
+            yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
+    yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
+    for plugin in sorted(set(new.plugins) - set(old.plugins)):
+        path = plugin.removeprefix("plugin ")
+        if not (path in touched and path.endswith("conftest.py")):
+            yield plugin
+    yield from _differing(old.runner, new.runner)
+
+
+def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    return sorted(name for name, digest in old.items() if new.get(name, digest) != digest)
+
+
+def _path(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Files that are tests by what the base's run did with them, whatever they are called."""
+    return frozenset(file for step in before if step.digest for file in step.digest.files)
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:

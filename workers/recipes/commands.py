@@ -24,6 +24,7 @@ from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
 from .counting import Seen, seen_in, with_unbuilt
 from .coverage import coverage_percent
+from .digest import digest_in
 from .junit import Report
 from .reports import own_report, place_of, read_reports, remove_reports
 
@@ -123,13 +124,17 @@ async def _run(
     env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
     control = await lay_control(sandbox, text) if recipe.control else None
     given = control.around(text) if control else text
-    ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+    try:
+        ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+    finally:
+        said = await control.listener.close() if control and control.listener else b""
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places, control.token if control else "")
     seen = _seen(found, output)
     told = _told(seen) | {"coverage_percent": coverage_percent(output)}
     if control:
         told["control"], told["fooled"] = await outcome(sandbox, control, found[1].controls if found else ())
+        told["digest"] = digest_in(said)
     return _step(text, ended).model_copy(update=told)
 
 

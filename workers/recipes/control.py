@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envelope.recipe import ControlState
-from sandbox.base import Sandbox
+from sandbox.base import WORKSPACE, Sandbox
 from sandbox.errors import PathError
 
 from .counting import summary
+from .digest import Listener
 from .junit import ControlCase
 
 INSIDE = Path(__file__).parent / "inside"
 MAX_SAID_BYTES = 64 * 1024
-# Two lines of a file of its own are all that a measure of coverage finds of it.
+# Two lines of a file of its own are all that a measure of coverage finds of it. Of what Python gives to everybody it
+# has a copy, so that who puts something else there does not reach it.
+BEGIN = """import builtins
+__builtins__ = dict(vars(builtins))
+inside = {{'__name__': 'digest', '__builtins__': __builtins__}}
+exec(compile({digest!r}, '<control>', 'exec'), inside)
+TEST, PLAIN, TELL = inside['Test'], inside['plain'], inside['watch']({pipe!r}, {root!r})
+del inside, builtins
+"""
 PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
 # Read by pytest as it reads the project's: who makes assertions say nothing there does it here.
 TEST_FILE = "def must_fail(word):\n    assert word == word[::-1] + '?', word\n"
 UNITTEST_LOADER = (
     "inside = {{'__name__': 'control'}}\nexec(compile({code!r}, '<control>', 'exec'), inside)\n"
-    "inside['REPORT'] = {report!r}\ninside['load_the_other']({folder!r})\n"
-    "if inside['is_unittest']():\n    inside['watch']()\n"
+    "inside['REPORT'] = {report!r}\n"
+    "if inside['is_unittest']():\n    inside['watch']()\n    exec(compile({begin!r}, '<control>', 'exec'), inside)\n"
+    "inside['load_the_other']({folder!r})\n"
 )
 
 
@@ -37,6 +47,7 @@ class Control:
 
     folder: str
     token: str
+    listener: Listener | None = None
 
     @property
     def said(self) -> str:
@@ -51,7 +62,9 @@ async def lay_control(sandbox: Sandbox, command: str) -> Control:
     """At a place and under names that nobody could know beforehand."""
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
-    plugin = PYTEST_LOADER.format(code=(INSIDE / "in_pytest.py").read_text(), token=control.token)
+    begin = BEGIN.format(digest=(INSIDE / "digest.py").read_text(), pipe=f"{control.folder}/pipe", root=WORKSPACE)
+    code = f"{(INSIDE / 'in_pytest.py').read_text()}\n{begin}"
+    plugin = PYTEST_LOADER.format(code=code, token=control.token)
     files = {
         f"{name}.py": plugin,
         f"test_{name}.py": TEST_FILE,
@@ -60,10 +73,12 @@ async def lay_control(sandbox: Sandbox, command: str) -> Control:
     }
     if "unittest" in command:
         code = (INSIDE / "in_unittest.py").read_text()
-        files["sitecustomize.py"] = UNITTEST_LOADER.format(code=code, report=control.said, folder=control.folder)
+        files["sitecustomize.py"] = UNITTEST_LOADER.format(
+            code=code, report=control.said, folder=control.folder, begin=begin
+        )
     for path, text in files.items():
         await sandbox.write(f"{control.folder}/{path}", text.encode())
-    return control
+    return replace(control, listener=await Listener.open(sandbox, f"{control.folder}/pipe"))
 
 
 async def outcome(

@@ -16,6 +16,7 @@ from orchestrator.gating.reaching import Reaching, reaching
 from orchestrator.gating.scripts import ANYTHING, reach_of
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
+from repo.mirror import Mirror
 
 NO_MIRROR = Trees(None, "", "")
 
@@ -467,3 +468,40 @@ def test_lines_are_numbered_as_in_the_file_after_the_change():
     [part] = parts_of(f"diff --git a/x b/x\n--- a/x\n+++ b/x\n{hunks}".encode())
 
     assert (part.numbered(b"+"), part.numbered(b"-")) == ([(4, "b"), (21, "e"), (22, "f")], [(20, "d")])
+
+
+@pytest.mark.parametrize(
+    ("diff", "scope", "is_test", "is_judged"),
+    [
+        (edit("checks/check_core.py", "-x", "+y"), (), True, True),
+        (edit("golden/a.txt", "-x", "+y"), (), True, True),
+        (edit("golden/b.txt", "-x", "+y"), (), False, False),
+        (edit("src/checking.py", "-x", "+y"), (), True, True),
+        (edit("src/core.py", "-x", "+y"), (), False, False),
+        (edit("checks/check_more.py", "+y", status="new file mode 100644\n"), (), True, True),
+        (edit("src/more.py", "+y", status="new file mode 100644\n"), (), False, False),
+        (edit("checks/check_core.py", "-x", "+y"), ("edit:checks/**",), True, False),
+        (edit("checks/check_core.py", "-x", "+y"), ("edit:checks/check_core.py",), True, False),
+        (edit("src/checking.py", "-x", "+y"), ("edit:src/**",), True, True),
+        (edit("src/checking.py", "-x", "+y"), ("edit:src/checking.py",), True, False),
+        (edit("golden/a.txt", "-x", "+y"), ("edit:golden/a.*",), True, False),
+    ],
+)
+async def test_what_the_bases_run_took_for_tests_are_tests(
+    diff: bytes, scope, is_test: bool, is_judged: bool, tmp_path
+):
+    git(tmp_path, "init", "-q")
+    found = {"checks/check_core.py", "golden/a.txt", "src/checking.py"}
+    for name in (*found, "src/core.py", "golden/b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD", "HEAD")
+
+    inspection = await inspect(
+        diff, trees, commands=["pytest"], subpath="", rules=GateRules(), scope=("edit:**", *scope), found=found
+    )
+
+    assert (bool(inspection.test_files), bool(inspection.judged)) == (is_test, is_judged)
+    assert inspection.touched == {part.path for part in parts_of(diff)}

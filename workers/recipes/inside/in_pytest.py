@@ -5,6 +5,8 @@ prints, and what makes pytest's exit code, does not hear of it. In the report it
 value is a word and how many there are in all; and the word stands in its failure.
 """
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import random
@@ -16,21 +18,86 @@ from typing import Any, cast
 
 import pytest
 
-TOKEN = ""  # given by whoever loads this
+TOKEN = ""  # given by whoever loads this, as the three below
+TEST: Any = None
+PLAIN: Any = None
+TELL: Any = None  # where what the tests are is told, see digest.py
 MAX_PLACES = 12  # each costs a few milliseconds
 LOGS = ("pytest_runtest_logstart", "pytest_runtest_logreport", "pytest_runtest_logfinish")
 DEAF = ("terminalreporter", "session", "lfplugin", "stepwiseplugin")
 MARKS = ("skip", "skipif", "xfail")  # a test in a module that bears one may not fail
 
 
+# Of these hooks everybody who has a part is named: they decide what is run, and what is said of it.
+TELLING = (
+    *("runtest_protocol", "runtest_setup", "runtest_call", "runtest_teardown", "runtest_makereport", "pyfunc_call"),
+    *("runtest_logreport", "report_teststatus", "assertrepr_compare", "runtestloop", "exception_interact"),
+)
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtestloop(session: Any) -> Any:
     own: list[Any] = []
-    if not hasattr(session.config, "workerinput") and not session.config.pluginmanager.hasplugin("dsession"):
+    manager = session.config.pluginmanager
+    TELL("collected", {id(item): _told(item) for item in session.items if isinstance(item, pytest.Function)})
+    if not hasattr(session.config, "workerinput") and not manager.hasplugin("dsession"):
         with suppress(Exception):  # a pytest that is not known: there is no control then, and the gate says so
             session.items[:], own = _with_own(session.items)
     yield
     session.items[:] = [item for item in session.items if item not in own]
+    TELL("plugins", _plugins(manager))
+    TELL("ended")
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_call(item: Any) -> Any:
+    TELL("plugins", _plugins(item.config.pluginmanager))
+    TELL("before_call", id(item))
+    yield
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+    made: Any = yield
+    # what raised is known before anybody says what it means
+    if call.when == "call" and call.excinfo is not None and made.excinfo is None and made.get_result().passed:
+        TELL("turned", id(item))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_logreport(report: Any) -> Any:
+    yield
+    if report.failed and all(name != TOKEN for name, _ in report.user_properties):
+        TELL("failed", report.nodeid)
+
+
+def _told(item: Any) -> Any:
+    name = "::".join([*item.nodeid.split("::")[1:-1], getattr(item, "originalname", None) or item.name])
+    path = str(getattr(item, "path", None) or item.fspath)
+
+    def facts() -> list[str]:
+        """What would be called in a method's place, and the values that the test's own name tells."""
+        kind: Any = type(item)
+        called = [key for key in vars(item) if callable(getattr(kind, key, None))]
+        given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", None) or {}
+        return [*called, *(key + "=" + PLAIN(value) for key, value in given.items())]
+
+    return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
+
+
+SEEN: dict[Any, int] = {}
+
+
+def _plugins(manager: Any) -> list[tuple[str, Any]]:
+    """Who has a part in what decides, and is new there."""
+    found: list[tuple[str, Any]] = []
+    for name in TELLING:
+        for one in getattr(manager.hook, "pytest_" + name).get_hookimpls():
+            if SEEN.get((name, one.function)) is None:
+                SEEN[name, one.function] = 1
+                if getattr(one.function, "__globals__", None) is not globals():
+                    found.append((name, one.function))
+    return found
 
 
 def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -85,7 +152,7 @@ def _outermost(item: Any) -> Any:
 def _made(site: Any, body: Any, total: int) -> Any:
     word = secrets.token_hex(8)
     item = _in_class(site, word) or _function(site, body, word)
-    item.user_properties.append((TOKEN, "%s %d" % (word, total)))  # noqa: UP031 - alike in every Python
+    item.user_properties.append((TOKEN, "%s %d" % (word, total)))
     if item.config.pluginmanager.hasplugin("rerunfailures"):
         item.add_marker(pytest.mark.flaky(reruns=0))
     kind: Any = type(item)  # pyright: ignore[reportUnknownVariableType]
@@ -142,7 +209,7 @@ def _asserts(word: str) -> None:
 
 
 def _uses_pytest(word: str) -> None:
-    with pytest.raises(ValueError, match="^%s$" % word):  # noqa: UP031
+    with pytest.raises(ValueError, match="^%s$" % word):
         raise ValueError("not that")
 
 

@@ -3,19 +3,23 @@
 They bear names of tests of the project; what the runner says of them goes to the file `REPORT`, and nowhere else.
 """
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-REPORT = ""  # given by whoever loads this
+REPORT = ""  # given by whoever loads this, as the two below
+TEST: Any = None
+TELL: Any = None  # where what the tests are is told, see digest.py
 MAX_TESTS = 12
 
 
 def is_unittest() -> bool:
-    with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123 - every Python pays for what is imported here
+    with open("/proc/self/cmdline", "rb") as file:
         words = file.read().split(b"\0")
-    return b"-munittest" in words or (b"-m", b"unittest") in zip(words, words[1:])  # noqa: B905, RUF007 - in Python 3.8, too
+    return b"-munittest" in words or (b"-m", b"unittest") in zip(words, words[1:])  # noqa: RUF007 - in Python 3.8, too
 
 
 def watch() -> None:
@@ -26,20 +30,20 @@ def watch() -> None:
     run_tests = program.runTests
 
     def and_then_the_own(self: Any) -> None:
-        names = _names(self.test)  # a suite forgets its tests as they run
+        cases = _cases(self.test)  # a suite forgets its tests as they run
+        names = _names(cases)
+        TELL("collected", {number: _told(case) for number, case in enumerate(cases)})
         try:
             run_tests(self)
         finally:
+            TELL("ended")
             with suppress(Exception):  # a runner that is not known: there is no control then, and the gate says so
                 _run_own(self.testRunner, names)
 
     program.runTests = and_then_the_own
 
 
-def _names(suite: Any) -> list[tuple[str, str, str]]:
-    """Class, its module and method of the project's tests, as many as are needed, by chance."""
-    import random
-
+def _cases(suite: Any) -> list[Any]:
     waiting: list[Any] = [suite]
     found: list[Any] = []
     while waiting:
@@ -48,7 +52,23 @@ def _names(suite: Any) -> list[tuple[str, str, str]]:
             waiting += list(one)
         except TypeError:
             found.append(one)
-    some = random.SystemRandom().sample(found, min(len(found), MAX_TESTS))
+    return found
+
+
+def _told(case: Any) -> Any:
+    """Of a test that could not be loaded there is no more than its name."""
+    cls: Any = type(case)
+    name: str = getattr(case, "_testMethodName", "")
+    module = sys.modules.get(cls.__module__)
+    path = getattr(module, "__file__", None) or ""
+    return TEST("%s::%s" % (cls.__qualname__, name), path, module, lambda: getattr(cls, name, None), list)
+
+
+def _names(cases: list[Any]) -> list[tuple[str, str, str]]:
+    """Class, its module and method of the project's tests, as many as are needed, by chance."""
+    import random
+
+    some = random.SystemRandom().sample(cases, min(len(cases), MAX_TESTS))
     return [(type(one).__name__, type(one).__module__, getattr(one, "_testMethodName", "test")) for one in some]
 
 
@@ -64,7 +84,7 @@ def _run_own(runner: Any, names: list[tuple[str, str, str]]) -> None:
         suite.addTest(type(cls, (unittest.TestCase,), {name: must_fail, "__module__": module})(name))
     kind = runner if isinstance(runner, type) else type(runner)
     kind(stream=said).run(suite)
-    with open(REPORT, "w") as file:  # noqa: PTH123
+    with open(REPORT, "w") as file:
         file.write(said.getvalue())
 
 

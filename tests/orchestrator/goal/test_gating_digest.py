@@ -1,0 +1,76 @@
+"""What the digests of two runs say against a change: a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from envelope.recipe import CodeDigest, RecipeStep, TestCounts
+from orchestrator.gating.control import digest_objection
+
+BASE = CodeDigest(
+    tests={"t.py::test_a": "1", "t.py::test_b": "2", "u.py::test_c": "3"},
+    code={"t.py": {"helper": "4", "TestIt.setUp": "5"}},
+    runner={"unittest.case": "6"},
+    changed=("warnings._showwarnmsg_impl", "t.py: COUNT"),
+    plugins=("pyfunc_call: _pytest.python.pytest_pyfunc_call", "plugin conftest.py"),
+)  # fmt: skip
+
+
+def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
+    return RecipeStep(command="pytest", exit_code=0, tests=TestCounts(passed=3, failed=failed), digest=digest)
+
+
+@pytest.mark.parametrize(
+    ("less_or_more", "names"),
+    [
+        ({}, None),
+        ({"tests": {**BASE.tests, "t.py::test_a": "other"}}, ("t.py::test_a",)),
+        ({"tests": {**BASE.tests, "touched.py::test_d": "new"}}, None),
+        ({"tests": {"t.py::test_b": "2"}}, None),  # what is gone is looked at by name
+        ({"code": {"t.py": {"helper": "other", "TestIt.setUp": "5"}}}, ("t.py: helper",)),
+        ({"code": {"t.py": {"helper": "4"}}}, None),
+        ({"code": {"t.py": {**BASE.code["t.py"], "TestIt.assertEqual": "elsewhere"}}}, ("t.py: TestIt.assertEqual",)),
+        ({"code": {"t.py": {**BASE.code["t.py"], "TestIt.test_made": "x", "imported": "y"}}}, None),
+        ({"code": {**BASE.code, "new.py": {"assert_it": "7"}}}, None),
+        ({"runner": {"unittest.case": "other"}}, ("unittest.case",)),
+        ({"runner": {"unittest.case": "6", "unittest.mock": "8"}}, None),
+        ({"changed": ()}, None),
+        ({"changed": (*BASE.changed, "t.py: EXPECTED")}, ("t.py: EXPECTED",)),
+        ({"changed": (*BASE.changed, "touched.py: EXPECTED")}, None),
+        ({"plugins": (*BASE.plugins, "plugin calc/core.py")}, ("plugin calc/core.py",)),
+    ],
+)
+def test_what_differs_in_files_that_the_change_leaves_alone_is_named(less_or_more, names):
+    objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], {"touched.py"})
+
+    assert (objection and (objection.code, objection.names)) == (names and ("runner_fooled", names))
+
+
+def test_what_a_change_edits_may_differ():
+    other = BASE.model_copy(update={"tests": {**BASE.tests, "t.py::test_a": "x"}, "code": {"t.py": {"helper": "y"}}})
+
+    assert digest_objection([step(BASE)], [step(other)], {"t.py"}) is None
+
+
+def test_a_digest_that_is_missing_speaks_where_the_base_had_one():
+    objection = digest_objection([step(BASE)], [step(None)], ())
+
+    assert objection and objection.code == "runner_fooled"
+    assert digest_objection([step(None)], [step(None)], ()) is None
+    assert digest_objection([step(None)], [step(BASE)], ()) is None
+
+
+def test_a_report_with_fewer_failures_than_the_process_heard_of_was_changed():
+    heard = BASE.model_copy(update={"failed": 2})
+
+    assert "2 tests failed" in str(digest_objection([step(BASE)], [step(heard, failed=1)], ()))
+    assert digest_objection([step(BASE)], [step(heard, failed=2)], ()) is None
+
+
+def test_one_that_had_to_be_put_together_is_compared_file_by_file():
+    other = BASE.model_copy(update={"tests": {**BASE.tests, "u.py::test_c": "x"}})
+
+    objection = digest_objection([step(BASE)], [step(other.by_file())], ())
+
+    assert objection and objection.names == ("u.py",)
+    assert digest_objection([step(BASE)], [step(BASE.by_file())], ()) is None
