@@ -50,6 +50,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "workers/references/grammars.py",
         "workers/references/symbols.py",
         "repo/entities.py",
+        "repo/entities_names.py",
         "repo/entities_python.py",
         "repo/entities_braces.py",
         "repo/entity.py",

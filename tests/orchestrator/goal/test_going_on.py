@@ -300,7 +300,7 @@ async def test_options_override_what_is_inherited_each_by_itself(stage, begin, g
     assert (params.gate_rules.reruns, params.gate_rules.flaky) == (2, "reject")
     assert (request.workspace.setup, request.model) == (("pip install .",), "other")
     assert (request.budget.max_cost_microusd, request.deadline_ms) == (1, 99_000)
-    assert "at least 9 are needed" in second.errors[0].message  # other rules: the known verdict is not theirs
+    assert "at least 9 have to pass" in second.errors[0].message  # other rules: the known verdict is not theirs
 
 
 async def test_what_was_said_of_one_prompt_holds_for_the_next(stage, begin, go_on):
