@@ -13,10 +13,26 @@ never travel.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from .state import State
+
+# Of an `OSError`, when a disk is full: no name, mode or other folder on it is to blame.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+FREE = "free some; `df` says which disk it is"
+
+
+def told_of_file(error: OSError, place: object, message: str, hint: str = "") -> tuple[str, str]:
+    """Sentence and hint: those given, unless the disk of `place` is full."""
+    return (f"no space left in {place}", FREE) if error.errno in NO_ROOM else (f"{message}: {error.strerror}", hint)
+
+
+def require_room(error: OSError, place: object) -> None:
+    """For who tells of `error` as of a name that cannot be used: a full disk goes on as what it is, with its place."""
+    if error.errno in NO_ROOM:
+        raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 class ExitCode(IntEnum):

@@ -11,9 +11,18 @@ from envelope.messages import Attachment, Workspace
 from repo.bundle import bundle
 from repo.local import Place, describe, locate
 from repo.temporary import temporary_folder
+from transport.blobs import MAX_BLOB_BYTES
 from transport.blobs.base import Blobs
 
+from .errors import BadInput
 from .trust import TrustStore, trusted_digest
+
+MIB = 1024 * 1024
+TOO_MUCH_HISTORY = (
+    "work in a clone without what is older (git clone --depth 1), keep large files in git LFS, or name the repository's"
+    " address instead: `url` in a batch file"
+)
+TOO_LARGE = "send the part that matters"
 
 
 async def packed(
@@ -25,6 +34,7 @@ async def packed(
     with temporary_folder("pack") as folder:
         file = folder / "repository.bundle"
         await bundle(place, base, file)
+        _require_fits(file.stat().st_size, f"the history of {place.root}", TOO_MUCH_HISTORY)
         return Workspace(
             bundle=await blobs.put(await asyncio.to_thread(file.read_bytes)),
             base=base,
@@ -35,7 +45,16 @@ async def packed(
 
 async def attached(content: bytes | Path, blobs: Blobs, *, name: str, media_type: str) -> Attachment:
     """A file, or bytes, in a blob. Without a name a file has its own, from which the kind is guessed, too."""
+    size_bytes = (await asyncio.to_thread(content.stat)).st_size if isinstance(content, Path) else len(content)
+    _require_fits(size_bytes, str(content) if isinstance(content, Path) else name or "the attachment", TOO_LARGE)
     data = await asyncio.to_thread(content.read_bytes) if isinstance(content, Path) else content
     name = name or (content.name if isinstance(content, Path) else "attachment")
     kind = media_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Attachment(blob=await blobs.put(data), name=name, media_type=kind, size_bytes=len(data))
+
+
+def _require_fits(size_bytes: int, what: str, hint: str) -> None:
+    """Before it is read: who holds a blob holds all of it in memory."""
+    if size_bytes > MAX_BLOB_BYTES:
+        size = f"{-(-size_bytes // MIB)} MiB, and a blob has {MAX_BLOB_BYTES // MIB} at most"
+        raise BadInput(f"{what} takes {size}", hint=hint)

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 
 from envelope import logs
 from envelope.agents import AgentCard, WorkerCard
-from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text
+from envelope.errors import ErrorCode, ExitCode, MusterError, ScopeExceeded, error_text, told_of_file
 from envelope.messages import ErrorInfo, TaskResult
 from envelope.tracing.starting import traced
 from repo.errors import RepoError
@@ -223,7 +223,7 @@ def main() -> int:
         if e.filename is None:
             raise
         hint = "name a folder that this user may write to: MUSTER_STATE_DIR"
-        sys.stderr.write(error_text(f"{e.filename} cannot be used: {e.strerror}", hint))
+        sys.stderr.write(error_text(*told_of_file(e, e.filename, f"{e.filename} cannot be used", hint)))
         return ExitCode.USAGE
     return ExitCode.OK
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 
-from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing
+from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, unread_format
 from .git import git
 from .local import Place, locate
 from .scratch import Scratch, ends_in, scratch, write_ends
 
 BASE_REF = "refs/muster/base"
 SHALLOW_REFS = "refs/muster/shallow/"  # where a shallow history ends: a bundle has no other place to say so
+SHA256, MAX_HEAD_BYTES = b"@object-format=sha256", 4096
 BUNDLE_TIMEOUT_S = 1800.0
 
 
@@ -60,6 +62,11 @@ async def history_ends(place: Place, commit: str) -> set[str]:
     return ends | ({each for above in parents.values() for each in above if each not in parents} if parents else {base})
 
 
+def _is_of_sha256(source: Path) -> bool:
+    with source.open("rb") as file:
+        return SHA256 in file.read(MAX_HEAD_BYTES).partition(b"\n\n")[0].split(b"\n")
+
+
 def _is_partial(place: Place) -> bool:
     return any(place.objects.glob("pack/*.promisor"))
 
@@ -81,6 +88,8 @@ async def unbundle(git_dir: Path, source: Path) -> None:
     try:
         listed = (await git(*take, git_dir=git_dir, cwd=Path(), timeout_s=BUNDLE_TIMEOUT_S)).line.splitlines()
     except GitFailed as e:
+        if await asyncio.to_thread(_is_of_sha256, source):
+            raise unread_format(f"The bundle {source.name}") from e
         raise RepositoryMissing(f"The bundle {source.name} cannot be read: {e}") from e
     refs = {name: commit for commit, _, name in (line.partition(" ") for line in listed)}
     ends = {commit for name, commit in refs.items() if name.startswith(SHALLOW_REFS)}

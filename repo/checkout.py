@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
-from .errors import CheckoutFailed, CommitMissing, GitFailed
+from .errors import FREE, NO_ROOM, CheckoutFailed, CommitMissing, DiskFull, GitFailed, full_disk
 from .git import git
 from .lock import file_lock, stamp_use
 from .mirror import COMMIT_HINT, Mirror
@@ -18,6 +20,8 @@ from .weight import require_bearable
 from .wording import readable
 
 CHECKOUT_TIMEOUT_S = 1800.0
+UNWRITTEN = re.compile(r"^error: unable to write file '?(.+?)'?$", re.MULTILINE)
+MIN_ROOM_BYTES = 64 * 1024  # a disk with less is full for everybody
 MAX_WHY_CHARS = 400  # a path can be 4096
 
 
@@ -43,18 +47,44 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
                 shutil.copy2(part / ".git/index", index_of(target))
                 part.rename(target)
             except GitFailed as e:
-                raise _not_made(commit, e) from e
+                raise await _not_made(mirror, commit, part, e) from e
+            except OSError as e:
+                if full := full_disk(e, target.parent):
+                    raise full from e
+                raise
             finally:  # on a full disk it must not stay until somebody asks again
                 await asyncio.to_thread(discard_tree, part)
     return target
 
 
-def _not_made(commit: str, failure: GitFailed) -> CheckoutFailed:
-    """Git's first complaint says which path it is; the last only that there was one."""
+async def _not_made(mirror: Mirror, commit: str, part: Path, failure: GitFailed) -> CheckoutFailed | DiskFull:
+    """Git's first complaint says which path it is; the last only that there was one. Not always does it say that the
+    disk is full."""
+    if await _lacks_room(mirror, commit, part, failure):
+        return DiskFull(f"The disk is full: no space left in {part.parent}", hint=FREE)
     complaints = [line for line in failure.stderr.splitlines() if line.startswith(("error: ", "fatal: "))]
     why = readable(complaints[0].partition(": ")[2].encode("utf-8", "surrogateescape")) if complaints else str(failure)
     hint = "check the commit out with plain git; rename such a path, or fetch what is missing and run `git fsck`"
     return CheckoutFailed(f"The files of commit {commit[:12]} cannot be written: {why[:MAX_WHY_CHARS]}", hint=hint)
+
+
+async def _lacks_room(mirror: Mirror, commit: str, part: Path, failure: GitFailed) -> bool:
+    """Whether the file that git could not write cannot be written because of its size."""
+    unwritten = UNWRITTEN.search(failure.stderr)
+    if unwritten is None:
+        return False
+    found = await git("cat-file", "-s", f"{commit}:{unwritten[1]}", git_dir=mirror.git_dir, ok=(0, 128))
+    size_bytes = max(MIN_ROOM_BYTES, int(found.line) if found.line.isdigit() else 0)
+    return await asyncio.to_thread(_has_no_room, part, size_bytes)
+
+
+def _has_no_room(folder: Path, size_bytes: int) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            os.posix_fallocate(probe.fileno(), 0, size_bytes)
+    except OSError as e:
+        return e.errno in NO_ROOM
+    return False
 
 
 def index_of(checkout: Path) -> Path:

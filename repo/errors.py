@@ -24,9 +24,12 @@ A collision of two patches is no error: `repo.merge` returns it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 UNSHALLOW_HINT = "the clone is shallow: fetch what it lacks with `git fetch --unshallow`"
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+FREE = "free some: `muster sandbox prune`; `df` says which disk it is"
 STDERR_TAIL_CHARS = 2_000  # git's last words say what failed; the first are progress
 
 
@@ -60,6 +63,11 @@ class DiskFull(RepoError):
     pass
 
 
+def full_disk(error: OSError, place: object) -> DiskFull | None:
+    """What a full disk is among the errors of files; None for every other one."""
+    return DiskFull(f"The disk is full: no space left in {place}", hint=FREE) if error.errno in NO_ROOM else None
+
+
 class OutputTooLarge(RepoError):
     pass
 
@@ -74,6 +82,14 @@ class RepositoryMissing(RepoError):
 
 class RemoteDown(RepositoryMissing):
     pass
+
+
+def unread_format(place: object, object_format: str = "sha256") -> RepositoryMissing:
+    """Of git's two ways to name objects, ids of 40 digits are the one that patches, mirrors and requests have here."""
+    hint = "work on a copy that names its objects by SHA-1: git fast-export --all | git -C COPY fast-import"
+    return RepositoryMissing(
+        f"{place} names its objects by {object_format.upper()}, which Muster cannot read", hint=hint
+    )
 
 
 class CommitMissing(RepoError):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import DiskFull, FolderMissing, GitFailed, GitMissing, GitTimedOut, OutputTooLarge, RepoError
+from .errors import FREE, DiskFull, FolderMissing, GitFailed, GitMissing, GitTimedOut, OutputTooLarge, RepoError
 
 GIB = 1024**3
 # As the C library says it in the C locale, and as git says it of itself.
@@ -119,7 +119,8 @@ async def git(
     finally:
         await _end_group(process)
     if completed.exit_code not in ok and any(sign in completed.stderr for sign in NO_ROOM):
-        raise DiskFull(f"The disk is full: git {arguments[0]} could not write", hint="free some; `df` says which it is")
+        place = (env or {}).get("GIT_OBJECT_DIRECTORY") or work_tree or git_dir or cwd or "the temporary folder"
+        raise DiskFull(f"The disk is full: no space left in {place}, for git {arguments[0]}", hint=FREE)
     if completed.exit_code not in ok:
         raise GitFailed(arguments, completed.exit_code, completed.stderr)
     return completed

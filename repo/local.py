@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import CommitMissing, FolderMissing, GitFailed, PatchRefused, RepositoryMissing
+from .errors import CommitMissing, FolderMissing, GitFailed, PatchRefused, RepositoryMissing, unread_format
 from .git import Completed, git
 from .scratch import scratch
 from .wording import readable
@@ -51,16 +51,18 @@ class LocalRepository:
 
 async def locate(path: Path) -> Place:
     """Find the repository that holds `path`; `RepositoryMissing` when there is none."""
-    parts = ("--git-dir", "--git-common-dir", "--is-bare-repository")
+    parts = ("--git-dir", "--git-common-dir", "--is-bare-repository", "--show-object-format")
     asked = ("rev-parse", "--path-format=absolute", *parts, "--show-toplevel")
     try:
         found = await git(*asked, git_dir=None, cwd=path, ok=(0, 128))  # a bare one has no top, and git says so last
-        git_dir, common_dir, bare, *tops = found.line.split("\n")
+        git_dir, common_dir, bare, object_format, *tops = found.line.split("\n")
         [top] = [git_dir] if bare == "true" else tops
     except (GitFailed, ValueError) as e:
         raise RepositoryMissing(f"{path} is not in a git repository", hint="run `git init` there and commit") from e
     except FolderMissing as e:
         raise RepositoryMissing(f"There is no folder {path}") from e
+    if object_format != "sha1":
+        raise unread_format(top, object_format)
     return Place(Path(top), Path(git_dir), Path(common_dir), bare == "true")
 
 

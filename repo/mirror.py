@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .bundle import unbundle
 from .content import files_of
-from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, SourceRefused
+from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, SourceRefused, full_disk, unread_format
 from .git import git
 from .lock import file_lock, stamp_use
 from .removal import discard_tree
@@ -104,7 +104,12 @@ async def mirror_of(
     if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has(commit):
         return mirror
     async with file_lock(mirror.git_dir.with_suffix(".lock")):
-        _create(mirror.git_dir)
+        try:
+            _create(mirror.git_dir)
+        except OSError as e:
+            if full := full_disk(e, mirror.git_dir.parent):
+                raise full from e
+            raise
         if not (FULL_ID.fullmatch(commit) and await mirror.has(commit)):
             if bundle is not None:
                 await unbundle(mirror.git_dir, bundle)
@@ -152,5 +157,7 @@ def _not_fetched(failure: GitFailed, protocols: Collection[str]) -> SourceRefuse
     if "not allowed" in failure.stderr:
         hint = f"allowed: {', '.join(protocols)}"
         return SourceRefused("The address uses a protocol that is not allowed here", hint=hint)
+    if "mismatched algorithms" in failure.stderr:
+        return unread_format("The repository")
     hint = "check the address, and that this machine may read it"
     return RepositoryMissing(f"The repository cannot be fetched: {failure}", hint=hint)

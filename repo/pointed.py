@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused
+from .errors import CommitMissing, GitFailed, RepositoryMissing, SourceRefused, unread_format
 from .git import git
 from .mirror import COMMIT_HINT, DEFAULT_PROTOCOLS, FULL_ID
 
@@ -35,6 +35,8 @@ async def commit_at(
     commit = next((listed[name] for name in names if name in listed), None)
     if commit is None:
         raise CommitMissing(f"{url} has no branch or tag {ref or 'to start from'!r}", hint=COMMIT_HINT)
+    if not FULL_ID.fullmatch(commit):
+        raise unread_format(url)
     return commit
 
 

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from .errors import BranchRefused, FolderMissing
+from .errors import BranchRefused, FolderMissing, full_disk
 from .mirror import Mirror
 from .publish import require_branch_name
 from .scratch import scratch
@@ -87,4 +87,6 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise FolderMissing(f"The folder {folder} cannot be made: {e.strerror}", hint="name another one") from e
+        raise full_disk(e, folder) or FolderMissing(
+            f"The folder {folder} cannot be made: {e.strerror}", hint="name another one"
+        ) from e

@@ -11,6 +11,7 @@ from .git import GIB, git
 
 # A million paths of 75 characters, twice what the largest repositories of the world have.
 MAX_LISTING_BYTES = 128 * 1024 * 1024
+MIB = 1024 * 1024
 MAX_FILES_BYTES = 32 * GIB
 HINT = "give the task a smaller repository"
 
@@ -29,9 +30,8 @@ async def require_bearable(git_dir: Path, commit: str, folder: Path) -> None:
         raise CheckoutFailed(f"The files of commit {short} are too large: {size}", hint=HINT)
     free_bytes = shutil.disk_usage(folder).free
     if total_bytes > free_bytes:
-        message = (
-            f"The disk is full: {free_bytes / GIB:.1f} GiB are left, and commit {short} takes {total_bytes / GIB:.1f}"
-        )
+        left, takes = f"{free_bytes / MIB:,.0f} MiB are left", f"{total_bytes / MIB:,.0f}"
+        message = f"The disk is full: no space left in {folder}: {left}, and commit {short} takes {takes}"
         raise DiskFull(message, hint="free some: `muster sandbox prune`; or move the state folder to a larger disk")
 
 

@@ -16,12 +16,12 @@ from repo.seed import Seed, seed_of
 
 from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
-from .errors import DiskFull, SandboxError
+from .errors import SandboxError
 from .handed import note_labels
 from .renewal import Renewal
 from .tools import ToolClient
 from .touched import Stamps
-from .unfit import FULL, FULL_HINT
+from .unfit import full_disk
 from .view import Keeper
 
 BASE_INDEX = "base.index"  # in the folder of a sandbox whose base is not its checkout's
@@ -104,7 +104,7 @@ class OpenSandbox(ToolClient):
             await self._keeper.setup_files(target)
         except OSError as error:
             message = f"What setup wrote to the workspace cannot be kept: {error.strerror}."
-            raise (DiskFull(message, hint=FULL_HINT) if error.errno in FULL else SandboxError(message)) from error
+            raise full_disk(error) or SandboxError(message) from error
 
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         await self.end_in(lifetime_s)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from envelope.errors import told_of_file
 from envelope.signature import Keys
 
 from .errors import Misconfigured
@@ -88,7 +89,8 @@ def _changing(path: Path) -> Generator[Path]:
             os.close(folder)
     except OSError as e:
         hint = "change it where it comes from (a mounted secret, say), or name another with MUSTER_KEYRING"
-        raise Misconfigured(f"the keyring {path} cannot be changed: {e.strerror}", hint=hint) from e
+        message, hint = told_of_file(e, path.parent, f"the keyring {path} cannot be changed", hint)
+        raise Misconfigured(message, hint=hint) from e
 
 
 def _replace(file: Path, keys: Keys) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
 from envelope.events import GateVerdict, MergeStep
+from envelope.gate import GateObjection
 from envelope.messages import Attachment, PatchRef, TaskResult
 from envelope.scope import allows
 from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
@@ -29,10 +30,11 @@ MAX_STEP_PATHS = 50  # for people to look at; the report's patch lists them all
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Why the gate fails with a patch, and what it saw."""
+    """Why the gate fails with a patch, what it saw, and all that speaks against it."""
 
     reason: str
     verdict: GateVerdict | None
+    objections: tuple[GateObjection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ def _report(
         merged_by=landed.level if landed and _patch_of(result) else "",
         resolved_by=resolution.task_id if resolution and landed and landed.level == "resolved" else "",
         evidence=blame.verdict if blame else None,
+        objections=blame.objections if blame else (),
     )
 
 

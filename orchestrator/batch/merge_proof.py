@@ -5,7 +5,7 @@ Every run of the gate is a task with a content key: killed anywhere, this goes t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from envelope.messages import ErrorInfo, PatchRef
@@ -98,7 +98,7 @@ class Trials:
             return None
         proof = await self.proof(first_bad.commit)
         said = "; ".join(filter(None, (proof.judgement.reason, proof.judgement.hint)))
-        return first_bad.key, Blame(f"set aside, since with it {said}", proof.after)
+        return first_bad.key, Blame(f"set aside, since with it {said}", proof.after, proof.evidence.objections)
 
     async def _by_halves(self, states: Sequence[Landed]) -> Landed | None:
         good, bad = -1, len(states) - 1  # the base passes, the last one does not
@@ -152,16 +152,18 @@ async def prove_merge(trials: Trials, merge: Callable[[Collection[str]], Awaitab
         if found is None:
             proof, patch = await trials.proof(merged.commit), await trials.patch(merged.commit)
             told = _that_it_stopped(proof, trials.stopped_after) if trials.stopped_after else proof
-            return Proved(merged, patch, told if patch else _of_nothing(told), blamed)
+            return Proved(merged, patch, told if patch else _of_nothing(told, blamed.values()), blamed)
         key, blame = found
         blamed[key] = blame
 
 
-def _of_nothing(proof: Proof) -> Proof:
-    """That the base passes its gate is nobody's work."""
+def _of_nothing(proof: Proof, blamed: Iterable[Blame]) -> Proof:
+    """That the base passes its gate is nobody's work. What was set aside is all that there was: what speaks against it
+    is why nothing landed."""
     if not proof.judgement.verified:
         return proof
-    evidence = proof.evidence.model_copy(update={"result": "done"})
+    objections = tuple(objection for blame in blamed for objection in blame.objections)
+    evidence = proof.evidence.model_copy(update={"result": "done", "objections": objections})
     return replace(proof, judgement=NOTHING_LANDED, after=None, evidence=evidence)
 
 

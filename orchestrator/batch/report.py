@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from envelope.events import GateVerdict
-from envelope.gate import GateEvidence
+from envelope.gate import GateEvidence, GateObjection
 from envelope.messages import PatchRef, TaskResult
 from envelope.wire import Wire
 
@@ -28,8 +28,8 @@ class ShardReport(Wire):
     """One shard: `empty` changed nothing; `set_aside` was not acceptable as a patch; `failed` ended badly.
 
     `merged_by`: as what its patch came in (`as it is`, by `lines`, by `entities`, or `resolved` by the agent whose task
-    is `resolved_by`). `evidence`: what the gate saw with it, if it was set aside for that. `patch`: the attachment that
-    keeps a patch which did not land.
+    is `resolved_by`). `evidence`: what the gate saw with it, if it was set aside for that, and `objections` all that
+    the gate has against it. `patch`: the attachment that keeps a patch which did not land.
     """
 
     key: str
@@ -47,6 +47,7 @@ class ShardReport(Wire):
     merged_by: str = ""
     resolved_by: str = ""
     evidence: GateVerdict | None = None
+    objections: tuple[GateObjection, ...] = ()
     patch: str = ""
 
 

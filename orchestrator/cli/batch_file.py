@@ -10,6 +10,9 @@ from typing import Annotated
 
 import typer
 
+from envelope.errors import require_room
+from repo.errors import RepositoryMissing
+from repo.local import locate
 from transport.errors import NotFound
 
 from ..batch.file import load_batch
@@ -45,6 +48,8 @@ def init(
     repo: Annotated[Path, typer.Option(metavar="PATH", help="The first repository.")] = Path(),
 ) -> None:
     """Write a batch file to start from: a codemod over each Python file, proved by the tests. Overwrites nothing."""
+    with suppress(RepositoryMissing):  # a folder that will be one
+        repo = asyncio.run(locate(repo)).root
     text = starter(repo, seen_from=file.parent)
     try:
         with file.open("x", encoding="utf-8") as stream:
@@ -52,6 +57,7 @@ def init(
     except FileExistsError as e:
         raise BadInput(f"{file} is there already", hint="name another file") from e
     except OSError as e:
+        require_room(e, file.parent)
         raise BadInput(f"{file} cannot be written: {e.strerror}") from e
     note(f"written: {file}; see what it would do with: muster batch preview {file}")
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from envelope.errors import ExitCode
+from envelope.errors import FREE, NO_ROOM, ExitCode
 from envelope.messages import TaskResult
 
 from ..batch.plan import Sources
@@ -154,7 +154,10 @@ def _write_reports(wanted: Sequence[Wanted], report: EvalReport) -> None:
             each.path.parent.mkdir(parents=True, exist_ok=True)
             each.path.write_text(FORMATS[each.form](report), encoding="utf-8")
         except OSError as e:
-            warn(f"the report {each.form} was not written to {each.path}: {e.strerror}")
+            warn(
+                f"the report {each.form} was not written to {each.path}: {e.strerror}",
+                FREE if e.errno in NO_ROOM else "",
+            )
 
 
 def _lines(found: EvalPreview) -> list[Line]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 
 import typer
 
-from envelope.errors import ExitCode
+from envelope.errors import FREE, NO_ROOM, ExitCode
 from envelope.redaction import redact
 
 # For errors whose own message says it all.
@@ -16,8 +15,6 @@ HINTS: dict[int, str] = {
     ExitCode.REFUSED: "ask for less, or give the caller more: see `muster run --help`, --allow",
 }
 UNUSABLE = (FileNotFoundError, NotADirectoryError, PermissionError)
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-FREE = "free some; `df` says which disk it is"
 DOCTOR = "see what is missing with: muster doctor"
 
 
@@ -38,8 +35,8 @@ def failure_of(error: BaseException) -> Failure:
     if code is not None:
         return Failure(_sentence(str(error)), redact(getattr(error, "hint", "")) or HINTS.get(code, DOCTOR), code)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
-        where = f" for {error.filename}" if error.filename else ", or where the output goes is full"
-        return Failure(_sentence(f"there is no room left on the disk{where}"), FREE, ExitCode.INFRASTRUCTURE)
+        where = f"in {error.filename}" if error.filename else "on the disk, or where the output goes is full"
+        return Failure(_sentence(f"no space left {where}"), FREE, ExitCode.INFRASTRUCTURE)
     if isinstance(error, OSError) and error.filename:  # something that a person named, such as the state folder
         code = ExitCode.USAGE if isinstance(error, UNUSABLE) else ExitCode.INFRASTRUCTURE
         return Failure(_sentence(f"{error.filename} cannot be used: {error.strerror}"), HINTS.get(code, DOCTOR), code)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from envelope.errors import FREE, NO_ROOM
 from envelope.messages import TaskResult
-from repo.errors import BranchRefused, RepoError
+from repo.errors import BranchRefused, DiskFull, RepoError
 from repo.local import branch_tip
 from repo.mirror import mirror_of
 from repo.publish import publish_branch, require_forward, require_settable
@@ -72,6 +73,8 @@ async def require_free(settings: Settings, target: Target, start: str) -> None:
 def not_set(error: NotSetCause, branch: str, take: str) -> NotSet:
     """Of a branch that stayed where it was, while the change is kept; `take` says how to have it all the same."""
     why = str(error) if isinstance(error, RepoError) else f"The branch {branch} cannot be set: {_words(error)}"
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in NO_ROOM):
+        return BranchRefused(why, hint=f"{FREE}. Then {take.partition(': ')[2]}")  # another name takes as much
     hint = "" if isinstance(error, OSError) else error.hint
     told = Unreachable if isinstance(error, Unreachable) else BranchRefused
     return told(why, hint=f"{hint}; {take} --branch NAME".removeprefix("; "))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envelope.errors import FREE, NO_ROOM
 from envelope.messages import TaskResult
 
 from ..batch.ended import report_of_goal, report_of_none
@@ -34,7 +35,10 @@ async def write_reports(muster: Muster, wanted: Sequence[Wanted], result: TaskRe
             each.path.parent.mkdir(parents=True, exist_ok=True)
             each.path.write_text(formed(each.form, report, result), encoding="utf-8")
         except OSError as e:
-            warn(f"the report {each.form} was not written to {each.path}: {e.strerror}")
+            warn(
+                f"the report {each.form} was not written to {each.path}: {e.strerror}",
+                FREE if e.errno in NO_ROOM else "",
+            )
 
 
 async def report_for(muster: Muster, result: TaskResult) -> BatchReport:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from envelope.errors import require_room
 from envelope.ids import BlobRef
 from envelope.messages import TaskRequest
 from transport.base import Handle
@@ -131,4 +132,5 @@ def _write(file: Path, content: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     except OSError as e:
-        raise BadInput(f"{file} cannot be written: {e.strerror}") from e
+        require_room(e, file.parent)
+        raise BadInput(f"{file} cannot be written: {e.strerror}", hint="name another folder: --record DIR") from e

@@ -22,6 +22,7 @@ from ..base import MIB
 from ..channel import Channel
 from ..errors import SandboxError, SandboxLost
 from ..setup_files import NEVER
+from ..unfit import full_disk
 from ..view import View
 from .changes import Changes, changes_of, parents, status_in
 from .shadow import Shadow
@@ -53,7 +54,9 @@ async def fetched_view(
             else:
                 view = View(folder, await fetching.only(tracked, new), partial=True)
         except OSError as error:  # a path that this host takes for too long
-            raise SandboxError(f"What changed in the workspace cannot be laid out here: {error.strerror}.") from error
+            raise full_disk(error) or SandboxError(
+                f"What changed in the workspace cannot be laid out here: {error.strerror}."
+            ) from error
         finally:
             await channel.call("settle", {}, timeout_s=SETTLE_TIMEOUT_S, max_bytes=0)
         yield view

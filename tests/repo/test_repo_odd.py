@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import pytest
 from repo.bundle import bundle
 from repo.checkout import checkout, index_of
 from repo.content import lines_with
-from repo.errors import CheckoutFailed, CommitMissing, DiskFull, OutputTooLarge
+from repo.errors import CheckoutFailed, CommitMissing, DiskFull, OutputTooLarge, RepositoryMissing
+from repo.local import describe
 from repo.mirror import mirror_of
 from repo.patch import apply_to_tree, extract_patch
+from repo.pointed import commit_at
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 123456\n"
 LFS = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
@@ -213,6 +215,59 @@ async def test_a_full_disk_is_said_and_nothing_half_made_stays(work_on: Any, tmp
     with pytest.raises(DiskFull, match="disk is full"):
         await bundle(tmp_path / "user", work.base, small_disk / "b")
     assert not (small_disk / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("count", "size_bytes"), [(600, 10), (3, SMALL_DISK_BYTES // 5)], ids=["many small files", "few large ones"]
+)
+async def test_a_disk_that_fills_while_files_are_written_is_no_matter_of_their_names(
+    work_on: Any, small_disk: Path, count: int, size_bytes: int
+):
+    """git says of either that it is unable to write a file, and not why. Large ones lie there packed already."""
+    work = await work_on({f"f{n}": os.urandom(size_bytes) for n in range(count)})
+    with pytest.raises(DiskFull, match=f"no space left in {small_disk}") as failure:
+        await checkout(work.mirror, work.base, small_disk)
+    assert "free some" in failure.value.hint and "rename" not in failure.value.hint
+
+
+async def test_a_file_that_cannot_be_written_for_another_reason_is_no_full_disk(
+    odd_commit: Any, user: Any, tmp_path: Path
+):
+    base = odd_commit("x" * 300)
+    await bundle(user.root, base, tmp_path / "b")
+    mirror = await mirror_of(tmp_path / "cache", bundle=tmp_path / "b", commit=base)
+    with pytest.raises(CheckoutFailed) as failure:
+        await checkout(mirror, base, tmp_path / "cache")
+    assert "rename such a path" in failure.value.hint
+
+
+@pytest.fixture
+def of_sha256(user: Any, tmp_path: Path) -> Any:
+    made = type(user)(tmp_path / "sha256")
+    made.root.mkdir()
+    made.git("init", "--quiet", "--initial-branch=main", "--object-format=sha256")
+    made.commit({"a": "1\n"})
+    made.git("bundle", "create", "--quiet", "all", "main")
+    return made
+
+
+async def test_a_repository_of_sha256_is_refused_by_its_name(of_sha256: Any, user: Any, tmp_path: Path):
+    head, url = of_sha256.git("rev-parse", "HEAD"), of_sha256.root.as_uri()
+    ways: list[Callable[[], Awaitable[object]]] = [
+        lambda: describe(of_sha256.root),
+        lambda: bundle(of_sha256.root, head, tmp_path / "b"),
+        lambda: mirror_of(tmp_path / "cache", bundle=of_sha256.root / "all", commit=head),
+        lambda: mirror_of(tmp_path / "cache", url=url, commit="main", protocols=("file",)),
+        lambda: commit_at(url, "main", protocols=("file",)),
+    ]
+    for way in ways:
+        with pytest.raises(RepositoryMissing, match="names its objects by SHA256, which Muster cannot read") as failure:
+            await way()
+        assert "git fast-export --all" in failure.value.hint
+
+    export = subprocess.run(["git", "-C", str(of_sha256.root), "fast-export", "--all"], capture_output=True, check=True)
+    subprocess.run(["git", "-C", str(user.root), "fast-import", "--quiet"], input=export.stdout, check=True)
+    await bundle(user.root, user.git("rev-parse", "main"), tmp_path / "b")
 
 
 def tree(user: Any, *entries: tuple[str, str, str]) -> str:

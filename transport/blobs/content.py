@@ -10,6 +10,7 @@ from ..errors import NotFound, Refused, TransportError
 
 # A bundle of a big repository. A blob is held in memory by whoever puts or reads it: some at a time must fit.
 MAX_BLOB_BYTES = 256 * 1024 * 1024
+SMALLER = "have less in one file or repository: what is generated ignored, large files in git LFS"
 # The size above which values travel as blobs at all: what is smaller costs Redis no more than its own envelope.
 SMALL_BYTES = 32 * 1024
 
@@ -19,7 +20,7 @@ _REF = re.compile(r"sha256:([0-9a-f]{64})")
 def check_size(content: bytes) -> None:
     """`Refused` over MAX_BLOB_BYTES."""
     if len(content) > MAX_BLOB_BYTES:
-        raise Refused("blob", f"{len(content)} bytes are over the limit of {MAX_BLOB_BYTES}")
+        raise Refused("blob", f"{len(content)} bytes are over the limit of {MAX_BLOB_BYTES}", hint=SMALLER)
 
 
 def checked(ref: str, content: bytes) -> bytes:

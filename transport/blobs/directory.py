@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from envelope.errors import told_of_file
 from envelope.ids import blob_ref
 
 from ..errors import TransportError
@@ -120,9 +121,9 @@ class DirectoryBlobs:
         try:
             yield
         except OSError as e:
-            raise TransportError(
-                f"the folder of blobs {self.root} cannot be used: {e.strerror}", hint="see to its disk and its mode"
-            ) from e
+            what, hint = f"the folder of blobs {self.root} cannot be used", "see to its disk and its mode"
+            message, hint = told_of_file(e, self.root, what, hint)
+            raise TransportError(message, hint=hint) from e
 
 
 def _unless_gone(_function: object, _path: str, fault: tuple[type[BaseException], BaseException, object]) -> None:

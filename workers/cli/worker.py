@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from envelope.errors import ExitCode, MusterError, error_text
+from envelope.errors import ExitCode, MusterError, error_text, told_of_file
 from envelope.logs import AS_JSON, LEVELS, configure_service
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
         if e.filename is None:
             raise
         hint = "name a folder that this user may write to: MUSTER_STATE_DIR"
-        _fail(f"{e.filename} cannot be used: {e.strerror}", hint, ExitCode.USAGE)
+        _fail(*told_of_file(e, e.filename, f"{e.filename} cannot be used", hint), ExitCode.USAGE)
 
 
 def _fail(message: str, hint: str, code: ExitCode) -> NoReturn:

@@ -6,6 +6,7 @@ import json
 from xml.etree import ElementTree
 
 import pytest
+from junit_schema import junit_faults
 
 from envelope.errors import ExitCode
 from envelope.events import GateVerdict
@@ -104,6 +105,13 @@ def test_junit_has_a_case_for_each_shard_and_gate():
     assert [case.get("name") for case in suites[0]] == ["a.py", "b.py", "c.py", "d.py", "e e.py", "gate"]
     failure = suites[0][4].find("failure")
     assert failure is not None and failure.get("message") == HOSTILE.replace("\x1b", "�").replace("\x00", "�")
+
+
+@pytest.mark.parametrize("form", ["REPORT", "REJECTED", "none"])
+def test_junit_is_what_the_common_schema_takes(form):
+    report = {"REPORT": REPORT, "REJECTED": REJECTED}.get(form) or BatchReport(name="none", repositories=())
+
+    assert list(junit_faults(FORMATS["junit"](report))) == []
 
 
 def test_sarif_places_what_was_not_done():

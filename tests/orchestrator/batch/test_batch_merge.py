@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 from dataclasses import replace
@@ -97,6 +98,8 @@ async def test_where_nothing_lands_nothing_is_verified(stage, batch_text, breaks
     assert (repository.changed, repository.verified, report.verified) == (False, False, False)
     assert repository.reason == "nothing landed, so there is nothing to verify"
     assert (repository.evidence.result, repository.after) == ("done", None)
+    codes = [objection.code for objection in repository.evidence.objections]
+    assert codes == (["failed"] * len(repository.shards) if breaks else [])
     assert [error.code for error in result.errors] == ([ErrorCode.GATE_FAILED] if breaks else [])
 
 
@@ -191,6 +194,21 @@ async def test_when_every_patch_breaks_the_gate_nothing_lands_and_the_batch_fail
     assert result.patch is None and result.status is State.ERROR
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
     assert {shard.outcome for shard in report.repositories[0].shards} == {"set_aside"}
+
+
+async def test_what_speaks_against_the_only_patch_is_in_the_report(stage):
+    edits(stage.builders, lambda path, files: files.update({path: files[path] + "fail\n"}))
+
+    _, report = await stage.batch(await stage.repository({"src/m0.py": "old\n", "tests/t.py": "assert\n"}))
+
+    [repository] = report.repositories
+    [shard] = repository.shards
+    assert [objection.code for objection in shard.objections] == ["failed"]
+    assert repository.evidence.objections == shard.objections
+    told = [json.loads(line) for line in FORMATS["jsonl"](report).splitlines()]
+    assert [line["objections"][0]["code"] for line in told if line["kind"] == "shard"] == ["failed"]
+    assert [line["evidence"]["objections"][0]["code"] for line in told if line["kind"] == "repository"] == ["failed"]
+    assert "gate_failed" in FORMATS["sarif"](report)
 
 
 async def test_an_orchestrator_that_goes_away_while_it_bisects_is_followed_by_one_that_repeats_no_run(stage):

@@ -102,6 +102,13 @@ def test_a_dirty_work_tree_is_refused(desk, words):
     _expect(desk.muster(*words), USAGE, "changes that are not committed: a.py", "--allow-dirty")
 
 
+@pytest.mark.parametrize("words", [("run", "x", "--repo", "project/part"), ("batch", "run", "batch.toml")])
+def test_a_folder_below_a_repositorys_root_is_refused(desk, words):
+    project = desk.repository("project", {"part/a.py": "x = 1\n"})
+    (desk.home / "batch.toml").write_text(BATCH.replace('path = "project"', 'path = "project/part"'))
+    _expect(desk.muster(*words), USAGE, f"project/part is a folder of the repository {project}", f"itself, {project}")
+
+
 @pytest.mark.parametrize(
     ("branch", "sentence", "hint"),
     [
@@ -231,7 +238,7 @@ def test_a_reader_who_has_gone_and_a_full_disk_are_told_apart(desk):
     full, closed = desk.shell("schema request >/dev/full"), desk.shell("schema request <&- >&-")
 
     assert (gone.exit_code, gone.stderr) == (141, "")
-    _expect(full, INFRASTRUCTURE, "there is no room left on the disk", "df")
+    _expect(full, INFRASTRUCTURE, "no space left on the disk", "df")
     assert (closed.exit_code, closed.stderr) == (0, "")
 
 

@@ -10,9 +10,10 @@ from envelope.lifecycle import State
 from envelope.messages import Output, TaskResult
 from orchestrator.catalogue import agent_named, default_agent
 from orchestrator.client import Muster
-from orchestrator.errors import BadSettings, UnknownName
+from orchestrator.errors import BadInput, BadSettings, UnknownName
 from orchestrator.settings import load_settings
 from orchestrator.submit import task_request
+from transport.blobs import MAX_BLOB_BYTES
 from transport.errors import NotFound, Refused
 
 FIELDS = {"agent": "build", "pool": "build", "deadline_ms": 60_000, "auth_scope": ()}
@@ -125,6 +126,19 @@ async def test_a_file_is_stored_once_and_named(any_stage, tmp_path):
 
     assert (attached.name, attached.media_type, attached.size_bytes) == ("log.txt", "text/plain", 5)
     assert attached.blob == (await any_stage.muster.attach(b"hello")).blob
+
+
+async def test_what_no_blob_can_hold_is_refused_with_the_limit_before_it_is_read(memory_stage, tmp_path, monkeypatch):
+    with (tmp_path / "core").open("wb") as file:
+        file.truncate(MAX_BLOB_BYTES + 1)
+    with pytest.raises(BadInput, match="core takes 257 MiB, and a blob has 256 at most") as refused:
+        await memory_stage.muster.attach(tmp_path / "core")
+    assert refused.value.hint == "send the part that matters"
+
+    monkeypatch.setattr("orchestrator.packing.MAX_BLOB_BYTES", 100)
+    with pytest.raises(BadInput, match=r"the history of .* takes 1 MiB, and a blob has") as refused:
+        await memory_stage.repository({"a": "1\n"})
+    assert "git clone --depth 1" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from junit_schema import junit_faults
 
 from envelope.budget import Usage
 from envelope.codec import MAX_MESSAGE_BYTES, encode
@@ -139,6 +140,7 @@ def test_markdown_escapes_what_others_said(report):
 
 def test_junit_is_xml_whatever_was_said(report):
     suites = fromstring(FORMATS["junit"](report))
+    assert list(junit_faults(FORMATS["junit"](report))) == []
     counted = [[one.get(name) for name in ("tests", "failures", "errors", "skipped")] for one in suites]
     assert counted == [["4", "1", "0", "0"], ["4", "2", "1", "1"]]
 
