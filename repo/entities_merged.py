@@ -19,6 +19,7 @@ MAX_LINE = 88  # of an import that is written anew
 _IDENTITY = re.compile(
     r"(^|_)(code|errno|err|port|opcode|flag|bit|mask|revision|migration|id|number|signal|slot|key)s?$", re.I
 )
+_LABELS = ("name", "slug", "type", "kind", "tag", "prefix", "route", "path", "url", "topic", "event", "command")
 _GIVEN = re.compile(
     r"\b(?!status|exit|zip|http)(\w*?(?:port|errno|error_?code|err_?code|opcode|flag|bit|revision|migration)|code)"
     r"\s*[:=]\s*(\d\w*)",
@@ -29,6 +30,18 @@ _TRIVIAL = ("0", "1", "-1", "0.0", "1.0")
 _CODE = re.compile("function|method|class|constructor|impl_item|use_declaration")
 # They take names from elsewhere. (Rust's may begin with a name of the file.)
 _IMPORTS = ("import_statement", "import_from_statement", "import_declaration", "import_spec", "future_import_statement")
+_TYPE = re.compile("class|interface|impl_item|record")
+_ASKS = re.compile("interface|trait|abstract")
+# What a class is made by (in Java, what has its name), and what rules all the members of one.
+_MAKES = ("__init__", "__new__", "__call__", "constructor")
+_RULES_ITS_CLASS = (
+    "__slots__",
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__match_args__",
+    "__init_subclass__",
+)
 # Java's members are used by their names alone.
 _BARE = ("method_declaration", "field_declaration", "constant_declaration")
 
@@ -38,13 +51,16 @@ Names = Mapping[str, Entity]
 @dataclass(frozen=True, slots=True)
 class _Change:
     """An entity that a version added (`was` is None), removed (`now` is None) or changed, in the scope of that name.
-    `is_split`: its members are changes of their own. `inside`: the key of what it is in."""
+    `is_split`: its members are changes of their own. `inside`: the key of what it is in,
+    whose names are `of`, and which is an `inside_type`."""
 
     scope: str
     was: Entity | None
     now: Entity | None
     is_split: bool = False
     inside: str = ""
+    of: tuple[str, ...] = ()
+    inside_type: str = ""
 
     def touched(self) -> Iterator[tuple[str, str]]:
         """The names whose meaning it changes, and how: `added`, `removed`, `changed`, or `inside` alone."""
@@ -67,6 +83,12 @@ class _Change:
             return "gone"
         return _origin(self.now, name) or f"{self.inside}\n{self.now.key}\n{self.now.text!r}"
 
+    def place_of_members(self) -> tuple[str, str, tuple[str, ...], str]:
+        one = self.now or self.was
+        assert one is not None
+        kinds = " ".join(node.type for node in ((one.node, *one.node.children) if one.node else ()))
+        return f"{self.scope}/{one.scope or one.key}", f"{self.inside}/{one.key}", one.binds, kinds
+
     def outcome(self) -> tuple[str | None, ...]:
         """Equal for two that made the same of the same."""
         was, now = self.was, self.now
@@ -85,8 +107,17 @@ class _Change:
             return Counter()
         now.update(_derived(self.now))
         was.update(_derived(self.was))
-        is_code = any(_CODE.search(one.type) for one in (node, *node.children))
-        return now - was if is_code else now
+        used = now - was if any(_CODE.search(one.type) for one in (node, *node.children)) else now
+        if self.scope.startswith("/impl "):
+            used[self.scope.removeprefix("/impl ")] += used["Self"]
+        return used
+
+    def built_on(self) -> Counter[str]:
+        """What a class, an interface or an `impl` names before its body: its bases."""
+        node = self.now.node if self.now is not None else None
+        if node is None or not any(_TYPE.search(one.type) for one in (node, *node.children)):
+            return Counter()
+        return mentioned(node, is_whole=False)
 
 
 def merged(base: Sequence[Entity], *sides: Sequence[Entity]) -> list[Entity]:
@@ -98,17 +129,19 @@ def merged(base: Sequence[Entity], *sides: Sequence[Entity]) -> list[Entity]:
     return _united(old, new)
 
 
-def _changes(old: Names, new: Names, scope: str = "", inside: str = "") -> Iterator[_Change]:
+def _changes(old: Names, new: Names, around: _Change | None = None) -> Iterator[_Change]:
+    scope, inside, of, kind = around.place_of_members() if around else ("", "", (), "")
     for key in dict.fromkeys((*old, *new)):
         was, now = old.get(key), new.get(key)
         if was is not None and now is not None and was.text == now.text and was.body == now.body:
             continue
         present = [one for one in (now, was) if one is not None]
         is_split = all(one.body for one in present)
-        yield _Change(scope, was, now, is_split, inside)
+        change = _Change(scope, was, now, is_split, inside, of, kind)
+        yield change
         if is_split:
-            members = ({one.key: one for one in body.body} if body else {} for body in (was, now))
-            yield from _changes(*members, scope=f"{scope}/{present[0].scope or key}", inside=f"{inside}/{key}")
+            before, after = ({one.key: one for one in each.body} if each else {} for each in (was, now))
+            yield from _changes(before, after, change)
 
 
 def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
@@ -126,32 +159,44 @@ def _require_apart(ours: Sequence[_Change], theirs: Sequence[_Change]) -> None:
         if any(name == EVERYTHING for _, name in some) and named:
             raise Unclear  # who knows which names these are
     for some, others in ((ours, theirs), (theirs, ours)):
-        used = Counter[str]()
-        for change in others:
-            used += change.used()
+        used = sum((change.used() for change in others), Counter[str]())
+        bases = sum((change.built_on() for change in others), Counter[str]())
+        places = {change.scope for change in others}
         for change in some:
-            if any(_is_used(used, change, name, how) for name, how in change.touched()):
-                raise Unclear
+            for name, how in change.touched():
+                if _is_used(used, change, name, how):
+                    raise Unclear
+                if how != "inside" and _is_built_on(change, name, used, bases):
+                    raise Unclear
+                if name in _RULES_ITS_CLASS and change.scope in places:
+                    raise Unclear
     _require_other_values(ours, theirs)
 
 
 def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> bool:
-    """Whether what is merged by lines cannot be right: both give one new name another meaning, or one begins to use
-    what the other one has removed."""
+    """Whether what is merged by lines cannot be right: both give one new name another meaning, one begins to use what
+    the other one has removed, or builds on what asks for more now."""
     old, *new = ({one.key: one for one in side} for side in (base, ours, theirs))
     mine, other = (list(_changes(old, side)) for side in new)
     mine, other = _alone(mine, other), _alone(other, mine)
     added = [_new_names(side) for side in (mine, other)]
     if any(added[1].get(place, meaning) != meaning for place, meaning in added[0].items()):
         return True
-    return any(
-        _is_used(used, change, name, how)
-        for some, others in ((mine, other), (other, mine))
-        for used in [sum((one.used() for one in others), Counter[str]())]
-        for change in some
-        for name, how in change.touched()
-        if how == "removed" and (change.scope, name) not in _new_names(some)
-    )
+    return _is_let_down(mine, other) or _is_let_down(other, mine)
+
+
+def _is_let_down(some: Sequence[_Change], others: Sequence[_Change]) -> bool:
+    used = sum((one.used() for one in others), Counter[str]())
+    bases = sum((one.built_on() for one in others if one.was is None), Counter[str]())
+    new = _new_names(some)
+    for change in some:
+        for name, how in change.touched():
+            if how == "removed" and (change.scope, name) not in new and _is_used(used, change, name, how):
+                return True
+            asked = bases if _ASKS.search(change.inside_type) else Counter[str]()
+            if how in ("added", "changed") and _is_built_on(change, name, used, asked):
+                return True
+    return False
 
 
 def _new_names(changes: Sequence[_Change]) -> dict[tuple[str, str], str]:
@@ -186,6 +231,12 @@ def _is_used(used: Counter[str], change: _Change, name: str, how: str) -> bool:
     return used[word] > 0 or used[f".{word}"] > 0
 
 
+def _is_built_on(change: _Change, name: str, used: Counter[str], bases: Counter[str]) -> bool:
+    """A member of a class that the other one derives a new class from, or the way to make one that it makes."""
+    makes = re.split(r"\W", name)[0]
+    return any(bases[of] > 0 or ((makes in _MAKES or makes == of) and used[of] > 0) for of in change.of)
+
+
 def _derived(one: Entity | None) -> list[str]:
     """The traits that Rust writes for a type."""
     listed = re.findall(rb"#\[derive\(([^)]*)\)\]", one.text if one else b"")
@@ -205,7 +256,8 @@ def _require_other_values(ours: Sequence[_Change], theirs: Sequence[_Change]) ->
                 if scope == another and name == beside:
                     continue
                 both = _tells_apart(name) and _tells_apart(beside)
-                if both or (scope == another and value not in _TRIVIAL):
+                is_constant = value not in _TRIVIAL or (name.isupper() and beside.isupper())
+                if both or (scope == another and is_constant):
                     raise Unclear  # equal new literals
     if _given(ours) & _given(theirs):
         raise Unclear
@@ -226,7 +278,7 @@ def _constants(changes: Sequence[_Change]) -> dict[str, set[tuple[str, str]]]:
 
 def _tells_apart(name: str) -> bool:
     last = name.rpartition(" ")[2]
-    return bool(_IDENTITY.search(last)) or (last.isupper() and len(last) > 1)
+    return bool(_IDENTITY.search(last)) or last.lower() in _LABELS
 
 
 def _given(changes: Sequence[_Change]) -> set[str]:
