@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Language, Parser
 
-from . import entities_braces, entities_merged, entities_python
+from . import entities_apart, entities_braces, entities_python
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
@@ -53,7 +53,7 @@ def contradict(base: bytes, ours: bytes, theirs: bytes, language: str) -> bool:
     True
     """
     try:
-        return entities_merged.contradict(*(_read(side, language) for side in (base, ours, theirs)))
+        return entities_apart.contradict(*(_read(side, language) for side in (base, ours, theirs)))
     except Unclear:
         return False
 

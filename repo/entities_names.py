@@ -135,6 +135,8 @@ def mentioned(node: Node | None, *, is_whole: bool = True) -> Counter[str]:
     waiting: list[tuple[Node, str, Node | None, frozenset[str]]] = [(node, "", None, frozenset())] if node else []
     while waiting:
         one, field, parent, local = waiting.pop()
+        if field == "receiver":  # of a Go method: whose it is
+            continue
         if _COMMENT.search(one.type) or (body is not None and one.id == body.id):
             continue
         if parent is not None and field == "name" and _DEFINES.search(parent.type):

@@ -59,11 +59,11 @@ class HasFiles(HasPaths, Protocol):
 
 @dataclass(slots=True)
 class Places:
-    """Where patches put new files, beside their paths: in folders that others move, and under numbers."""
+    """Where patches put new files, beside their paths: in folders that others move, and where one alone can be."""
 
     _left: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     _filled: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    _numbers: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
+    _seats: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
 
     def add(self, patch: HasFiles) -> None:
         for folder in _left(patch):
@@ -71,8 +71,11 @@ class Places:
         for path in _new(patch):
             for folder in folders_above(path):
                 self._filled.setdefault(folder, set()).add(patch.key)
-        for number, path in numbers(patch):
-            self._numbers.setdefault(number, {})[patch.key] = path
+        for seat, path in seats(patch):
+            self._seats.setdefault(seat, {})[patch.key] = path
+
+    def has(self, seat: tuple[str, str]) -> bool:
+        return seat in self._seats
 
     def met_by(self, patch: HasFiles) -> set[str]:
         """Who adds files to a folder that it moves, or moves one that it adds files to."""
@@ -80,9 +83,9 @@ class Places:
         found += [self._left.get(folder, set[str]()) for path in _new(patch) for folder in folders_above(path)]
         return set[str]().union(*found)
 
-    def numbered_as(self, patch: HasFiles) -> dict[str, str]:
-        """Who has given a number of its new files to another one of that folder, and to which."""
-        taken = ((path, self._numbers.get(number, {})) for number, path in numbers(patch))
+    def seated_by(self, patch: HasFiles) -> dict[str, str]:
+        """Who has put another file where it puts one, and which."""
+        taken = ((path, self._seats.get(seat, {})) for seat, path in seats(patch))
         return {key: other for path, others in taken for key, other in others.items() if other != path}
 
 
@@ -100,12 +103,14 @@ def _left(patch: HasFiles) -> Iterator[str]:
             yield from (folder for folder in folders_above(change.old_path or change.path) if folder not in kept)
 
 
-def numbers(patch: HasFiles) -> Iterator[tuple[tuple[str, str], str]]:
-    """A folder and a number, and the new file that has it."""
+def seats(patch: HasFiles) -> Iterator[tuple[tuple[str, str], str]]:
+    """A place that one file alone can have, and the new file that takes it: a folder and a number, or a name for those
+    file systems that do not tell `A` from `a`."""
     for path in _new(patch):
         folder, _, name = path.rpartition("/")
         if _NUMBERED.search(folder) and (found := _NUMBER.match(name)):
             yield (folder, found[1]), path
+        yield ("", path.casefold()), path
 
 
 def overlaps(patches: Sequence[HasPaths]) -> Iterator[Overlap]:

@@ -10,7 +10,7 @@ from typing import Literal
 from .changes import NO_MODE
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
-from .footprint import Footprint, Places, numbers
+from .footprint import Footprint, Places, seats
 from .merge_attributes import guarded, refusal
 from .merge_entities import Versions, contradict, is_by_content, is_known, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
@@ -96,9 +96,9 @@ async def _take(line: _Line, changeset: Changeset) -> None:
     if isinstance(side, PatchRefused):
         paths = tuple(sorted(changeset.paths))
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
-    elif taken := line.places.numbered_as(changeset):
-        paths = tuple(sorted({*taken.values(), *(path for _, path in numbers(changeset))}))
-        detail = f"CONFLICT (number): {', '.join(paths)} have one number, and come from two patches"
+    elif taken := line.places.seated_by(changeset):
+        paths = tuple(sorted({*taken.values(), *(path for seat, path in seats(changeset) if line.places.has(seat))}))
+        detail = f"CONFLICT (one place): {', '.join(paths)} have one number, or one name but for its case"
         line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
     elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
         await _commit_waiting(line)

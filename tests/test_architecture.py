@@ -53,6 +53,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "repo/entities_names.py",
         "repo/entities_python.py",
         "repo/entities_braces.py",
+        "repo/entities_names.py",
         "repo/entity.py",
     ),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -11,7 +12,8 @@ from repo.changes import FileChange
 from repo.footprint import Overlap, overlaps
 from repo.git import git
 from repo.merge import merge_patches
-from repo.merge_sides import Changeset
+from repo.merge_resolve import open_conflict
+from repo.merge_sides import Changeset, Side, sides_of
 from repo.patch import extract_patch
 
 LINES = "".join(f"{n}\n" for n in range(40))
@@ -209,3 +211,65 @@ def test_overlaps_are_foretold_by_path_rename_and_folder():
         Changeset("d", b"", "", (change("alone"),)),
     ]
     assert tuple(overlaps(shards)) == (Overlap("a", "b", ("x",)), Overlap("a", "c", ("z", "z/deep/file")))
+
+
+async def test_several_that_add_to_one_place_make_one_tree_in_any_order(user, mirror_at, shard_of):
+    base = user.commit({"a.py": "x = 1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, name, {"a.py": f"x = 1\n\n\ndef {name}():\n    return '{name}'\n"})
+        for name in ("c", "a", "b")
+    ]
+
+    merged = [await merge_patches(mirror, base, order) for order in permutations(shards)]
+
+    assert all(one.collisions == () for one in merged)
+    assert len({await tree_of(mirror, one.commit) for one in merged}) == 1
+    text = await read(mirror, merged[0].commit, "a.py")
+    assert text == "x = 1\n" + "".join(f"\n\ndef {name}():\n    return '{name}'\n" for name in "abc")
+
+
+async def test_a_file_of_definitions_stays_so_for_who_comes_later(user, mirror_at, shard_of):
+    """By lines the third one fits. By definitions it is not clear, and in another order that would show at once."""
+    text = "import os\n\n\ndef first():\n    a = 1\n    b = 2\n    c = 3\n    return a\n"
+    base = user.commit({"a.py": text})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, "top", {"a.py": text.replace("a = 1", "a = 10") + "\n\ndef second():\n    return 2\n"}),
+        await shard_of(base, "end", {"a.py": text + "\n\ndef third():\n    return 3\n"}),
+        await shard_of(base, "inside", {"a.py": text.replace("c = 3", "c = 30")}),
+    ]
+
+    for order in permutations(shards):
+        merged = await merge_patches(mirror, base, order)
+        [collision] = merged.collisions
+        assert collision.other_keys and collision.paths == ("a.py",)
+
+
+async def test_what_the_attributes_forbid_goes_to_a_person_and_not_to_an_agent(user, mirror_at, shard_of):
+    base = user.commit({"a.lock": LINES, "a.txt": "1\n", ".gitattributes": "*.lock -merge\n"})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, "top", {"a.lock": LINES.replace("0\n", "zero\n", 1), "a.txt": "2\n"}),
+        await shard_of(base, "end", {"a.lock": LINES + "end\n", "a.txt": "3\n"}),
+    ]
+
+    merged = await merge_patches(mirror, base, shards)
+
+    [collision] = merged.collisions
+    assert (collision.key, collision.other_keys, collision.paths) == ("end", ("top",), ("a.lock",))
+    assert collision.detail == "CONFLICT (attributes): .gitattributes says that a.lock is not merged by lines"
+    side = (await sides_of(mirror, base, shards)).of["end"]
+    assert isinstance(side, Side) and await open_conflict(mirror, merged.commit, side.commit) is None
+
+
+async def test_a_path_that_looks_like_a_pathspec_is_a_path(user, mirror_at, shard_of):
+    text = "def a():\n    return 1\n\n\ndef b():\n    return 2\n\n\ndef c():\n    return 3\n"
+    base = user.commit({":(top)a.py": text})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, "one", {":(top)a.py": text.replace("return 1", "return 10")}),
+        await shard_of(base, "two", {":(top)a.py": text.replace("return 3", "return 30")}),
+    ]
+    merged = await merge_patches(mirror, base, shards)
+    assert keys_of(merged) == ("one", "two")

@@ -305,6 +305,7 @@ OF_ONE_FILE = [pair for pair in pairs() if pair.language]
 SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::4], *OF_ONE_FILE[::400]]
 
 
+@pytest.mark.timeout(3600)
 async def test_pairs_come_to_what_is_written_down(ground: Ground, capsys: pytest.CaptureFixture[str]):
     """In both orders, whole repositories; the soak test does all of the table, and tells what ort makes of it."""
     wrong, counts = list[str](), Counter[tuple[str, str, str]]()
@@ -384,7 +385,8 @@ def neighbours(draw: st.DrawFn, count: int) -> list[Patch]:
     return made
 
 
-@settings(generated, max_examples=EXAMPLES if SOAK else 1)
+@pytest.mark.timeout(3600)
+@settings(generated, max_examples=max(1, EXAMPLES // 10) if SOAK else 1)
 @given(patches=neighbours(3))
 def test_in_any_order_the_outcome_is_one_tree_or_a_collision_that_names_both_sides(
     ground: Ground, patches: list[Patch]

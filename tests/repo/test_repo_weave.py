@@ -113,3 +113,16 @@ async def test_an_empty_diff_changes_nothing(loom):
     assert await loom.text("a") == BASE["a.txt"]
     tree = await apply_to_tree(loom.mirror.git_dir, loom.base, b"")
     assert await loom.mirror.tree(await loom.weave.state(("a",))) == tree
+
+
+async def test_what_may_not_be_merged_by_lines_is_a_clash(user, mirror_at, tmp_path):
+    base = user.commit({"a.txt": BASE["a.txt"], ".gitattributes": "a.txt -merge\n"})
+    loom = Loom(await mirror_at(user, base), base, tmp_path)
+    await loom.add("a", old="1\n", new="one\n")
+    await loom.add("b", old="9\n", new="nine\n")
+
+    clash = await loom.weave.state(["a", "b"])
+
+    assert isinstance(clash, Clash)
+    assert (clash.key, clash.others, clash.paths) == ("b", ("a",), ("a.txt",))
+    assert clash.detail == "CONFLICT (attributes): .gitattributes says that a.txt is not merged by lines"
