@@ -34,12 +34,14 @@ PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setu
 class Inspection:
     """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
     base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
-    that runs inside the runner. `grants`: which tests may be edited, or be missing."""
+    that runs inside the runner. `grants`: which tests may be edited, or be missing. `parts`: all
+    of the diff."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
     grants: Grants = field(default_factory=Grants)
+    parts: tuple[FilePatch, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -59,6 +61,7 @@ async def inspect(
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
+        parts=parts,
         notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
     )
 
