@@ -194,7 +194,14 @@ def broken_base(obstacle: Obstacle) -> GateObjection:
 
 
 def with_old_tests(
-    before: Run, after: Run, old_tests: Run, *, tree: str, rules: GateRules, edited: Sequence[str]
+    before: Run,
+    after: Run,
+    old_tests: Run,
+    *,
+    tree: str,
+    rules: GateRules,
+    edited: Sequence[str],
+    lifted: Lifted = NOTHING_LIFTED,
 ) -> list[GateObjection]:
     """What speaks against a change whose edited tests pass, once its code met the tests of the base (`old_tests`)."""
     if tree and old_tests.tree != tree:
@@ -206,7 +213,7 @@ def with_old_tests(
         hint = grant_hint(edited, rules)
         return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
     found = (
-        _too_few(before, old_tests, 0),
+        _too_few(before, old_tests, 0, lifted),
         _counted_otherwise(before, old_tests),
         control_objection(before.steps, old_tests.steps),
     )

@@ -18,7 +18,8 @@ from .gate import AGAIN, Gate
 from .gating.change import MAX_NAMES, Inspection, inspect
 from .gating.control import control_notes, digest_objection, found_tests
 from .gating.diff import without
-from .gating.missing import NOTHING_LIFTED, Lifted, lifted_by
+from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
+from .gating.retired import NOBODY, Retired, retired_by
 from .gating.told import excused_text, listed
 from .gating.trees import Trees
 from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
@@ -97,6 +98,7 @@ class Trial:
     before: Run
     after: Run | None = None
     change: Inspection = field(default_factory=Inspection)
+    retired: Retired = NOBODY
     objections: list[GateObjection] = field(default_factory=list[GateObjection])
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
@@ -129,12 +131,13 @@ class Trial:
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
         lost = missing(self.before, self.after)
-        lifted = await lifted_by(self.change.grants, lost, trees, subpath=gate.workspace.subpath, rules=rules)
+        lifted = await self._lifted(lost, trees)
         self.objections += self._objections(tree, lifted)
         self._compare_code(self.after, self.change.touched)
         self.objections += self.change.objections
         self.notes += lifted.notes
-        if not self.objections and self.change.judged and not self._unproved():
+        judges = any(part not in self.retired.parts for part in self.change.judged)
+        if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
         self._tell_of_flaky()
 
@@ -227,17 +230,27 @@ class Trial:
         if self.before.failing - again.failing:
             self.before = again
 
+    async def _lifted(self, lost: Missing, trees: Trees) -> Lifted:
+        """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well."""
+        change, subpath = self.change, self.gate.workspace.subpath
+        lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=self.gate.rules)
+        if lost.gone or lost.fewer > 0:
+            self.retired = await retired_by(change.grants, change.parts, trees, subpath=subpath)
+        return self.retired.let_go(lost, lifted)
+
     async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
-        gate, parts = self.gate, self.change.judged
+        gate, parts = self.gate, [part for part in self.change.judged if part not in self.retired.parts]
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
             run = await self._settled(await gate.stored(rest, trees, tree), self._old_tests, reference=after)
         else:
             tree, run = "", self.before
+        edited = [path for part in parts for path in part.paths]
+        lifted = self.retired.let_go(missing(self.before, run))
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=[path for part in parts for path in part.paths]
+            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted
         )
         self._compare_code(run, self.change.touched - {path for part in parts for path in part.paths})
         if not self.objections:

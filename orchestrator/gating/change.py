@@ -34,15 +34,18 @@ PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setu
 class Inspection:
     """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
     base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
-    that runs inside the runner. `grants`: which tests may be edited, or be missing. `touched`: every path of the
-    change."""
+    that runs inside the runner. `grants`: which tests may be edited, or be missing. `parts`: all of the diff."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
     grants: Grants = field(default_factory=Grants)
+    parts: tuple[FilePatch, ...] = ()
     notes: tuple[str, ...] = ()
-    touched: frozenset[str] = frozenset()
+
+    @property
+    def touched(self) -> frozenset[str]:
+        return frozenset(path for part in self.parts for path in part.paths)
 
 
 async def inspect(
@@ -78,8 +81,8 @@ async def inspect(
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
+        parts=parts,
         notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
-        touched=frozenset(path for part in parts for path in part.paths),
     )
 
 

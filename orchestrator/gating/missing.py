@@ -175,7 +175,7 @@ def _notes_of_numbers(lost: Missing) -> tuple[str, ...]:
     return (f"{' and '.join(told)}, which a grant allows; the runner tells no names",)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Files:
     """The files that runners mean by what they write before a test's name: `tests.test_a.TestIt::test_one`."""
 

@@ -141,7 +141,7 @@ def _doing(part: FilePatch, sign: bytes, text: str | None) -> list[_Line]:
     return [_Line(number, line, tuple(spans.get(number, ()))) for number, line in part.numbered(sign)]
 
 
-def _harmless(text: str) -> dict[int, list[tuple[int, int]]]:
+def _harmless(text: str, *, with_texts: bool = True) -> dict[int, list[tuple[int, int]]]:
     """By line, where words are said and not done. Nothing in what cannot be read as Python.
 
     >>> _harmless("x = 1  # _pytest\\n")
@@ -159,12 +159,24 @@ def _harmless(text: str) -> dict[int, list[tuple[int, int]]]:
     words = " ".join(token.string for token in tokens if token.type in (tokenize.NAME, tokenize.STRING))
     is_read = _READS_ITSELF.search(words)
     spans: dict[int, list[tuple[int, int]]] = {}
-    for token in () if is_read else _said(tokens, runs_text=not names.isdisjoint(_RUNS_TEXT)):
+    runs_text = not names.isdisjoint(_RUNS_TEXT)
+    for token in () if is_read else _said(tokens, runs_text=runs_text, with_texts=with_texts):
         for number in range(token.start[0], token.end[0] + 1):
             first = token.start[1] if number == token.start[0] else 0
             last = token.end[1] if number == token.end[0] else 1 << 30
             spans.setdefault(number, []).append((first, last))
     return spans
+
+
+def only_says(text: str, word: str) -> bool:
+    """Does the Python source have the word in comments and docstrings alone?
+
+    >>> only_says("# the median\\nx = mean\\n", "median"), only_says("x = median  # the median\\n", "median")
+    (True, False)
+    """
+    spans = _harmless(text, with_texts=False)
+    lines = (_Line(number, line, tuple(spans.get(number, ()))) for number, line in enumerate(text.split("\n"), 1))
+    return not any(line.found(re.compile(rf"\b{re.escape(word)}\b")) for line in lines)
 
 
 def _is_plainly_encoded(text: str) -> bool:
@@ -176,7 +188,7 @@ def _is_plainly_encoded(text: str) -> bool:
     return encoding in ("utf-8", "utf-8-sig", "ascii", "iso-8859-1")
 
 
-def _said(tokens: Sequence[tokenize.TokenInfo], *, runs_text: bool) -> Iterator[tokenize.TokenInfo]:
+def _said(tokens: Sequence[tokenize.TokenInfo], *, runs_text: bool, with_texts: bool) -> Iterator[tokenize.TokenInfo]:
     """Comments, docstrings and texts for people: those that have spaces, and go where nothing runs them."""
     blank = (tokenize.NL, tokenize.COMMENT)
     solid = [token for token in tokens if token.type not in blank]
@@ -193,6 +205,6 @@ def _said(tokens: Sequence[tokenize.TokenInfo], *, runs_text: bool) -> Iterator[
             is_alone = not callers and (before is None or before.type in starts)
             follows = solid[number + 1].type if number + 1 < len(solid) else tokenize.NEWLINE
             is_docstring = is_alone and follows in (tokenize.NEWLINE, tokenize.ENDMARKER)
-            is_told = not runs_text or bool(callers and _SAYS.fullmatch(callers[-1]))
+            is_told = with_texts and (not runs_text or bool(callers and _SAYS.fullmatch(callers[-1])))
             if is_docstring or (is_told and re.search(r"\S\s+\S", token.string)):
                 yield token

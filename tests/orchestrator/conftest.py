@@ -157,7 +157,10 @@ class Builders:
         with tempfile.TemporaryDirectory() as copy:
             unpack(mirror, tree, Path(copy))
             files = read_files(Path(copy))
+            there = set(files)
             self.edit(task, files)
+            for path in there - files.keys():
+                (Path(copy) / path).unlink()
             for path, text in files.items():
                 (Path(copy) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(copy) / path).write_text(text)
