@@ -279,13 +279,13 @@ def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
         if said.asks_for_proof:
             raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
+    if inherited(request.input.params) or "/" in request.sender:
+        hint = "go on with the goal that it works for, or leave the gate out"
+        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
     if request.workspace is None:
         raise BadInput("a gate needs a repository, and the session has none", hint="give a new goal, with --repo")
     if request.workspace.changes is not None:
         raise BadInput(ON_OTHERS, hint="go on without --gate, take the change, commit it, and give a new goal")
-    if inherited(request.input.params) or "/" in request.sender:
-        hint = "go on with the goal that it works for, or leave the gate out"
-        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
     old = before.gate_rules.model_dump(exclude_unset=True) if before else {}
     return {
         "gate": gate,
