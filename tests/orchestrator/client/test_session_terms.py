@@ -12,7 +12,7 @@ from envelope.gate import GateRules
 from envelope.ids import blob_ref, new_task_id
 from envelope.lifecycle import State
 from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
-from orchestrator.continuing import FORGOTTEN, ON_OTHERS, WITHOUT
+from orchestrator.continuing import FORGOTTEN, NO_GOAL, ON_OTHERS, WITHOUT, why_unproved
 from orchestrator.errors import BadInput
 from orchestrator.prompting import listener, session_of
 from orchestrator.submit import DRIVERS, GoalParams, goal_request, params_of, task_request
@@ -107,12 +107,15 @@ async def test_why_there_is_no_gate_is_known(any_stage):
     on_others = await begun(any_stage, child={"workspace": WHERE.model_copy(update={"changes": blob_ref(b"")})})
     forgotten = await plain(any_stage, params={"goal": new_task_id()})
 
+    own = await plain(any_stage)
+
     reasons = [
-        params_of(GoalParams, await gone_on(any_stage, task_id)).ungated
-        for task_id in (without.task_id, on_others.task_id, forgotten)
+        why_unproved(await gone_on(any_stage, task_id))
+        for task_id in (without.task_id, on_others.task_id, forgotten, own)
     ]
 
-    assert reasons == [WITHOUT, ON_OTHERS, FORGOTTEN]
+    assert reasons == [WITHOUT, ON_OTHERS, FORGOTTEN, NO_GOAL]
+    assert why_unproved(await gone_on(any_stage, without.task_id, gate=GATE)) == ""
 
 
 async def test_nothing_is_inherited_from_another_tenant(any_stage):

@@ -83,12 +83,9 @@ def begin(stage, sessions):
 
     async def run(edit: Edit, *, files: Files = FILES, gate: tuple[str, ...] = GATE, **fields) -> TaskResult:
         given = await stage.repository(files)
-        workspace = Workspace(bundle=given.bundle, base=given.base)
+        told = {"workspace": Workspace(bundle=given.bundle, base=given.base), "gate": gate, **fields}
         sessions.edits.append(edit)
-        settings = stage.muster.settings
-        return await stage.run(
-            goal_request("Begin", agent=BUILD, settings=settings, workspace=workspace, gate=gate, **fields)
-        )
+        return await stage.run(goal_request("Begin", agent=BUILD, settings=stage.muster.settings, **told))
 
     return run
 
@@ -184,6 +181,24 @@ async def test_a_test_that_a_verified_prompt_added_is_missed(begin, go_on):
     [error] = second.errors
     assert error.code is ErrorCode.GATE_FAILED
     assert error.message == "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
+
+
+async def test_so_it_is_where_the_repository_is_fetched_from_an_address(stage, begin, go_on, monkeypatch):
+    given = await stage.repository(FILES)
+    packed = Workspace(bundle=given.bundle, base=given.base)
+    real = stage.builders._workspace
+
+    async def fetched(task: TaskRequest):
+        mirror, _ = await real(task.model_copy(update={"workspace": packed}))
+        return mirror, task.workspace
+
+    monkeypatch.setattr(stage.builders, "_workspace", fetched)
+    where = Workspace(url="https://code.example/demo.git", base=given.base)
+    first = await begin(writes("tests/test_b.py", "assert\n"), workspace=where)
+
+    second = await go_on(first.task_id, writes("tests/test_b.py", "\n"))
+
+    assert second.errors[0].message == "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
 
 
 async def test_a_test_that_a_verified_prompt_added_holds_as_it_was(stage, begin, go_on):
