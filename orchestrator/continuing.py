@@ -32,6 +32,7 @@ from .submit import (
 )
 
 MAX_VERIFIED = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
+NO_GOAL = "no gate is run: the session was begun by no goal"
 WITHOUT = "no gate is configured: the session was begun without one"
 FORGOTTEN = "no gate is known: the goal that began the session is no longer kept"
 ON_OTHERS = "no gate can run: the session's work is on top of changes that are no commit"
@@ -108,9 +109,17 @@ async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said
     return _as_goal(terms.last if is_same else request, prompt, terms, said)
 
 
+def why_unproved(request: TaskRequest) -> str:
+    """Why nothing will prove what comes of a task that goes on with a session; empty where its gate will."""
+    if not _is_goal(request):
+        return "" if _takes_back(request) or request.input.prompt.strip() == COMPACT else NO_GOAL
+    params = params_of(GoalParams, request)
+    return "" if params.gate else params.ungated or WITHOUT
+
+
 async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
     """Of the session of an agent's task. What belongs to another tenant is not looked at."""
-    last = await last_of(transport, request)
+    last = await _last_of(transport, request)
     goal, is_lost = None, False
     for each in (last, request, await _kept(transport, session_of(request))):
         if goal is None and each is not None:
@@ -150,7 +159,7 @@ async def goal_id(transport: Transport, request: TaskRequest) -> str:
     return goal.task_id if goal else ""
 
 
-async def last_of(transport: Transport, request: TaskRequest) -> TaskRequest:
+async def _last_of(transport: Transport, request: TaskRequest) -> TaskRequest:
     """The task that runs the session of this one, or had it last; this one where that is not kept."""
     found = await _kept(transport, await transport.session_task(session_of(request)))
     return found if found is not None and found.tenant == request.tenant else request
@@ -279,13 +288,13 @@ def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
         if said.asks_for_proof:
             raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
+    if inherited(request.input.params) or "/" in request.sender:
+        hint = "go on with the goal that it works for, or leave the gate out"
+        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
     if request.workspace is None:
         raise BadInput("a gate needs a repository, and the session has none", hint="give a new goal, with --repo")
     if request.workspace.changes is not None:
         raise BadInput(ON_OTHERS, hint="go on without --gate, take the change, commit it, and give a new goal")
-    if inherited(request.input.params) or "/" in request.sender:
-        hint = "go on with the goal that it works for, or leave the gate out"
-        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
     old = before.gate_rules.model_dump(exclude_unset=True) if before else {}
     return {
         "gate": gate,

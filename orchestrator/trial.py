@@ -48,7 +48,8 @@ NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one
 class Standing:
     """A session's change as it was verified last, which counts as a base beside the session's own.
 
-    `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since. `words` name it for people.
+    `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since, as far as that is known.
+    `words` name it for people.
     """
 
     gate: Gate
@@ -118,15 +119,16 @@ class Trial:
         gate, rules = self.gate, self.gate.rules
         diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
-        self.change = await inspect(
-            diff,
-            trees,
-            commands=gate.commands,
-            subpath=gate.workspace.subpath,
-            rules=rules,
-            scope=gate.scope,
-            found=found_tests(self.before.steps),
-        )
+        if diff:
+            self.change = await inspect(
+                diff,
+                trees,
+                commands=gate.commands,
+                subpath=gate.workspace.subpath,
+                rules=rules,
+                scope=gate.scope,
+                found=found_tests(self.before.steps),
+            )
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)

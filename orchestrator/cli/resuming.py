@@ -12,7 +12,7 @@ from envelope.messages import TaskProgress, TaskRequest
 
 from ..catalogue import agents_of
 from ..client import Muster
-from ..continuing import Said, request_to_go_on
+from ..continuing import Said, request_to_go_on, why_unproved
 from ..project.gate_rules import gate_rules
 from ..session.fold import Session
 from ..sessions import SessionRow
@@ -76,6 +76,8 @@ async def resumed(wish: Resuming) -> int:
             return ExitCode.CANCELLED
         handle = await muster.submit(request)
         if wish.detach:
+            if why := why_unproved(request):
+                note(why)
             note(f"its session goes on; see it with: muster task watch {handle.task_id}")
             data(handle.task_id)
             return ExitCode.OK

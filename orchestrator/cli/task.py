@@ -16,6 +16,7 @@ from repo.local import apply_diff
 from transport.base import TaskRecord
 
 from ..client import Muster
+from ..continuing import why_unproved
 from ..errors import BadInput
 from ..life_lines import life_of
 from ..session.fold import Session, apply_all
@@ -157,6 +158,8 @@ async def _prompt(words: str, text: str) -> None:
     async with fleet_of(load_settings(), words) as (muster, record):
         handle = await muster.prompt(record.task_id, text, by=person())
         note("heard before its next turn by:" if handle.existing else "its session goes on in a new task:")
+        if not handle.existing and (why := why_unproved(await muster.request(handle.task_id))):
+            note(why)
         data(handle.task_id)
 
 

@@ -21,6 +21,7 @@ from envelope.agents import AgentCard
 from envelope.budget import Metrics
 from envelope.errors import ErrorCode
 from envelope.events import AskOpened, Event
+from envelope.ids import blob_ref
 from envelope.lifecycle import State
 from envelope.messages import (
     Attachment,
@@ -43,7 +44,7 @@ from orchestrator.metrics import OrchestratorMetrics
 from orchestrator.repositories import fetch_mirror
 from orchestrator.service import handler_of
 from orchestrator.settings import Settings
-from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, task_request
+from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, goal_request, task_request
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch
 from transport.base import Lease, Transport, Wait
@@ -277,6 +278,22 @@ class Stage:
         work = await self.claimed()
         assert work.task_id == handle.task_id
         return work
+
+    async def ended_goal(self, **fields: Any) -> str:
+        """A goal with a gate whose agent has left a session, and which has ended verified, all by hand; its id."""
+        told = {"gate": ("run-tests",), "workspace": Workspace(bundle=blob_ref(b"bundle"), base="0" * 40), **fields}
+        request = goal_request("Begin", agent=BUILDER, settings=self.muster.settings, **told)
+        await self.muster.submit(request)
+        driver = await self.claimed(DRIVERS)
+        asked = {"agent": "build", "pool": "build", "auth_scope": BUILDER.auth_scope, "deadline_ms": 60_000}
+        agent = task_request(parent=request, **asked, prompt="Begin", workspace=request.workspace, sender="run")
+        await self.transport.submit([agent], under=driver.lease)
+        work = await self.claimed()
+        await self.transport.checkpoint(work.lease, await self.transport.blobs.put(b"a session"))
+        await work.end()
+        patch = PatchRef(base="0" * 40, diff=blob_ref(b"diff"), tree="1" * 40)
+        await driver.end(output=Output(structured={"verified": True}), patch=patch)
+        return request.task_id
 
     async def crowd(self, count: int = 1_001, **fields: Any) -> list[str]:
         """So many roots that are younger than all that is there, in line; their ids."""

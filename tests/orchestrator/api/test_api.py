@@ -302,6 +302,17 @@ async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
     assert never[0] == 404
 
 
+async def test_a_goals_session_goes_on_with_its_gate(api):
+    goal = await api.stage.ended_goal()
+
+    prompted = await api.call("POST", f"/v1/tasks/{goal}/prompt", json={"text": "more"})
+    resumed = await api.call("POST", f"/v1/tasks/{goal}/resume", json={"prompt": "more"})
+
+    for status, on in (prompted, resumed):
+        request = await api.stage.muster.request(on["task_id"])
+        assert (status, request.agent, request.input.params["gate"]) == (201, "run", ["run-tests"])
+
+
 async def test_what_is_said_of_a_session_that_goes_on_reaches_its_goal(api):
     ref = (await api.call("POST", "/v1/blobs", data=b"a bundle"))[1]["ref"]
     work = await api.work(workspace={"bundle": ref, "base": "0" * 40})

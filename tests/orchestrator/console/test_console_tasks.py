@@ -186,3 +186,12 @@ async def test_a_task_of_another_tenant_is_not_there(console, path: str):
     theirs = await console.get(f"/console{work.task}{path}", who="stranger")
     assert theirs.status == 404
     assert "secret" not in theirs.text and "there is no task" in theirs.text
+
+
+async def test_a_goals_session_goes_on_with_its_gate(console):
+    goal = await console.stage.ended_goal()
+
+    for form, fields in (("prompt", {"text": "more"}), ("resume", {"prompt": "more"})):
+        answer = await console.post(f"/console/tasks/{goal}/{form}", fields)
+        request = await console.stage.muster.request(answer.headers["Location"].rpartition("/")[2])
+        assert (answer.status, request.agent, request.input.params["gate"]) == (303, "run", ["run-tests"])

@@ -17,18 +17,16 @@ from envelope.errors import ErrorCode
 from envelope.gate import GateRules
 from envelope.ids import new_task_id
 from envelope.lifecycle import State
-from envelope.messages import Output, TaskRequest, TaskResult, Workspace
+from envelope.messages import TaskRequest, TaskResult, Workspace
 from orchestrator.acp.book import Kept
 from orchestrator.acp.goals import Terms, desk_of, goal_of
 from orchestrator.acp.prompts import Prompt
-from orchestrator.continuing import FORGOTTEN, ON_OTHERS, WITHOUT
-from orchestrator.errors import BadInput
+from orchestrator.continuing import WITHOUT
 from orchestrator.prompting import listener, session_of
 from orchestrator.read_only import READS_ONLY
 from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of
 from transport.base import Handle
 from transport.consumer import Delivery
-from transport.errors import Busy
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 FILES = {"a.py": "old\n", "tests/test_a.py": "assert\nassert\n"}
@@ -85,12 +83,9 @@ def begin(stage, sessions):
 
     async def run(edit: Edit, *, files: Files = FILES, gate: tuple[str, ...] = GATE, **fields) -> TaskResult:
         given = await stage.repository(files)
-        workspace = Workspace(bundle=given.bundle, base=given.base)
+        told = {"workspace": Workspace(bundle=given.bundle, base=given.base), "gate": gate, **fields}
         sessions.edits.append(edit)
-        settings = stage.muster.settings
-        return await stage.run(
-            goal_request("Begin", agent=BUILD, settings=settings, workspace=workspace, gate=gate, **fields)
-        )
+        return await stage.run(goal_request("Begin", agent=BUILD, settings=stage.muster.settings, **told))
 
     return run
 
@@ -157,20 +152,6 @@ async def test_a_session_that_goes_on_is_proved_by_the_gate_that_it_was_begun_wi
     assert (agent.auth_scope, agent.parent_task_id) == (BUILD.auth_scope, second.task_id)
 
 
-async def test_a_programs_goal_that_names_a_session_has_its_gate(stage, begin):
-    first = await begin(writes("a.py", "new\n"))
-    agent = await listener(stage.transport, first.task_id)
-    await stage.transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,)), ttl_s=60)
-    on = {"session": session_of(agent), "near": agent.trace_id, "workspace": agent.workspace}
-
-    inherited, own = [
-        params_of(GoalParams, await stage.muster.goal("More", **on, **said)) for said in ({}, {"gate": ("other",)})
-    ]
-
-    assert (inherited.gate, own.gate) == (GATE, ("other",))
-    assert [change.goal for change in inherited.verified] == [first.task_id]
-
-
 async def test_a_copy_that_only_looks_has_no_gate_and_says_so(stage, begin, sessions):
     first = await begin(writes("a.py", "new\n"))
     looking = stage.muster.read_only()
@@ -200,6 +181,24 @@ async def test_a_test_that_a_verified_prompt_added_is_missed(begin, go_on):
     [error] = second.errors
     assert error.code is ErrorCode.GATE_FAILED
     assert error.message == "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
+
+
+async def test_so_it_is_where_the_repository_is_fetched_from_an_address(stage, begin, go_on, monkeypatch):
+    given = await stage.repository(FILES)
+    packed = Workspace(bundle=given.bundle, base=given.base)
+    real = stage.builders._workspace
+
+    async def fetched(task: TaskRequest):
+        mirror, _ = await real(task.model_copy(update={"workspace": packed}))
+        return mirror, task.workspace
+
+    monkeypatch.setattr(stage.builders, "_workspace", fetched)
+    where = Workspace(url="https://code.example/demo.git", base=given.base)
+    first = await begin(writes("tests/test_b.py", "assert\n"), workspace=where)
+
+    second = await go_on(first.task_id, writes("tests/test_b.py", "\n"))
+
+    assert second.errors[0].message == "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
 
 
 async def test_a_test_that_a_verified_prompt_added_holds_as_it_was(stage, begin, go_on):
@@ -288,32 +287,6 @@ async def test_a_gate_that_is_given_later_holds_from_then_on(begin, go_on):
     assert [error.code for error in third.errors] == [ErrorCode.GATE_FAILED]
 
 
-async def test_options_override_what_is_inherited_each_by_itself(stage, begin, go_on):
-    first = await begin(writes("a.py", "new\n"), gate_rules=GateRules(reruns=0, flaky="reject"))
-    said = {"gate_rules": GateRules(reruns=2), "setup": ("pip install .",), "deadline_ms": 99_000, "min_tests": 9}
-
-    second = await go_on(first.task_id, reads, model="other", budget=Budget(max_cost_microusd=1), **said)
-
-    request = await stage.muster.request(second.task_id)
-    params = params_of(GoalParams, request)
-    assert (params.gate, params.min_tests) == (GATE, 9)
-    assert (params.gate_rules.reruns, params.gate_rules.flaky) == (2, "reject")
-    assert (request.workspace.setup, request.model) == (("pip install .",), "other")
-    assert (request.budget.max_cost_microusd, request.deadline_ms) == (1, 99_000)
-    assert "at least 9 have to pass" in second.errors[0].message  # other rules: the known verdict is not theirs
-
-
-async def test_what_was_said_of_one_prompt_holds_for_the_next(stage, begin, go_on):
-    first = await begin(writes("a.py", "new\n"))
-    await go_on(first.task_id, reads, setup=("pip install .",), model="other", allow=("webfetch:https://x.example/**",))
-
-    third = await go_on(first.task_id, reads)
-
-    request = await stage.muster.request(third.task_id)
-    assert (request.workspace.setup, request.model) == (("pip install .",), "other")
-    assert params_of(GoalParams, request).auth_scope == (*BUILD.auth_scope, "webfetch:https://x.example/**")
-
-
 async def test_work_that_was_taken_back_is_not_missed(stage, begin, go_on):
     first = await begin(writes("a.py", "new\n"))
     second = await go_on(first.task_id, writes("tests/test_b.py", "assert\n"))
@@ -395,16 +368,6 @@ async def test_prompts_to_one_session_are_done_in_turn_and_each_sees_what_was_ve
     assert ["fewer than the 3 before" in result.errors[0].message for result in failed] == [True]
 
 
-async def test_a_word_to_a_goal_that_waits_for_its_turn_is_for_the_session(stage, begin, sessions):
-    first = await begin(writes("a.py", "new\n"))
-    waiting = await stage.muster.prompt(first.task_id, "one")
-
-    more = await stage.muster.prompt(waiting.task_id, "two")
-
-    request = await stage.muster.request(more.task_id)
-    assert params_of(GoalParams, request).session == session_of(await listener(stage.transport, first.task_id))
-
-
 async def test_hidden_tests_stay_hidden_and_stay_the_gate(stage, sessions, go_on, tmp_path):
     root = tmp_path / "suite"
     git = ("git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@localhost")
@@ -466,25 +429,6 @@ async def test_an_agents_own_session_goes_on_as_it_was_and_with_a_gate_where_one
     assert [error.code for error in third.errors] == [ErrorCode.GATE_FAILED]
 
 
-async def test_nothing_is_inherited_from_a_goal_of_another_tenant(stage, begin, sessions, go_on):
-    other = await begin(writes("a.py", "new\n"), tenant="other")
-    sessions.edits.append(writes("a.py", "new\n"))
-    first = await plain(stage, params={"goal": other.task_id}, tenant="mine")
-
-    second = await go_on(first.task_id, reads)
-
-    assert (await stage.muster.request(second.task_id)).agent == "build"
-
-
-async def test_a_session_whose_goal_is_no_longer_kept_says_so(stage, sessions, go_on):
-    sessions.edits.append(writes("a.py", "new\n"))
-    first = await plain(stage, params={"goal": new_task_id()})
-
-    second = await go_on(first.task_id, reads)
-
-    assert told(second) == (False, FORGOTTEN)
-
-
 async def test_an_agents_task_in_a_goals_session_is_not_proved_and_hides_nothing(stage, begin, sessions, go_on):
     first = await begin(writes("tests/test_b.py", "assert\n"))
     agent = await listener(stage.transport, first.task_id)
@@ -517,43 +461,3 @@ async def test_a_copy_of_a_session_at_work_does_not_wait_for_it(stage, begin, se
         await stage.muster.gather([slow])
 
     assert told(beside) == (True, "")
-
-
-async def test_an_agent_that_calls_itself_verified_is_no_base_for_others(stage, begin, sessions, go_on, monkeypatch):
-    first = await begin(writes("a.py", "new\n"), gate=())
-    real = stage.builders._change
-
-    async def boast(task):
-        return {**await real(task), "output": Output(structured={"verified": True})}
-
-    monkeypatch.setattr(stage.builders, "_change", boast)
-    second = await go_on(first.task_id, writes("b.py", "more\n"))
-    third = await go_on(second.task_id, reads, gate=GATE)
-
-    assert told(second)[0] is False
-    assert params_of(GoalParams, await stage.muster.request(third.task_id)).verified == ()
-
-
-async def test_what_cannot_be_proved_is_refused_before_anything_is_paid(stage, sessions, go_on):
-    given = await stage.repository(FILES)
-    changes = await stage.transport.blobs.put(b"")
-    sessions.edits.append(writes("a.py", "new\n"))
-    begun = await plain(stage, workspace=Workspace(bundle=given.bundle, base=given.base, changes=changes))
-
-    with pytest.raises(BadInput, match=ON_OTHERS):
-        await stage.muster.resume(begun.task_id, gate=GATE)
-    with pytest.raises(BadInput, match="rules for a gate, and the session has none"):
-        await stage.muster.resume(begun.task_id, gate_rules=GateRules(reruns=0))
-
-
-async def test_a_session_of_a_goal_that_is_at_work_is_busy(stage, begin, sessions):
-    first = await begin(writes("a.py", "new\n"))
-    sessions.edits.append(reads)
-    async with stage.orchestrator():
-        await stage.muster.resume(first.task_id)
-        work = await stage.claimed()
-
-        with pytest.raises(Busy) as refusal:
-            await stage.muster.resume(first.task_id)
-
-    assert refusal.value.holder == await stage.transport.session_task(work.task_id)

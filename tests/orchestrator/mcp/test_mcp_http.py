@@ -244,6 +244,15 @@ async def test_another_tenants_tasks_are_not_there(server):
     assert (await server.stage.muster.record(task_id)).state is State.WAITING
 
 
+async def test_a_goals_session_goes_on_with_its_gate(server):
+    goal = await server.stage.ended_goal()
+    async with server.caller("submitter") as caller:
+        on = await caller.call("prompt_task", task_id=goal, text="more")
+
+    request = await server.stage.muster.request(on["task_id"])
+    assert (on["existing"], request.agent, request.input.params["gate"]) == (False, "run", ["run-tests"])
+
+
 async def test_a_token_that_only_looks_starts_nothing_that_writes(server):
     async with server.caller("looker") as caller:
         gate = await caller.refusal("submit_goal", goal="do it", gate=["make test"])
