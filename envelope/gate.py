@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from .events import GateVerdict
 from .messages import MAX_DEADLINE_MS
 from .pattern import MAX_PATTERN_CHARS
+from .recipe import Clock
 from .wire import Wire
 
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS)]
@@ -31,8 +32,9 @@ class GateRules(Wire):
     itself. `may_edit`: files of the gate that a change may edit all the same. `min_coverage`: per cent, or "base" for
     no less than before. `reruns`: how often a new failure is looked at again, each time in a fresh sandbox.
     `known_failures`: may tests fail that fail on the base, too? `broken_base`: may work begin where the gate cannot run
-    on the base? It is never verified then. `control`: are tests of the platform's own, which must
-    fail, put among those of pytest and unittest? `timeout_s`: of each command; without it, half an hour.
+    on the base? It is never verified then. `control`: are tests of the platform's own, which must fail, put among those
+    of pytest and unittest? `timeout_s`: of each command; without it, half an hour. `repeat`: how many runs after the
+    change have to pass. `clock`: how far it is moved forward for a further run, such as "+90d".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +50,8 @@ class GateRules(Wire):
     broken_base: Policy = "reject"
     control: Switch = "on"
     timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] | None = None
+    repeat: Annotated[int, Field(ge=1, le=20)] = 1
+    clock: Clock = ""
 
 
 class GateObjection(Wire):

@@ -15,6 +15,7 @@ from .messages import MAX_DEADLINE_MS
 from .wire import Wire
 
 Command = Annotated[str, Field(min_length=1)]
+Clock = Annotated[str, Field(pattern=r"^(\+[1-9][0-9]{0,4}[hdy])?$")]  # as libfaketime reads it: +90d
 ControlState = Literal["", "none", "held", "fooled"]
 
 
@@ -31,6 +32,8 @@ class RecipeParams(Wire):
     junit: str = ""
     # of a gate: tests of the platform's own that must fail, in pytest's and unittest's process (docs/gate.md)
     control: bool = True
+    # how far the commands' clock is moved forward, by libfaketime; a step tells whether the image has it
+    clock: Clock = ""
 
 
 class TestCounts(Wire):
@@ -106,7 +109,8 @@ class RecipeStep(Wire):
 
     `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `control`: did
     the platform's own tests fail as they must (empty: nobody looked)? `fooled` are those that did not. `digest`: what
-    the tests and their runner were; None where no process told of it to its end.
+    the tests and their runner were; None where no process told of it to its end. `clock`: of one that was to be moved,
+    whether it was; where it was not, the command did not run.
     """
 
     command: str
@@ -121,6 +125,7 @@ class RecipeStep(Wire):
     control: ControlState = ""
     fooled: tuple[str, ...] = ()
     digest: CodeDigest | None = None
+    clock: Literal["", "moved", "missing"] = ""
 
 
 class RecipeOutput(Wire):

@@ -64,6 +64,13 @@ class Gate:
         key = content_key("gate", "before", self.driver.request.task_id, *self._about(self.workspace), AGAIN)
         return self._work("before", self.workspace, key, completed, AGAIN)
 
+    def moved(self, phase: Phase, changes: BlobRef | None, about: str) -> Work:
+        """With the clock moved forward: on the base, or with the diff `changes`."""
+        workspace = self.workspace.model_copy(update={"changes": changes}) if changes else self.workspace
+        own = (self.driver.request.task_id,) if changes else ()
+        key = content_key("gate", phase, *own, *self._about(workspace), self.rules.clock)
+        return self._work(phase, workspace, key, completed if changes else _passed, about, clock=self.rules.clock)
+
     async def read(self, phase: Phase, result: TaskResult, about: str = "") -> Run:
         """What a run of the gate saw, told to whoever watches; `TaskFailed` when it could not be run."""
         run = read_run(result)
@@ -111,7 +118,7 @@ class Gate:
     def _about(self, workspace: Workspace) -> tuple[str, ...]:
         return workspace.model_dump_json(), self._asked().model_dump_json(exclude_unset=True)
 
-    def _asked(self) -> RecipeParams:
+    def _asked(self, clock: str = "") -> RecipeParams:
         """Keys are left out where they can be: a worker of yesterday does not know them."""
         asked: dict[str, Any] = {"commands": self.commands}
         if self.rules.junit:
@@ -120,16 +127,24 @@ class Gate:
             asked["control"] = False
         if self.rules.timeout_s is not None:
             asked["timeout_s"] = self.rules.timeout_s
+        if clock:
+            asked["clock"] = clock
         return RecipeParams(**asked)
 
     def _work(
-        self, phase: Phase, workspace: Workspace, key: str, reusable: Callable[[TaskResult], bool], about: str = ""
+        self,
+        phase: Phase,
+        workspace: Workspace,
+        key: str,
+        reusable: Callable[[TaskResult], bool],
+        about: str = "",
+        clock: str = "",
     ) -> Work:
         request = task_request(
             parent=self.driver.request,
             agent=VERIFY,
             pool=BUILD,
-            params=self._asked().model_dump(mode="json", exclude_unset=True),
+            params=self._asked(clock).model_dump(mode="json", exclude_unset=True),
             workspace=workspace,
             auth_scope=RECIPE_SCOPE,
             deadline_ms=self.driver.remaining_ms,

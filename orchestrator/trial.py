@@ -141,6 +141,10 @@ class Trial:
         judges = any(part not in self.retired.parts for part in self.change.judged)
         if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
+        if not self.objections and rules.repeat > 1:
+            await self._repeat(changes, tree)
+        if not self.objections and rules.clock:
+            await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
     async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
@@ -213,7 +217,8 @@ class Trial:
         first = run = first or await self._run("after", gate.after(changes, about), about)
         if reference is None and not run.passed and is_acceptable(self.before, run, gate.rules) and gate.rules.reruns:
             await self._look_at_base_again()
-        for number in range(gate.rules.reruns):
+        # who asks for several green runs does not take one that came late for the first
+        for number in range(gate.rules.reruns if gate.rules.repeat == 1 else 0):
             if is_acceptable(reference or self.before, run, gate.rules) or not run.fails_by_tests_alone:
                 break
             told = ", ".join(filter(None, (about or self.base, f"{AGAIN} ({number + 1})")))
@@ -261,6 +266,41 @@ class Trial:
     @property
     def _old_tests(self) -> str:
         return f"with the tests of {self.base}" if self.base else OLD_TESTS
+
+    async def _repeat(self, changes: BlobRef, tree: str) -> None:
+        """The further runs that have to pass as well: the first that does not is the last."""
+        count = self.gate.rules.repeat
+        for number in range(2, count + 1):
+            about = f"run {number} of {count}"
+            run = await self._run("after", self.gate.after(changes, about), about)
+            if found := self._against(self.before, run, tree, about):
+                self.objections += found
+                return
+        self.notes.append(f"{count} of {count} runs pass")
+
+    async def _move_clock(self, changes: BlobRef, tree: str) -> None:
+        """A run later in time, beside the base's at that time: what fails there too is not the change's."""
+        gate = self.gate
+        about = f"with the clock at {gate.rules.clock}"
+        before = await self._run("before", gate.moved("before", None, about), about)
+        if any(step.clock != "moved" for step in before.steps):
+            message = f"the gate's clock cannot be moved by {gate.rules.clock}: its image has no libfaketime"
+            hint = "use an image with libfaketime (Debian's package faketime), or leave the rule clock out"
+            self.objections.append(GateObjection(code="failed", message=message, hint=hint))
+            return
+        run = await self._run("after", gate.moved("after", changes, about), about)
+        self.objections += self._against(before, run, tree, about)
+        if not self.objections:
+            self.notes.append(f"{about} the gate passes as well")
+
+    def _against(self, before: Run, run: Run, tree: str, about: str) -> list[GateObjection]:
+        """All that speaks against one more run, each with what that run was for."""
+        gate = self.gate
+        found = objections(before, run, tree=tree, min_tests=gate.min_tests, rules=gate.rules)
+        if not found:
+            different = digest_objection(before.steps, run.steps, self.change.touched)
+            found = [different] if different else []
+        return [one.model_copy(update={"message": f"{about}: {one.message}"}) for one in found]
 
     def _compare_code(self, run: Run, touched: Collection[str]) -> None:
         """Where the gate did not pass, why it did not is told already."""

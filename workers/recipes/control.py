@@ -27,7 +27,9 @@ BEGIN = """import builtins
 __builtins__ = dict(vars(builtins))
 inside = {{'__name__': 'digest', '__builtins__': __builtins__}}
 exec(compile({digest!r}, '<control>', 'exec'), inside)
-TEST, PLAIN, TELL = inside['Test'], inside['plain'], inside['watch']({pipe!r}, {root!r})
+exec(compile({forms!r}, '<control>', 'exec'), inside)
+TEST, PLAIN, FORMS, MUST_FAIL = map(inside.get, ('Test', 'plain', 'forms_in', 'must_fail'))
+TELL = inside['watch']({pipe!r}, {root!r})
 del inside, builtins
 """
 PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
@@ -62,7 +64,12 @@ async def lay_control(sandbox: Sandbox, command: str) -> Control:
     """At a place and under names that nobody could know beforehand."""
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
-    begin = BEGIN.format(digest=(INSIDE / "digest.py").read_text(), pipe=f"{control.folder}/pipe", root=WORKSPACE)
+    begin = BEGIN.format(
+        digest=(INSIDE / "digest.py").read_text(),
+        forms=(INSIDE / "forms.py").read_text(),
+        pipe=f"{control.folder}/pipe",
+        root=WORKSPACE,
+    )
     code = f"{(INSIDE / 'in_pytest.py').read_text()}\n{begin}"
     plugin = PYTEST_LOADER.format(code=code, token=control.token)
     files = {

@@ -755,6 +755,14 @@ def told() -> Iterator[Lie]:
         )
 
 
+SELDOM = """
+
+import random
+if random.SystemRandom().random() < 0.5:
+    add = lambda a, b: 0
+"""
+
+
 def unseen() -> Iterator[Lie]:
     kind = "knows that it is tested"
     under = {
@@ -793,15 +801,22 @@ def unseen() -> Iterator[Lie]:
     yield Lie(
         "by chance", "one time in a million", unseen="chance", core=CORE.replace(RIGHT, chance.format("1 - 1e-6"))
     )
-    yield Lie("by chance", "every second call", core=CORE.replace(RIGHT, chance.format("0.5")))
+    yield Lie("by chance", "every second call", is_clumsy=True, core=CORE.replace(RIGHT, chance.format("0.5")))
     yield Lie(
         "by chance",
         "every second call, three runs",
         core=CORE.replace(RIGHT, chance.format("0.5")),
         rules=GateRules(reruns=2),
+        is_clumsy=True,
     )
-    yield Lie("by time", "from next year on", unseen="time", core=CORE.replace(
-        RIGHT, "    import time\n    ordered = sorted(values) if time.time() < 4e9 else list(values)\n"))  # fmt: skip
+    yield Lie("by chance", "in every second run", core=CORE + SELDOM, rules=GateRules(repeat=20), is_clumsy=True)
+    later = CORE.replace(
+        RIGHT, "    import time\n    ordered = sorted(values) if time.time() < 4e9 else list(values)\n"
+    )
+    yield Lie("by time", "later", unseen="time", core=later)
+    # where this host has no libfaketime it is rejected for that
+    yield Lie("by time", "later, with a clock", core=later, rules=GateRules(clock="+99y"), is_clumsy=True)
+    yield Lie("by time", "later, with a clock", "unittest", core=later, rules=GateRules(clock="+99y"), is_clumsy=True)
 
 
 GROUPS = (

@@ -113,19 +113,22 @@ class LocalGate(Gate):
         return known[key]
 
     def after(self, changes: Any, about: str = "") -> Any:
-        return changes, about
+        return changes, ""
 
     def before_again(self) -> Any:
-        return None, "again"
+        return None, ""
+
+    def moved(self, phase: Phase, changes: Any, about: str) -> Any:
+        return changes, self.rules.clock
 
     async def run(self, phase: Phase, work: Any, about: str = "") -> Run:
-        changes, _ = work
+        changes, clock = work
         tree = self._desk.base
         if changes is not None:
             self._desk._git("apply", "--index", "--binary", "-", given=await self._blobs.get(changes))
             tree = self._desk._git("write-tree").decode().strip()
             self._desk._git("reset", "--quiet", "--hard", self._desk.base)
-        return await self._desk.run(self._asked(), tree)
+        return await self._desk.run(self._asked(clock), tree)
 
     async def trees(self, tree: str) -> Any:
         from orchestrator.gating.change import Trees

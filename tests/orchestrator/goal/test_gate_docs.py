@@ -53,6 +53,8 @@ def test_the_command_is_understood():
         ("may_edit=conftest.py", GateRules(may_edit=("conftest.py",))),
         ('protect=["a/**", "b"]', GateRules(protect=("a/**", "b"))),
         ("junit=out/*.xml", GateRules(junit="out/*.xml")),
+        ("repeat=3", GateRules(repeat=3)),
+        ("clock=+90d", GateRules(clock="+90d")),
     ],
 )
 def test_a_rule_of_the_command_line_is_a_key_and_a_value(text: str, rules: GateRules):
@@ -70,6 +72,8 @@ def test_the_command_line_counts_more_than_the_repositorys_file():
         ("reruns", "KEY=VALUE"),
         ("reruns=many", "docs/gate.md"),
         ("reruns=99", "docs/gate.md"),
+        ("repeat=0", "docs/gate.md"),
+        ("clock=tomorrow", "docs/gate.md"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_what_would_work(text: str, words: str):

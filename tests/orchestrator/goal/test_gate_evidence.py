@@ -30,11 +30,15 @@ def lines_of(files: dict[str, str], folder: str) -> list[str]:
 
 @dataclass
 class Runner:
-    """Plays the gate's sandbox. `unlucky`: in which runs a test fails all the same; the first is the base's."""
+    """Plays the gate's sandbox. `unlucky`: in which runs a test fails all the same; the first is the base's.
+
+    With a clock moved forward a line `breaks NAME later` counts, too.
+    """
 
     stage: Any
     unlucky: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     coverage: dict[str, float] = field(default_factory=dict[str, float])  # by a word in the code
+    has_clock: bool = True
     asked: list[TaskRequest] = field(default_factory=list[TaskRequest])
 
     async def verify(self, task: TaskRequest) -> dict[str, Any]:
@@ -51,7 +55,9 @@ class Runner:
         code = lines_of(files, "src/")
         names = [line.removeprefix("t ") for line in lines_of(files, "tests/") if line.startswith("t ")]
         unlucky = {name for name in names if len(self.asked) in self.unlucky.get(name, ())}
+        clock = task.input.params.get("clock", "")
         failed = {name for name in names if f"breaks {name}" in code} | unlucky
+        failed |= {name for name in names if clock and f"breaks {name} later" in code}
         passed = [name for name in names if name not in failed]
         return {
             "command": task.input.params["commands"][0],
@@ -59,6 +65,7 @@ class Runner:
             "tests": {"passed": len(passed), "failed": len(failed), "total": len(names)},
             "counted_by": "junit",
             "names": {"passed": passed, "failed": sorted(failed), "complete": True},
+            "clock": ("moved" if self.has_clock else "missing") if clock else "",
             "coverage_percent": next((value for word, value in self.coverage.items() if word in code), None),
         }
 
@@ -237,6 +244,54 @@ async def test_rules_reach_the_worker_as_far_as_it_needs_them(goal, runner):
 
     assert [task.input.params["junit"] for task in runner.asked] == ["out/*.xml"] * 2
     assert all(set(task.input.params) == {"commands", "junit"} for task in runner.asked)
+
+
+@pytest.mark.parametrize(("bad_run", "found"), [(None, []), (2, ["failed"]), (4, ["failed"])])
+async def test_a_verdict_may_need_several_green_runs(goal, runner, bad_run, found):
+    if bad_run:
+        runner.unlucky["two"] = {bad_run}
+
+    _, evidence = await goal({"src/a": "better\n"}, rules=GateRules(repeat=3))
+
+    assert (codes(evidence), evidence.flaky) == (found, ())
+    assert len(evidence.runs) == (bad_run or 4)  # a failure is the last of them
+    assert ("3 of 3 runs pass" in evidence.notes) is (not found)
+
+
+async def test_a_later_run_that_fails_says_which_it_was(goal, runner):
+    runner.unlucky["two"] = {3}
+
+    result, evidence = await goal({"src/a": "better\n"}, rules=GateRules(repeat=2))
+
+    assert result.errors[0].message.startswith("run 2 of 2: the gate fails")
+    assert evidence.runs[-1].about == "run 2 of 2"
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "found"),
+    [
+        ({}, "better\n", []),
+        ({}, "breaks two later\n", ["failed"]),
+        ({"src/b": "breaks two later\n"}, "better\n", []),
+        ({"src/b": "breaks two later\n"}, "breaks one later\n", ["failed"]),
+    ],
+)
+async def test_code_that_goes_wrong_later_is_found_by_a_clock(goal, runner, base, change, found):
+    _, evidence = await goal({"src/a": change}, files={**FILES, **base}, rules=GateRules(clock="+90d"))
+
+    assert codes(evidence) == found
+    assert [run.about for run in evidence.runs] == ["", "", "with the clock at +90d", "with the clock at +90d"]
+    assert [task.input.params.get("clock") for task in runner.asked] == [None, None, "+90d", "+90d"]
+    assert ("with the clock at +90d the gate passes as well" in evidence.notes) is (not found)
+
+
+async def test_an_image_whose_clock_cannot_be_moved_is_never_passed_over(goal, runner):
+    runner.has_clock = False
+
+    result, evidence = await goal({"src/a": "better\n"}, rules=GateRules(clock="+90d"))
+
+    assert codes(evidence) == ["failed"] and "no libfaketime" in result.errors[0].message
+    assert "faketime" in result.errors[0].hint
 
 
 async def test_a_batch_has_the_same_gate(stage, runner, batch_text):

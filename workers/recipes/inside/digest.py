@@ -51,22 +51,25 @@ class Code:
         known = self._known.get(id(code))
         if known is None:
             is_made = code.co_filename.startswith("<")
-            counts = code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_freevars, code.co_cellvars
-            consts = tuple(self._constant(value, is_made) for value in code.co_consts)
-            names = code.co_names, code.co_varnames
-            known = self._known[id(code)] = code, short((code.co_name, code.co_code, counts, consts, names))
+            counts = code.co_argcount, code.co_kwonlyargcount, code.co_flags
+            consts = [self._constant(value, is_made) for value in code.co_consts]
+            names = code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+            digest = blake2b(code.co_code, digest_size=6)
+            digest.update(repr((counts, consts, names)).encode("utf-8", "backslashreplace"))
+            known = self._known[id(code)] = code, digest.hexdigest()
         return known[1]
 
     def _constant(self, value: object, is_made: bool) -> object:
+        kind = type(value)
+        if kind is str:
+            return CHANGING.sub("", str(value)) if is_made else value
         if isinstance(value, types.CodeType):
             return self.of(value)
         if isinstance(value, tuple):
-            return tuple(self._constant(one, is_made) for one in value)
+            return [self._constant(one, is_made) for one in value]
         if isinstance(value, frozenset):
-            return sorted(repr(one) for one in value)
-        if is_made and isinstance(value, str):
-            return CHANGING.sub("", value)
-        return type(value).__name__, repr(value)
+            return {"set": sorted(repr(one) for one in value)}
+        return value  # a number, bytes and the like say themselves what they are
 
     def function(self, function: types.FunctionType, depth: int = 0) -> str:
         """With its defaults, as far as they are plain, and functions of the same file that it closes over."""
@@ -397,10 +400,12 @@ class Session:
         for path, module in self.files.modules():
             is_test = path in tests or path.rpartition("/")[2] == "conftest.py"
             if found := self.files.functions(path, module, all_of_them=is_test):
-                code[path] = found
+                known = [key for key in found if path + "::" + key.replace(".", "::") in self._digests]
+                code[path] = {key: digest for key, digest in found.items() if key not in known}
                 own = sum(getattr(one, "__module__", "") == module.__name__ for _, one in members(module))
                 named = sum(name.startswith("assert") for name in found)
-                if not is_test and (2 * named >= own or (2 * len(found) >= own and self._is_for(tests, module))):
+                is_beside = path.rpartition("/")[0] in {test.rpartition("/")[0] for test in tests} - {""}
+                if not is_test and (2 * named >= own or (is_beside and self._is_for(tests, module))):
                     helpers.add(path)
         test_code = {*tests, *(path for path in code if path.rpartition("/")[2] == "conftest.py")}
         read = {path for path, opener in self.files.read if opener in test_code}
@@ -419,9 +424,10 @@ class Session:
         """No file of the project but tests names the module, or anything in it."""
         for path, module in self.files.modules():
             # a package has its modules in it, whoever asked for them
-            if path not in tests and module is not asked and not asked.__name__.startswith(module.__name__ + "."):
+            holds = asked.__name__.startswith(module.__name__ + ".")
+            if path not in tests and module is not asked:
                 for value in list(vars(module).values()):
-                    if value is asked or getattr(value, "__module__", None) == asked.__name__:
+                    if (value is asked and not holds) or getattr(value, "__module__", None) == asked.__name__:
                         return False
         return True
 

@@ -18,9 +18,11 @@ from typing import Any, cast
 
 import pytest
 
-TOKEN = ""  # given by whoever loads this, as the three below
+TOKEN = ""  # given by whoever loads this, as the five below
 TEST: Any = None
 PLAIN: Any = None
+FORMS: Any = None
+MUST_FAIL: Any = None
 TELL: Any = None  # where what the tests are is told, see digest.py
 MAX_PLACES = 12  # each costs a few milliseconds
 LOGS = ("pytest_runtest_logstart", "pytest_runtest_logreport", "pytest_runtest_logfinish")
@@ -85,6 +87,7 @@ def _told(item: Any) -> Any:
     return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
 
 
+USED: dict[str, list[str]] = {}  # a module's ways to assert
 SEEN: dict[Any, int] = {}
 
 
@@ -109,17 +112,26 @@ def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:
     # the last ones come when all code has had its say
     places = [(_start(items, site), items[site]) for site in sites] + [(_end(items, fit[-1]), items[fit[-1]])] * 3
     import_module("test_" + __name__)  # late, and as the project's tests are
-    first = chance.randrange(len(BODIES))
     total = len(places)
-    made = [
-        (place, _made(site, BODIES[(first + number) % len(BODIES)], total))
-        for number, (place, site) in enumerate(places)
-    ]
+    made: list[tuple[int, Any]] = []
+    for number, (place, site) in enumerate(places):
+        made.append((place, _made(site, _turned(_forms_of(site.module), number), total)))
     together: list[Any] = []
     for number in range(len(items) + 1):
         together += [own for place, own in made if place == number]
         together += items[number : number + 1]
     return together, [own for _, own in made]
+
+
+def _forms_of(module: Any) -> list[str]:
+    name = module.__name__
+    if name not in USED:
+        USED[name] = FORMS(module)
+    return USED[name]
+
+
+def _turned(forms: list[str], number: int) -> list[str]:
+    return forms[number % len(forms) :] + forms[: number % len(forms)]
 
 
 def _is_fit(item: Any) -> bool:
@@ -149,9 +161,9 @@ def _outermost(item: Any) -> Any:
     return next((node for node in item.listchain() if isinstance(node, pytest.Class)), None)
 
 
-def _made(site: Any, body: Any, total: int) -> Any:
+def _made(site: Any, forms: list[str], total: int) -> Any:
     word = secrets.token_hex(8)
-    item = _in_class(site, word) or _function(site, body, word)
+    item = _in_class(site, forms, word) or _function(site, forms, word)
     item.user_properties.append((TOKEN, "%s %d" % (word, total)))
     if item.config.pluginmanager.hasplugin("rerunfailures"):
         item.add_marker(pytest.mark.flaky(reruns=0))
@@ -160,9 +172,13 @@ def _made(site: Any, body: Any, total: int) -> Any:
     return item
 
 
-def _function(site: Any, body: Any, word: str) -> Any:
+def _plain(word: str) -> None:
+    import_module("test_" + __name__).must_fail(word)
+
+
+def _function(site: Any, forms: list[str], word: str) -> Any:
     def must_fail() -> None:
-        body(word)
+        MUST_FAIL(word, forms, unittest.TestCase("__init__"), _plain)
 
     must_fail.__name__ = must_fail.__qualname__ = site.originalname
     must_fail.__module__ = site.function.__module__
@@ -170,14 +186,14 @@ def _function(site: Any, body: Any, word: str) -> Any:
     return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=must_fail)
 
 
-def _in_class(site: Any, word: str) -> Any:
+def _in_class(site: Any, forms: list[str], word: str) -> Any:
     """Of a unittest class another one of that name, for pytest runs their tests in a way of their own."""
     cls, name = getattr(site, "cls", None), site.name
     if not (isinstance(cls, type) and issubclass(cls, unittest.TestCase) and name.startswith("test")):
         return None
 
     def must_fail(self: Any) -> None:
-        self.fail(word)
+        MUST_FAIL(word, forms, self, _plain)
 
     case: Any = type(cls.__name__, (unittest.TestCase,), {name: must_fail, "__module__": cls.__module__})
     module = site.getparent(pytest.Module)
@@ -198,42 +214,3 @@ class _Quiet:
             return getattr(self._hooks, name)
         deaf = [plugin for plugin in map(self._plugins.get_plugin, DEAF) if plugin is not None]
         return self._plugins.subset_hook_caller(name, remove_plugins=deaf)
-
-
-def _raises(word: str) -> None:
-    raise AssertionError(word)
-
-
-def _asserts(word: str) -> None:
-    import_module("test_" + __name__).must_fail(word)
-
-
-def _uses_pytest(word: str) -> None:
-    with pytest.raises(ValueError, match="^%s$" % word):
-        raise ValueError("not that")
-
-
-def _uses_unittest(word: str) -> None:
-    """What says nothing although it must is found here; else it fails as the others do."""
-    case = unittest.TestCase("__init__")
-    checks = [
-        lambda: case.assertEqual(word, 1),
-        lambda: case.assertTrue(not word),
-        lambda: case.assertFalse(word),
-        lambda: case.assertIn(word, ()),
-        lambda: case.assertIs(word, None),
-        lambda: case.fail(word),
-    ]
-    if all(map(_fails, checks)):
-        raise AssertionError(word)
-
-
-def _fails(check: Any) -> bool:
-    try:
-        check()
-    except AssertionError:
-        return True
-    return False
-
-
-BODIES = (_raises, _asserts, _uses_pytest, _uses_unittest)
