@@ -63,8 +63,12 @@ async def history_ends(place: Place, commit: str) -> set[str]:
 
 
 def _is_of_sha256(source: Path) -> bool:
-    with source.open("rb") as file:
-        return SHA256 in file.read(MAX_HEAD_BYTES).partition(b"\n\n")[0].split(b"\n")
+    """False for a file that cannot be read: git has said so."""
+    try:
+        with source.open("rb") as file:
+            return SHA256 in file.read(MAX_HEAD_BYTES).partition(b"\n\n")[0].split(b"\n")
+    except OSError:
+        return False
 
 
 def _is_partial(place: Place) -> bool:
