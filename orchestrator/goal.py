@@ -27,8 +27,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .standing import proved_already, standing_before, verified_before
-from .submit import GoalParams, GoalStep, VerifiedChange, params_of
+from .standing import history_before, proved_already, standing_before
+from .submit import GoalParams, GoalStep, SessionChange, params_of
 from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
@@ -49,7 +49,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     request = driver.request
     params = params_of(GoalParams, request)
     gate = _gate(driver, params)
-    asked, verified = await _ask_in_turn(driver, params, gate)
+    asked, history = await _ask_in_turn(driver, params, gate)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
@@ -63,7 +63,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(Proving(driver, params, gate, before, verified), judged, restored)
+        proof = await _prove(Proving(driver, params, gate, before, history), judged, restored)
         failed = gate is not None and patch is not None and not proof.judgement.verified
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -130,12 +130,12 @@ class Asked:
 
 async def _ask_in_turn(
     driver: Driver, params: GoalParams, gate: Gate | None
-) -> tuple[Asked, tuple[VerifiedChange, ...]]:
-    """As `_ask`; in a session that goes on, once all others are done there. And what was verified in it until then."""
+) -> tuple[Asked, tuple[SessionChange, ...]]:
+    """As `_ask`; in a session that goes on, once all others are done there. And its history until then."""
     while params.session:
-        verified = await verified_before(driver, params)
+        history = await history_before(driver, params)
         with suppress(Busy):  # somebody was quicker
-            return await _ask(driver, params, gate), verified
+            return await _ask(driver, params, gate), history
     return await _ask(driver, params, gate), ()
 
 
@@ -223,13 +223,13 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
 
 @dataclass(frozen=True, slots=True)
 class Proving:
-    """`before`: the gate's run on the base. `verified`: what was verified in the session before, the latest last."""
+    """`before`: the gate's run on the base. `history`: of the session before."""
 
     driver: Driver
     params: GoalParams
     gate: Gate | None
     before: Run | None
-    verified: tuple[VerifiedChange, ...]
+    history: tuple[SessionChange, ...]
 
 
 async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
@@ -238,7 +238,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
     if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    if not restored and (known := await proved_already(by.driver, gate, by.verified, judged)):
+    if not restored and (known := await proved_already(by.driver, gate, by.history, judged)):
         return known
     return await prove(
         gate,
@@ -246,7 +246,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         changes=judged.diff,
         tree=judged.tree,
         restored=restored,
-        standing=partial(standing_before, by.driver, gate, by.verified, judged),
+        standing=partial(standing_before, by.driver, gate, by.history, judged),
     )
 
 
