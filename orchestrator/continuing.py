@@ -11,7 +11,7 @@ from envelope.budget import Budget
 from envelope.gate import GateRules
 from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskRequest, TaskResult
-from envelope.scope import Scope
+from envelope.scope import Scope, offers
 from transport.admission import refusal
 from transport.base import Transport
 from transport.errors import Busy, NotFound, no_session
@@ -24,14 +24,14 @@ from .submit import (
     RUN,
     GoalFields,
     GoalParams,
-    VerifiedChange,
+    SessionChange,
     intent_of,
     params_of,
     scope_of_goal,
     task_request,
 )
 
-MAX_VERIFIED = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
+MAX_HISTORY = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
 NO_GOAL = "no gate is run: the session was begun by no goal"
 WITHOUT = "no gate is configured: the session was begun without one"
 FORGOTTEN = "no gate is known: the goal that began the session is no longer kept"
@@ -77,13 +77,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `verified`: what the
-    session had changed each time that a gate verified it, the latest last. `ungated`: why there is no gate to inherit.
+    """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `history`: what the
+    session had changed at the end of each prompt, the latest last. `is_lost`: somebody took the work back to where no
+    prompt had ended, and what of the history came before that is not known. `ungated`: why there is no gate to inherit.
     """
 
     last: TaskRequest
     goal: TaskRequest | None
-    verified: tuple[VerifiedChange, ...] = ()
+    history: tuple[SessionChange, ...] = ()
+    is_lost: bool = False
     ungated: str = ""
 
     @property
@@ -120,20 +122,19 @@ def why_unproved(request: TaskRequest) -> str:
 async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
     """Of the session of an agent's task. What belongs to another tenant is not looked at."""
     last = await _last_of(transport, request)
-    goal, is_lost = None, False
+    goal, is_forgotten = None, False
     for each in (last, request, await _kept(transport, session_of(request))):
         if goal is None and each is not None:
             try:
                 goal = await _goal_of(transport, each)
             except NotFound:
-                is_lost = True
+                is_forgotten = True
     if goal is None:
-        return Terms(last, None, ungated=FORGOTTEN if is_lost else "")
-    verified = await _verified(transport, goal, last)
-    if not params_of(GoalParams, goal).gate:
-        return Terms(last, goal, verified, WITHOUT)
+        return Terms(last, None, ungated=FORGOTTEN if is_forgotten else "")
+    told = await _history(transport, goal, last)
     on_others = request.workspace is not None and request.workspace.changes is not None
-    return Terms(last, goal, verified, ON_OTHERS if on_others else "")
+    why = ON_OTHERS if on_others else "" if params_of(GoalParams, goal).gate else WITHOUT
+    return Terms(last, goal, told or (), told is None, why)
 
 
 async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
@@ -147,7 +148,7 @@ async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
 def inherited_fields(terms: Terms) -> GoalFields:
     """For a goal that goes on with the session, to be put over by what its caller says."""
     before = terms.gated
-    fields: GoalFields = {"verified": terms.verified, "ungated": terms.ungated}
+    fields: GoalFields = {"history": terms.history, "ungated": terms.ungated}
     if before is not None:
         fields |= {"gate": before.gate, "min_tests": before.min_tests, "gate_rules": before.gate_rules}
     return fields
@@ -189,34 +190,39 @@ def _is_goal(request: TaskRequest) -> bool:
     return request.recipient == DRIVERS and request.agent == RUN
 
 
-async def _verified(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[VerifiedChange, ...]:
-    """What was verified in a session up to the task `last`. What somebody has taken back (/undo) is none of it any
-    more: then it ends with what the work stands at, or is empty."""
-    found = [*params_of(GoalParams, goal).verified, *_verified_by(goal, await transport.result(goal.task_id))]
-    if _takes_back(last):
-        result = await transport.result(last.task_id)
-        if result is not None and result.status is State.COMPLETED:
-            tree = result.patch.tree if result.patch else ""
-            found = found[: next((n for n in range(len(found), 0, -1) if found[n - 1].tree == tree), 0)]
-    return tuple(found[-MAX_VERIFIED:])
+async def _history(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[SessionChange, ...] | None:
+    """Of a session up to the task `last`, and to where the work stands, if that task took it back (/undo). None: to
+    where no prompt of those that are known had ended."""
+    found = [*params_of(GoalParams, goal).history, *_ended(goal, await transport.result(goal.task_id))]
+    back = await transport.result(last.task_id) if _takes_back(last) else None
+    if back is not None and back.status is State.COMPLETED:
+        if back.patch is None:  # all is taken back; or its agent could not have changed anything, and nobody knows
+            return () if offers(last.auth_scope, "edit") else None
+        trees = [change.tree for change in found]
+        if back.patch.tree not in trees:
+            return None if found else ()
+        found = found[: len(trees) - trees[::-1].index(back.patch.tree)]
+    latest = found[-MAX_HISTORY:]
+    if not any(change.verified for change in latest):
+        latest = [*[change for change in found if change.verified][-1:], *latest]
+    return tuple(latest)
 
 
-def _verified_by(goal: TaskRequest, result: TaskResult | None) -> Iterator[VerifiedChange]:
+def _ended(goal: TaskRequest, result: TaskResult | None) -> Iterator[SessionChange]:
     """Only a driver's word counts: an agent may say what it likes. A plan's change is no session's."""
-    if result is None or result.status is not State.COMPLETED or result.patch is None:
+    if result is None or result.patch is None or params_of(GoalParams, goal).plan is not PlanMode.NONE:
         return
     told: dict[str, Any] = result.output.structured or {}
-    if told.get("verified") is True and params_of(GoalParams, goal).plan is PlanMode.NONE:
-        patch = result.patch
-        yield VerifiedChange(goal=goal.task_id, base=patch.base, diff=patch.diff, tree=patch.tree)
+    verified = result.status is State.COMPLETED and told.get("verified") is True
+    patch = result.patch
+    yield SessionChange(goal=goal.task_id, base=patch.base, diff=patch.diff, tree=patch.tree, verified=verified)
 
 
 def _takes_back(request: TaskRequest) -> bool:
+    """A copy of a whole session takes nothing back."""
     told = request.input.params
     in_words = not request.parent_task_id and request.input.prompt.strip() in UNDOING
-    return (
-        in_words or told.get("revert_to") is not None or any(told.get(way) for way in ("undo", "unrevert", "fork_of"))
-    )
+    return bool(in_words or told.get("undo") or told.get("unrevert") or told.get("revert_to") is not None)
 
 
 async def _require_free(transport: Transport, request: TaskRequest) -> None:
@@ -251,7 +257,7 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
         pool=request.recipient,
         auth_scope=(*request.auth_scope, *said.allow),
         session=session_of(request),
-        verified=terms.verified,
+        history=terms.history,
         hidden=before.hidden if before else None,
         **_gate(request, terms, said),
     )

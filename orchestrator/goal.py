@@ -27,8 +27,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .standing import proved_already, standing_before, verified_before
-from .submit import GoalParams, GoalStep, VerifiedChange, params_of
+from .standing import history_before, proved_already, standing_before
+from .submit import GoalParams, GoalStep, SessionChange, params_of
 from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
@@ -56,7 +56,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     before = await gate.base() if gate and params.hidden is None else None
     if gate and before and (refusal := gate.refusal(before)):
         return _refused(driver, before, refusal)
-    asked, verified = await _ask_in_turn(driver, params)
+    asked, history = await _ask_in_turn(driver, params)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
         answer = await _carried_out(driver, after, answer)
@@ -70,7 +70,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(Proving(driver, params, gate, before, verified), judged, restored)
+        proof = await _prove(Proving(driver, params, gate, before, history), judged, restored)
         failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -150,12 +150,12 @@ class Asked:
     lead: Lead | None = None
 
 
-async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[VerifiedChange, ...]]:
-    """As `_ask`; in a session that goes on, once all others are done there. And what was verified in it until then."""
+async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[SessionChange, ...]]:
+    """As `_ask`; in a session that goes on, once all others are done there. And its history until then."""
     while params.session:
-        verified = await verified_before(driver, params)
+        history = await history_before(driver, params)
         with suppress(Busy):  # somebody was quicker
-            return await _ask(driver, params), verified
+            return await _ask(driver, params), history
     return await _ask(driver, params), ()
 
 
@@ -211,13 +211,13 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
 
 @dataclass(frozen=True, slots=True)
 class Proving:
-    """`before`: the gate's run on the base. `verified`: what was verified in the session before, the latest last."""
+    """`before`: the gate's run on the base. `history`: of the session before."""
 
     driver: Driver
     params: GoalParams
     gate: Gate | None
     before: Run | None
-    verified: tuple[VerifiedChange, ...]
+    history: tuple[SessionChange, ...]
 
 
 async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
@@ -226,7 +226,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
     if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    if not restored and (known := await proved_already(by.driver, gate, by.verified, judged)):
+    if not restored and (known := await proved_already(by.driver, gate, by.history, judged)):
         return known
     return await prove(
         gate,
@@ -234,7 +234,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         changes=judged.diff,
         tree=judged.tree,
         restored=restored,
-        standing=partial(standing_before, by.driver, gate, by.verified, judged),
+        standing=partial(standing_before, by.driver, gate, by.history, judged),
     )
 
 

@@ -22,40 +22,41 @@ from .gate import Gate
 from .gating.told import excused_text
 from .hidden import Judged, behind
 from .judgement import Judgement, Run, read_run
-from .submit import GoalParams, VerifiedChange, params_of
+from .submit import GoalParams, SessionChange, params_of
 from .trial import Proof, Standing
 
 LAST = "what was verified last"
 UNCHANGED = "nothing was changed"
+LOST = "the work was taken back to the middle of a prompt: its change is compared with the session's base alone"
 
 
-async def verified_before(driver: Driver, params: GoalParams) -> tuple[VerifiedChange, ...]:
-    """What was verified in the goal's session so far, once nobody else is at work in it: neither an agent, nor a gate
-    that proves what one has left."""
+async def history_before(driver: Driver, params: GoalParams) -> tuple[SessionChange, ...]:
+    """What the goal's session had changed at the end of each prompt so far, once nobody else is at work in it: neither
+    an agent, nor a gate that proves what one has left."""
     transport = driver.transport
     while True:
         try:
             last = await transport.request(await transport.session_task(params.session))
         except NotFound:
-            return params.verified
+            return params.history
         if last.trace_id == driver.request.trace_id or last.tenant != driver.request.tenant:
-            return params.verified  # an attempt before this one has begun already
+            return params.history  # an attempt before this one has begun already
         terms = await terms_of(transport, last)
         is_copy = bool(last.input.params.get("fork_of"))  # of another session, which goes on beside this one
         at_work = {last.task_id, *([terms.goal.task_id] if terms.goal and not is_copy else [])}
         under_way = [task_id for task_id in at_work if await transport.result(task_id) is None]
         if not under_way:
-            return terms.verified if terms.goal else params.verified
+            if terms.is_lost:
+                await driver.report(WarningRaised(message=LOST))
+            return terms.history if terms.goal else params.history
         await driver.report(WarningRaised(message=f"it waits for the task {under_way[0]}, which has the session"))
         async for _ in transport.results(under_way):
             pass
 
 
-async def proved_already(
-    driver: Driver, gate: Gate, verified: Sequence[VerifiedChange], judged: Judged
-) -> Proof | None:
+async def proved_already(driver: Driver, gate: Gate, history: Sequence[SessionChange], judged: Judged) -> Proof | None:
     """The proof of a prompt that has changed nothing of what was verified last, with the same gate; else None."""
-    if not (stood := await _stood(driver, gate, verified)) or stood.goal is None or stood.run is None:
+    if not (stood := await _stood(driver, gate, history)) or stood.goal is None or stood.run is None:
         return None
     before, now = params_of(GoalParams, stood.goal), params_of(GoalParams, driver.request)
     is_same = (before.min_tests, before.gate_rules) == (now.min_tests, now.gate_rules)
@@ -72,11 +73,11 @@ async def proved_already(
 
 
 async def standing_before(
-    driver: Driver, gate: Gate, verified: Sequence[VerifiedChange], judged: Judged
+    driver: Driver, gate: Gate, history: Sequence[SessionChange], judged: Judged
 ) -> Standing | str | None:
     """What was verified last, as a base for what is judged; None where there is nothing, else why it cannot be one."""
     try:
-        stood = await _stood(driver, gate, verified)
+        stood = await _stood(driver, gate, history)
         if stood is None:
             return None
         where = stood.gate.workspace
@@ -107,9 +108,10 @@ class _Stood:
     told: dict[str, Any]
 
 
-async def _stood(driver: Driver, gate: Gate, verified: Sequence[VerifiedChange]) -> _Stood | None:
+async def _stood(driver: Driver, gate: Gate, history: Sequence[SessionChange]) -> _Stood | None:
     workspace, hidden = driver.request.workspace, params_of(GoalParams, driver.request).hidden
-    last = next((one for one in reversed(verified) if workspace and one.base == workspace.base), None)
+    known = (one for one in reversed(history) if one.verified and workspace and one.base == workspace.base)
+    last = next(known, None)
     if last is None:
         return None
     diff = last.diff

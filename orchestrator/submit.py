@@ -85,7 +85,7 @@ class GoalFields(TypedDict, total=False):
     tenant: str
     attachments: tuple[Attachment, ...]
     session: str  # that its agent goes on with; empty: it opens one
-    verified: Sequence[VerifiedChange]  # in the session so far, the latest last
+    history: Sequence[SessionChange]  # of the session so far, the latest last
     ungated: str  # why the session goes on without a gate, for people
     near: str  # the trace where that session is
 
@@ -118,20 +118,21 @@ class HiddenTests(Wire):
     base: str
 
 
-class VerifiedChange(Wire):
-    """What a session had changed, `diff` on `base`, when the gate of `goal` verified it."""
+class SessionChange(Wire):
+    """What a session had changed, `diff` on `base`, when its `goal` ended; `verified` by that one's gate, or not."""
 
     goal: str
     base: str
     diff: BlobRef
     tree: str
+    verified: bool
 
 
 class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
-    `session`: the one that the agent goes on with; empty: it opens one. `verified`: what was verified in it so far, the
-    latest last. `ungated`: why it goes on without a gate, for people.
+    `session`: the one that the agent goes on with; empty: it opens one. `history`: what it had changed at the end of
+    each prompt so far, the latest last. `ungated`: why it goes on without a gate, for people.
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
     `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
 
@@ -140,7 +141,7 @@ class GoalParams(GoalStep):
     """
 
     session: str = ""
-    verified: tuple[VerifiedChange, ...] = ()
+    history: tuple[SessionChange, ...] = ()
     ungated: str = ""
     then: GoalStep | None = None
     gate: tuple[str, ...] = ()
@@ -342,7 +343,7 @@ def _goal_params(agent: AgentCard, then: AgentCard | None, planning: Planning | 
         gate_rules=fields.get("gate_rules", GateRules()),
         record=fields.get("record", False),
         session=fields.get("session", ""),
-        verified=tuple(fields.get("verified", ())),
+        history=tuple(fields.get("history", ())),
         ungated="" if fields.get("gate") else fields.get("ungated", ""),
     )
     if planning is None:

@@ -12,7 +12,7 @@ from envelope.gate import GateRules
 from envelope.ids import blob_ref, new_task_id
 from envelope.lifecycle import State
 from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
-from orchestrator.continuing import FORGOTTEN, NO_GOAL, ON_OTHERS, WITHOUT, why_unproved
+from orchestrator.continuing import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
 from orchestrator.errors import BadInput
 from orchestrator.prompting import listener, session_of
 from orchestrator.submit import DRIVERS, GoalParams, goal_request, params_of, task_request
@@ -36,7 +36,15 @@ async def end(stage, lease: Lease, **fields: Any) -> None:
     await stage.transport.finish(lease, TaskResult(**{"status": State.COMPLETED, **named, **fields}))
 
 
-async def worked_on(stage, goal: TaskRequest, *, ends: bool = True, **child: Any) -> TaskRequest:
+async def worked_on(
+    stage,
+    goal: TaskRequest,
+    *,
+    ends: bool = True,
+    patch: PatchRef = CHANGE,
+    verified: bool = True,
+    **child: Any,
+) -> TaskRequest:
     """A goal's agent opens its session, or goes on with it; `ends`: and both are done, the gate has passed."""
     driver = await claimed(stage, DRIVERS)
     assert driver.task_id == goal.task_id
@@ -49,8 +57,8 @@ async def worked_on(stage, goal: TaskRequest, *, ends: bool = True, **child: Any
     await stage.transport.checkpoint(lease, await stage.transport.blobs.put(b"a session"))
     if ends:
         await end(stage, lease)
-        gated = bool(params_of(GoalParams, goal).gate)
-        await end(stage, driver, patch=CHANGE, output=Output(structured={"verified": gated}))
+        verified = verified and bool(params_of(GoalParams, goal).gate)
+        await end(stage, driver, patch=patch, output=Output(structured={"verified": verified}))
     return agent
 
 
@@ -99,7 +107,7 @@ async def test_what_was_said_of_one_prompt_holds_for_the_next(any_stage):
     params = params_of(GoalParams, request)
     assert (request.workspace.setup, request.model, params.gate) == (("pip install .",), "other", ("other-tests",))
     assert params.auth_scope == (*BUILD.auth_scope, grant)
-    assert [params.verified[0].goal, len(params.verified)] == [first.task_id, 2]
+    assert [params.history[0].goal, len(params.history)] == [first.task_id, 2]
 
 
 async def test_why_there_is_no_gate_is_known(any_stage):
@@ -135,7 +143,8 @@ async def test_an_agent_that_calls_itself_verified_is_not_believed(any_stage):
     agent = await listener(any_stage.transport, first.task_id)
     own = await plain(any_stage, resume_token=session_of(agent))
 
-    assert params_of(GoalParams, await gone_on(any_stage, own, gate=GATE)).verified == ()
+    history = params_of(GoalParams, await gone_on(any_stage, own, gate=GATE)).history
+    assert [(change.goal, change.verified) for change in history] == [(first.task_id, False)]
 
 
 async def test_a_subagents_session_goes_on_as_one_with_what_it_may_not_do(any_stage):
@@ -209,7 +218,7 @@ async def test_a_programs_goal_that_names_a_session_has_its_gate(any_stage):
     ]
 
     assert (inherited.gate, own.gate) == (GATE, ("other",))
-    assert [change.goal for change in inherited.verified] == [first.task_id]
+    assert [change.goal for change in inherited.history] == [first.task_id]
 
 
 async def test_a_history_that_is_shortened_and_work_that_is_taken_back_lead_to_the_goal(any_stage):
@@ -223,4 +232,41 @@ async def test_a_history_that_is_shortened_and_work_that_is_taken_back_lead_to_t
 
     params = params_of(GoalParams, await gone_on(any_stage, first.task_id))
 
-    assert (params.gate, params.verified) == (GATE, ())  # what was verified is taken back
+    assert (params.gate, params.history) == (GATE, ())  # what was verified is taken back
+
+
+@pytest.mark.parametrize(
+    ("left", "history"),
+    [
+        (CHANGE.model_copy(update={"tree": "2" * 40}), ["1", "2"]),
+        (CHANGE, ["1"]),
+        (None, []),
+        (CHANGE.model_copy(update={"tree": "9" * 40}), None),
+    ],
+    ids=["a prompt that was not verified", "one that was", "the base", "the middle of a prompt"],
+)
+async def test_work_that_is_taken_back_ends_the_history_where_it_stands(any_stage, left, history):
+    """The goals leave the trees 1, 2 and 3."""
+    first = await begun(any_stage)
+    for tree in "23":
+        again = await gone_on(any_stage, first.task_id)
+        await worked_on(any_stage, again, patch=CHANGE.model_copy(update={"tree": tree * 40}))
+    await any_stage.muster.prompt(first.task_id, "/undo")
+    await end(any_stage, await claimed(any_stage, "build"), patch=left)
+
+    terms = await terms_of(any_stage.transport, await listener(any_stage.transport, first.task_id))
+
+    assert terms.is_lost == (history is None)
+    assert [change.tree[0] for change in terms.history] == (history or [])
+
+
+async def test_the_last_change_that_was_verified_stays_in_a_long_history(any_stage):
+    first = await begun(any_stage)
+    for number in range(MAX_HISTORY + 1):
+        again = await gone_on(any_stage, first.task_id)
+        await worked_on(any_stage, again, patch=CHANGE.model_copy(update={"tree": f"{number:040}"}), verified=False)
+
+    history = params_of(GoalParams, await gone_on(any_stage, first.task_id)).history
+
+    assert [change.goal for change in history if change.verified] == [first.task_id]
+    assert len(history) == MAX_HISTORY + 1

@@ -297,8 +297,20 @@ async def test_work_that_was_taken_back_is_not_missed(stage, begin, go_on):
     third = await go_on(first.task_id, writes("b.py", "more\n"))
 
     assert (third.errors, told(third)) == ((), (True, ""))
-    verified = params_of(GoalParams, await stage.muster.request(third.task_id)).verified
+    verified = params_of(GoalParams, await stage.muster.request(third.task_id)).history
     assert [change.goal for change in verified] == [first.task_id]
+
+
+async def test_taking_back_is_no_way_past_what_was_verified(stage, begin, go_on):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    await go_on(first.task_id, writes("tests/test_b.py", "\n"))  # rejected
+    await go_on(first.task_id, writes("a.py", "new\n"))
+    async with stage.orchestrator(), stage.workers():
+        await stage.muster.gather([await stage.muster.prompt(first.task_id, "/undo")])
+
+    last = await go_on(first.task_id, writes("b.py", "more\n"))
+
+    assert last.errors[0].message == "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
 
 
 async def test_a_goal_that_was_cancelled_goes_on_with_its_gate(stage, begin, go_on, sessions):
