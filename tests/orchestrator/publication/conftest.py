@@ -1,9 +1,10 @@
-"""Forges on loopback: what the documents of GitHub, GitLab and Gitea say of their APIs, and real git behind them."""
+"""Forges on loopback: GitHub's, GitLab's and Gitea's APIs as their descriptions have them, and real git behind."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ from urllib.parse import unquote
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from forge_descriptions import Description
 
 from orchestrator.publication.body import Facts, block_of
 from orchestrator.publication.book import Book, Publication, key_of
@@ -72,6 +74,10 @@ class Hub:
     faults: list[Fault | None] = field(default_factory=list)
     look: Callable[[web.Request], None] = lambda _: None
     page_size: int = 50
+    odd: list[str] = field(default_factory=list)  # what the forge's own description does not have
+
+    def __post_init__(self) -> None:
+        self.description = Description(self.kind)
 
     @property
     def bare(self) -> Path:
@@ -96,7 +102,26 @@ class Hub:
         self.look(request)
         fault = self.faults.pop(0) if self.faults else None
         answer = await fault(request) if fault else None
-        return answer or await self.answer(request)
+        return answer or await self._held(request, await self.answer(request))
+
+    async def _held(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+        """As the forge's description has it, with all that an answer must have beside what we know."""
+        path = request.raw_path.partition("?")[0]
+        if not path.startswith(API[self.kind]):
+            return answer
+        operation = self.description.operation(request.method, path.removeprefix(API[self.kind]))
+        body = json.loads(await request.text() or "null")
+        if operation is None:
+            self.odd.append(f"{request.method} {path} is nothing that is asked")
+            return answer
+        self.odd += operation.faults_of_request(request.query, body)
+        if not isinstance(answer, web.Response) or answer.status >= 300:
+            return answer
+        told = operation.filled(json.loads(answer.text or "null"))
+        self.odd += operation.faults_of_answer(answer.status, told)
+        return web.json_response(
+            told, status=answer.status, headers={k: answer.headers[k] for k in ("Link",) if k in answer.headers}
+        )
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith("/team/app.git/"):
@@ -129,7 +154,7 @@ class Hub:
                 review.body = body.get("body", body.get("description", review.body))
                 if body.get("state") == "closed" or body.get("state_event") == "close":
                     review.state = "closed"
-                return web.json_response(self._shown(review))
+                return web.json_response(self._shown(review), status=201 if self.kind == "gitea" else 200)
             case "GET", [_, number, "comments" | "notes"]:
                 told = [{"body": each} for each in self.reviews[int(number) - 1].comments]
                 return web.json_response(told) if self.kind == "gitea" else self._page(request, told)
@@ -182,10 +207,11 @@ class Hub:
         shown: dict[str, Any] = {
             "number": review.number, "html_url": at, "state": review.state, "title": review.title, "body": review.body,
             "head": {"ref": review.head, "sha": sha, "repo": {"full_name": f"{owner}/app"}},
-            "base": {"ref": review.base}, "draft": review.draft,
+            "base": {"ref": review.base},
         }  # fmt: skip
         if self.kind == "github":
-            return shown | {"merged_at": "2026-11-22T10:00:00Z" if review.merged else None}
+            merged_at = "2026-11-22T10:00:00Z" if review.merged else None
+            return shown | {"merged_at": merged_at, "draft": review.draft}
         return shown | {"merged": review.merged}
 
     async def _git(self, request: web.Request) -> web.Response:
@@ -288,6 +314,7 @@ MakeDesk = Callable[[str], Awaitable[Desk]]
 async def desks(folder: Path) -> AsyncIterator[MakeDesk]:
     """Desks with forges that serve; the environment has to hold `TOKEN` as HUB_TOKEN. tests/browser has one, too."""
     runners: list[web.AppRunner] = []
+    hubs: list[Hub] = []
 
     async def make(kind: str) -> Desk:
         user = folder / "user"
@@ -297,6 +324,7 @@ async def desks(folder: Path) -> AsyncIterator[MakeDesk]:
         git(user, "add", "-A")
         git(user, "commit", "-q", "-m", "first")
         hub = Hub(kind, folder / "hub")
+        hubs.append(hub)
         git(folder, "clone", "-q", "--bare", str(user), str(hub.bare))
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", hub.take)
@@ -310,6 +338,7 @@ async def desks(folder: Path) -> AsyncIterator[MakeDesk]:
     yield make
     for runner in runners:
         await runner.cleanup()
+    assert [odd for hub in hubs for odd in hub.odd] == []
 
 
 @pytest_asyncio.fixture
