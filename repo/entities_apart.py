@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from .entities_names import EVERYTHING, mentioned
-from .entity import Entity, Unclear, shown
+from .entity import Entity, Unclear, shown, text_of
 
 # Names whose values tell things apart, so that two equal ones are one thing.
 _IDENTITY = re.compile(
@@ -25,7 +25,7 @@ _GIVEN = re.compile(
 )
 _RAISED = re.compile(r"\b\w*(?:Error|Exception|Code)\(\s*(\d{2,})\b")
 _TRIVIAL = ("0", "1", "-1", "0.0", "1.0")
-_CODE = re.compile("function|method|class|constructor|impl_item|use_declaration")
+_CODE = re.compile("function|method|class|constructor|impl_item")
 # They take names from elsewhere. (Rust's may begin with a name of the file.)
 _IMPORTS = ("import_statement", "import_from_statement", "import_declaration", "import_spec", "future_import_statement")
 _TYPE = re.compile("class|interface|impl_item|record")
@@ -103,6 +103,8 @@ class Change:
         node = self.now.node
         if node.type in _IMPORTS:
             return Counter()
+        if node.type == "use_declaration":  # what a path begins with may be defined here
+            return Counter(re.findall(r"use\s+(?:::)?(?:(?:self|super|crate)\s*::\s*)?(\w+)", text_of(node)))
         now.update(_derived(self.now))
         was.update(_derived(self.was))
         used = now - was if any(_CODE.search(one.type) for one in (node, *node.children)) else now
@@ -147,18 +149,18 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
             raise Unclear
         if any(name == EVERYTHING for _, name in some) and named:
             raise Unclear  # who knows which names these are
+    shared = mine.keys() & other.keys()  # they mean the same to both
     for some, others in ((ours, theirs), (theirs, ours)):
         used = sum((change.used() for change in others), Counter[str]())
         bases = sum((change.built_on() for change in others), Counter[str]())
         places = {change.scope for change in others}
-        for change in some:
-            for name, how in change.touched():
-                if _is_used(used, change, name, how):
-                    raise Unclear
-                if how != "inside" and _is_built_on(change, name, used, bases):
-                    raise Unclear
-                if name in _RULES_ITS_CLASS and change.scope in places:
-                    raise Unclear
+        for change, name, how in _differing(some, shared):
+            if _is_used(used, change, name, how):
+                raise Unclear
+            if how != "inside" and _is_built_on(change, name, used, bases):
+                raise Unclear
+            if name in _RULES_ITS_CLASS and change.scope in places:
+                raise Unclear
     _require_other_values(ours, theirs)
 
 
@@ -197,6 +199,11 @@ def _alone(some: Sequence[Change], others: Sequence[Change]) -> list[Change]:
     """Without what both made in the same way."""
     said = {one.outcome() for one in others}
     return [one for one in some if one.outcome() not in said]
+
+
+def _differing(some: Sequence[Change], shared: Set[tuple[str, str]]) -> Iterator[tuple[Change, str, str]]:
+    for change in some:
+        yield from ((change, name, how) for name, how in change.touched() if (change.scope, name) not in shared)
 
 
 def _touched(changes: Sequence[Change]) -> dict[tuple[str, str], set[str]]:
