@@ -43,6 +43,9 @@ _RULES_ITS_CLASS = (
 # Java's members are used by their names alone.
 _BARE = ("method_declaration", "field_declaration", "constant_declaration")
 
+# The meaning of a class of which several may change members.
+_MEMBERS_OF = "members of "
+
 Names = Mapping[str, Entity]
 
 
@@ -69,8 +72,8 @@ class Change:
             elif self.was and self.now and (self.was.names or self.now.names):
                 if old[name] != new[name]:
                     yield name, "changed"
-            elif self.is_split and self.was and self.now and self.was.head == self.now.head:
-                continue
+            elif self.is_split and self.was and self.now:
+                yield name, "inside" if self.was.head == self.now.head else "changed"
             else:
                 same = self.was and self.now and self.was.signature and self.was.signature == self.now.signature
                 yield name, "inside" if same else "changed"
@@ -79,6 +82,8 @@ class Change:
         """Equal for two changes that give a name the same meaning."""
         if self.now is None or name not in self.now.binds:
             return "gone"
+        if self.is_split and self.was is not None:
+            return f"{_MEMBERS_OF}{self.inside}/{self.now.key}"
         return _origin(self.now, name) or f"{self.inside}\n{self.now.key}\n{self.now.text!r}"
 
     def place_of_members(self) -> tuple[str, str, tuple[str, ...], str]:
@@ -135,11 +140,12 @@ def changes_of(old: Names, new: Names, around: Change | None = None) -> Iterator
             yield from changes_of(before, after, change)
 
 
-def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
-    """Of two versions: no name gets two meanings, none begins to use what the other one gives another meaning, and
-    no two new constants are the same thing by their value."""
-    ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
+def require_apart(ours: Sequence[Change], theirs: Sequence[Change], defined: Set[str]) -> None:
+    """Of two versions: no name gets two meanings, none begins to use what the other one gives another meaning, what
+    runs does not run into what the other one changes, and no two new constants are the same thing by their value.
+    `defined` is what the base defines."""
     mine, other = _touched(ours), _touched(theirs)
+    ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
     for place in mine.keys() & other.keys():
         if mine[place] != other[place]:
             raise Unclear  # one name, two meanings
@@ -149,7 +155,7 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
             raise Unclear
         if any(name == EVERYTHING for _, name in some) and named:
             raise Unclear  # who knows which names these are
-    shared = mine.keys() & other.keys()  # they mean the same to both
+    shared = {place for place in mine.keys() & other.keys() if not any(map(_is_of_members, mine[place]))}
     for some, others in ((ours, theirs), (theirs, ours)):
         used = sum((change.used() for change in others), Counter[str]())
         bases = sum((change.built_on() for change in others), Counter[str]())
@@ -161,6 +167,9 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
                 raise Unclear
             if name in _RULES_ITS_CLASS and change.scope in places:
                 raise Unclear
+        calls = {name for one in others if one.now and one.now.acts for name in mentioned(one.now.node)}
+        if calls & defined and any(change.was is not None for change in some):
+            raise Unclear  # what runs may run what the other one has changed
     _require_other_values(ours, theirs)
 
 
@@ -199,6 +208,10 @@ def _alone(some: Sequence[Change], others: Sequence[Change]) -> list[Change]:
     """Without what both made in the same way."""
     said = {one.outcome() for one in others}
     return [one for one in some if one.outcome() not in said]
+
+
+def _is_of_members(meaning: str) -> bool:
+    return meaning.startswith(_MEMBERS_OF)
 
 
 def _differing(some: Sequence[Change], shared: Set[tuple[str, str]]) -> Iterator[tuple[Change, str, str]]:
