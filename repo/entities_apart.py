@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from .entities_names import EVERYTHING, mentioned
-from .entity import Entity, Unclear, shown
+from .entity import Entity, Unclear, shown, text_of
 
 # Names whose values tell things apart, so that two equal ones are one thing.
 _IDENTITY = re.compile(
@@ -25,7 +25,7 @@ _GIVEN = re.compile(
 )
 _RAISED = re.compile(r"\b\w*(?:Error|Exception|Code)\(\s*(\d{2,})\b")
 _TRIVIAL = ("0", "1", "-1", "0.0", "1.0")
-_CODE = re.compile("function|method|class|constructor|impl_item|use_declaration")
+_CODE = re.compile("function|method|class|constructor|impl_item")
 # They take names from elsewhere. (Rust's may begin with a name of the file.)
 _IMPORTS = ("import_statement", "import_from_statement", "import_declaration", "import_spec", "future_import_statement")
 _TYPE = re.compile("class|interface|impl_item|record")
@@ -42,6 +42,9 @@ _RULES_ITS_CLASS = (
 )
 # Java's members are used by their names alone.
 _BARE = ("method_declaration", "field_declaration", "constant_declaration")
+
+# The meaning of a class of which several may change members.
+_MEMBERS_OF = "members of "
 
 Names = Mapping[str, Entity]
 
@@ -69,8 +72,8 @@ class Change:
             elif self.was and self.now and (self.was.names or self.now.names):
                 if old[name] != new[name]:
                     yield name, "changed"
-            elif self.is_split and self.was and self.now and self.was.head == self.now.head:
-                continue
+            elif self.is_split and self.was and self.now:
+                yield name, "inside" if self.was.head == self.now.head else "changed"
             else:
                 same = self.was and self.now and self.was.signature and self.was.signature == self.now.signature
                 yield name, "inside" if same else "changed"
@@ -79,6 +82,8 @@ class Change:
         """Equal for two changes that give a name the same meaning."""
         if self.now is None or name not in self.now.binds:
             return "gone"
+        if self.is_split and self.was is not None:
+            return f"{_MEMBERS_OF}{self.inside}/{self.now.key}"
         return _origin(self.now, name) or f"{self.inside}\n{self.now.key}\n{self.now.text!r}"
 
     def place_of_members(self) -> tuple[str, str, tuple[str, ...], str]:
@@ -103,6 +108,8 @@ class Change:
         node = self.now.node
         if node.type in _IMPORTS:
             return Counter()
+        if node.type == "use_declaration":  # what a path begins with may be defined here
+            return Counter(re.findall(r"use\s+(?:::)?(?:(?:self|super|crate)\s*::\s*)?(\w+)", text_of(node)))
         now.update(_derived(self.now))
         was.update(_derived(self.was))
         used = now - was if any(_CODE.search(one.type) for one in (node, *node.children)) else now
@@ -133,11 +140,12 @@ def changes_of(old: Names, new: Names, around: Change | None = None) -> Iterator
             yield from changes_of(before, after, change)
 
 
-def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
-    """Of two versions: no name gets two meanings, none begins to use what the other one gives another meaning, and
-    no two new constants are the same thing by their value."""
-    ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
+def require_apart(ours: Sequence[Change], theirs: Sequence[Change], defined: Set[str]) -> None:
+    """Of two versions: no name gets two meanings, none begins to use what the other one gives another meaning, what
+    runs does not run into what the other one changes, and no two new constants are the same thing by their value.
+    `defined` is what the base defines."""
     mine, other = _touched(ours), _touched(theirs)
+    ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
     for place in mine.keys() & other.keys():
         if mine[place] != other[place]:
             raise Unclear  # one name, two meanings
@@ -147,18 +155,21 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change]) -> None:
             raise Unclear
         if any(name == EVERYTHING for _, name in some) and named:
             raise Unclear  # who knows which names these are
+    shared = {place for place in mine.keys() & other.keys() if not any(map(_is_of_members, mine[place]))}
     for some, others in ((ours, theirs), (theirs, ours)):
         used = sum((change.used() for change in others), Counter[str]())
         bases = sum((change.built_on() for change in others), Counter[str]())
         places = {change.scope for change in others}
-        for change in some:
-            for name, how in change.touched():
-                if _is_used(used, change, name, how):
-                    raise Unclear
-                if how != "inside" and _is_built_on(change, name, used, bases):
-                    raise Unclear
-                if name in _RULES_ITS_CLASS and change.scope in places:
-                    raise Unclear
+        for change, name, how in _differing(some, shared):
+            if _is_used(used, change, name, how):
+                raise Unclear
+            if how != "inside" and _is_built_on(change, name, used, bases):
+                raise Unclear
+            if name in _RULES_ITS_CLASS and change.scope in places:
+                raise Unclear
+        calls = {name for one in others if one.now and one.now.acts for name in mentioned(one.now.node)}
+        if calls & defined and any(change.was is not None for change in some):
+            raise Unclear  # what runs may run what the other one has changed
     _require_other_values(ours, theirs)
 
 
@@ -197,6 +208,15 @@ def _alone(some: Sequence[Change], others: Sequence[Change]) -> list[Change]:
     """Without what both made in the same way."""
     said = {one.outcome() for one in others}
     return [one for one in some if one.outcome() not in said]
+
+
+def _is_of_members(meaning: str) -> bool:
+    return meaning.startswith(_MEMBERS_OF)
+
+
+def _differing(some: Sequence[Change], shared: Set[tuple[str, str]]) -> Iterator[tuple[Change, str, str]]:
+    for change in some:
+        yield from ((change, name, how) for name, how in change.touched() if (change.scope, name) not in shared)
 
 
 def _touched(changes: Sequence[Change]) -> dict[tuple[str, str], set[str]]:

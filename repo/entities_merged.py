@@ -19,8 +19,9 @@ def merged(base: Sequence[Entity], *sides: Sequence[Entity]) -> list[Entity]:
     """Each entity from the version that changed it. `Unclear` where the outcome is in doubt, each reason below."""
     old, *new = ({one.key: one for one in side} for side in (base, *sides))
     changes = [list(changes_of(old, side)) for side in new]
+    defined = {name for one in base for name in one.binds if one.signature}
     for ours, theirs in combinations(changes, 2):
-        require_apart(ours, theirs)
+        require_apart(ours, theirs, defined)
     return _united(old, new)
 
 
@@ -121,15 +122,14 @@ def _order(old: Names, new: Sequence[Names]) -> Iterator[tuple[str, bytes]]:
         fresh = [groups[keys] for keys in sorted(groups, key=lambda keys: [(key.casefold(), key) for key in keys])]
         if len(fresh) > 1 and any(one.acts for group in fresh for one in group):
             raise Unclear
-        below = max(
-            (side[following].lead for side in new if following is not None and following in side), default=b"", key=len
-        )
+        below = _lead(b"", [side[following].lead for side in new if following is not None and following in side])
         for number, group in enumerate(fresh):
             for at, one in enumerate(group):
                 if one.key not in placed:
                     placed.add(one.key)
-                    is_close = number == 0 or at > 0 or one.lead or one.key.startswith(("import ", "from "))
-                    yield one.key, one.lead if is_close else below
+                    lead = _lead(b"", [side[one.key].lead for side in new if one.key in side])
+                    is_close = number == 0 or at > 0 or lead or one.key.startswith(("import ", "from "))
+                    yield one.key, lead if is_close else below
 
 
 def _places(old: Names, side: Names) -> dict[str | None, list[Entity]]:
