@@ -91,6 +91,37 @@ async def prove(
     return proof
 
 
+async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree: str) -> bool:
+    """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
+    lost, lifted = missing(before, after), NOTHING_LIFTED
+    if lost.functions or lost.fewer > 0 or lost.more_skipped > 0:
+        diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
+        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees), lost, trees)
+    return not objections(before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, lifted=lifted)
+
+
+async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[str]) -> Inspection:
+    """`found`: what the base's run took for tests."""
+    return await inspect(
+        diff,
+        trees,
+        commands=gate.commands,
+        subpath=gate.workspace.subpath,
+        rules=gate.rules,
+        scope=gate.scope,
+        found=found,
+    )
+
+
+async def _lifted(gate: Gate, change: Inspection, lost: Missing, trees: Trees) -> tuple[Lifted, Retired]:
+    """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well."""
+    subpath, retired = gate.workspace.subpath, NOBODY
+    lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=gate.rules)
+    if lost.gone or lost.fewer > 0:
+        retired = await retired_by(change.grants, change.parts, trees, subpath=subpath)
+    return retired.let_go(lost, lifted), retired
+
+
 @dataclass(slots=True)
 class Trial:
     """One change before its gate: the runs, and what speaks against it."""
@@ -120,20 +151,12 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
         if diff:
-            self.change = await inspect(
-                diff,
-                trees,
-                commands=gate.commands,
-                subpath=gate.workspace.subpath,
-                rules=rules,
-                scope=gate.scope,
-                found=found_tests(self.before.steps),
-            )
+            self.change = await _inspected(gate, diff, trees, found_tests(self.before.steps))
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
         lost = missing(self.before, self.after)
-        lifted = await self._lifted(lost, trees)
+        lifted, self.retired = await _lifted(gate, self.change, lost, trees)
         self.objections += self._objections(tree, lifted)
         self._compare_code(self.after, self.change.touched)
         self.objections += self.change.objections
@@ -236,14 +259,6 @@ class Trial:
             self.notes.append(f"flaky on the base: {listed(unsteady)}")
         if self.before.failing - again.failing:
             self.before = again
-
-    async def _lifted(self, lost: Missing, trees: Trees) -> Lifted:
-        """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well."""
-        change, subpath = self.change, self.gate.workspace.subpath
-        lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=self.gate.rules)
-        if lost.gone or lost.fewer > 0:
-            self.retired = await retired_by(change.grants, change.parts, trees, subpath=subpath)
-        return self.retired.let_go(lost, lifted)
 
     async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""

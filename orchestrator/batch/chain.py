@@ -21,6 +21,7 @@ from ..gate import Gate
 from ..judgement import Run, judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
+from ..trial import accepts
 from .fund import Fund
 from .refit import refuse_other_files
 from .retries import is_short_of_money, is_worth_another_try, settled
@@ -222,7 +223,10 @@ class Chains:
         if self.gate is None or self.before is None:
             return []
         changed = [key for key in keys if lines[key].has_changed]
-        passing = {key for key in keys if key not in changed and self._accepts(self.before, self.before.tree)}
+        base = judge(
+            self.before, self.before, tree=self.before.tree, min_tests=self.gate.min_tests, rules=self.gate.rules
+        )
+        passing = {key for key in keys if key not in changed and base.verified}
         works: list[Work] = []
         for key in changed:
             patch = lines[key].patch
@@ -231,20 +235,18 @@ class Chains:
         async with aclosing(settled(self.driver, works)) as endings:
             async for ended in endings:
                 patch = lines[ended.work.key].patch
-                if patch is not None and self._verified(ended.result, patch.tree):
+                if patch is not None and await self._accepts(ended.result, patch):
                     passing.add(ended.work.key)
         return [key for key in keys if key not in passing]
 
-    def _verified(self, result: TaskResult, tree: str) -> bool:
+    async def _accepts(self, result: TaskResult, patch: PatchRef) -> bool:
         """A gate that could not be run on a shard's changes has not accepted them."""
+        assert self.gate is not None and self.before is not None
         try:
-            return self._accepts(read_run(result), tree)
+            after = read_run(result)
         except TaskFailed:
             return False
-
-    def _accepts(self, after: Run, tree: str) -> bool:
-        assert self.gate is not None and self.before is not None
-        return judge(self.before, after, tree=tree, min_tests=self.gate.min_tests, rules=self.gate.rules).verified
+        return await accepts(self.gate, self.before, after, changes=patch.diff, tree=patch.tree)
 
 
 def seat_of(given: RepositoryInput, shard: Shard) -> str:

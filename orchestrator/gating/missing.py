@@ -20,7 +20,7 @@ MAX_NAMES = 10  # of a note: what a person has allowed is looked at by its names
 # Runners that name a test's file, as a module or a class, write source in these.
 NAMED_FILES = (".py", ".java", ".kt", ".scala", ".groovy")
 _DEFINES = re.compile(
-    r"\s*(?:(?:async )?def test|(?:it|test|specify|scenario)\b.*[(\"']|func Test|@Test\b|#\[(?:\w+::)?test"
+    r"^\s*(?:(?:async )?def test|(?:it|test|specify|scenario)\b.*[(\"']|func Test|@Test\b|#\[(?:\w+::)?test"
     r"|TEST(?:_\w+)?\()"
 )
 _SETS_ASIDE = re.compile(r"skip|xfail|expectedFailure|todo|ignore|disabled|pending", re.IGNORECASE)
@@ -154,8 +154,16 @@ async def _mentions(part: FilePatch, leaf: str, trees: Trees) -> bool:
 
 def _accounted_for(grants: Grants) -> int:
     """How many tests the granted files' own lines take out or set aside, at the most."""
-    removed = sum(bool(_DEFINES.match(line)) for part in grants.granted for line in part.lines(b"-"))
-    return removed + sum(bool(_SETS_ASIDE.search(line)) for part in grants.granted for line in part.lines(b"+"))
+    tests, marks = (_lines_more(grants, pattern) for pattern in (_DEFINES, _SETS_ASIDE))
+    return max(0, -tests) + max(0, marks)
+
+
+def _lines_more(grants: Grants, pattern: re.Pattern[str]) -> int:
+    """A line that is only edited is no fewer and no more."""
+    added, removed = (
+        sum(bool(pattern.search(line)) for part in grants.granted for line in part.lines(sign)) for sign in (b"+", b"-")
+    )
+    return added - removed
 
 
 def _notes_of(lost: Missing, names: Collection[str]) -> Iterator[str]:
@@ -195,7 +203,8 @@ class Files:
         for count in range(len(segments), 0, -1):
             stem = "/".join(segments[:count])
             found = [path for path in self._by_stem.get(segments[count - 1], ()) if _ends_in(path, stem)]
-            if exact := [path for path in found if posixpath.splitext(path)[0] == posixpath.join(self.subpath, stem)]:
+            place = posixpath.join(self.subpath, stem)
+            if self.subpath and (exact := [path for path in found if posixpath.splitext(path)[0] == place]):
                 return exact
             if found:
                 return sorted(found)

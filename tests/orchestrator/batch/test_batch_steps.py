@@ -92,6 +92,23 @@ async def test_where_the_gate_failed_an_agent_mends_it_and_the_whole_is_verified
     assert agent.workspace.changes is not None  # it started from the recipe's change
 
 
+async def test_a_gate_that_a_grant_satisfies_has_not_failed(stage, batch_text):
+    """A test less; nobody is paid to mend what a person has allowed."""
+    finishing(stage)
+    modernise = stage.builders.edit
+
+    def edit(task, files):
+        modernise(task, files)
+        files["tests/t.py"] = "assert\n"
+
+    stage.builders.edit = edit
+    text = batch_text.replace('glob = "src/*.py"', 'glob = "src/a.py"\nalso_edit = ["tests/**"]')
+
+    _, report = await stage.batch(await stage.repository(FILES), text=with_agent(text, "gate failed"))
+
+    assert (prompts(stage), report.verified) == ([], True)
+
+
 async def test_an_agents_step_that_is_new_reuses_what_the_recipe_did(stage, batch_text):
     finishing(stage)
     given = await stage.repository(FILES)

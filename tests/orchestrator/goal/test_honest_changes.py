@@ -106,10 +106,10 @@ class Runner:
         return {"output": Output(structured={"steps": steps, "tree": tree})}
 
     async def _run(self, command: str, folder: str) -> dict[str, Any]:
-        words = re.search(r"-m ((?:pytest|unittest)[^;&|]*)|()", command)
+        words = re.search(r"-m ((?:pytest|unittest)[^;&|]*)", command)
         inside = re.search(r"cd (\S+)", command)
         place = os.path.join(folder, inside[1]) if inside else folder
-        asked = words[1] if words and words[1] else "pytest"
+        asked = words[1] if words else "pytest"
         with tempfile.TemporaryDirectory() as aside:
             report = Path(aside) / "report"
             line = json.dumps({"command": asked, "folder": place, "report": str(report)})
@@ -132,7 +132,7 @@ class Runner:
 
     def _told(self, command: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """`before`, `after` or `old`: names by outcome, or numbers where the runner tells no names."""
-        found = told[("before", "after", "old")[self.runs - 1]]
+        found = told[("before", "after", "old")[self.runs - 1]]  # of each time that it is judged
         groups = {kind: found.get(kind, []) for kind in ("passed", "failed", "skipped")}
         counts = {kind: names if isinstance(names, int) else len(names) for kind, names in groups.items()}
         is_named = all(isinstance(names, list) for names in groups.values())

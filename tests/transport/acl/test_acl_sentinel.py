@@ -69,7 +69,8 @@ async def test_a_fleet_goes_on_after_a_failover_and_nobody_was_refused(
     first = await people.submit()
     await worker.finish(await worker.claim_one())
     with redis.Redis(port=master.port, username="operator", password="operator") as operator:
-        assert operator.wait(1, 10_000) == 1  # the replica has it
+        operator.set("after the result", 1)  # WAIT asks for the writes of its own connection, and all before them
+        assert operator.wait(1, 10_000) == 1
 
     master.kill()
     sentinel.wait_for("+switch-master")
