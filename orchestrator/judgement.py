@@ -169,7 +169,8 @@ def with_old_tests(
     if not is_acceptable(after, old_tests, rules):
         failing = sorted((old_tests.failing or frozenset()) - (after.failing or frozenset()))
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
-        hint = "if the goal asks for it, grant the edit by name: --allow 'edit:tests/**' (in a batch, also_edit)"
+        what = "tests/**" if all(path.startswith("tests/") for path in edited) else edited[0]
+        hint = f"if the goal asks for it, grant the edit by name: --allow 'edit:{what}' (in a batch, also_edit)"
         return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
     found = (
         _too_few(before, old_tests, 0),

@@ -14,6 +14,7 @@ MAX_SCRIPTS = 50  # that are looked into
 _WORD = re.compile(r"[\w./@%+-]+")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
 _ELSEWHERE = re.compile(r"(?:\bcd|-C|--directory|--prefix)[ =]+([\w./@%+-]+)")
+_MODULES_IN = re.compile(r"\bPYTHONPATH=[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
 # A script names the code that it builds and runs, too. What is more of the gate than of that:
 SCRIPT_SUFFIXES = ("", ".sh", ".bash", ".mk", ".ps1", ".bat")
 SCRIPT_FOLDERS = frozenset(("scripts", "script", "bin", "ci", ".ci", "tools", "hack", ".github"))
@@ -40,7 +41,11 @@ async def scripts_of(commands: Iterable[str], *, folder: str, among: Collection[
     found: set[str] = set()
     while waiting and len(found) < MAX_SCRIPTS:
         text, is_direct = waiting.pop()
-        folders = [folder, *(_joined(folder, inner) for inner in _ELSEWHERE.findall(text))]
+        elsewhere = [
+            *_ELSEWHERE.findall(text),
+            *(one for found in _MODULES_IN.findall(text) for one in found.split(":")),
+        ]
+        folders = [folder, *(_joined(folder, inner) for inner in elsewhere if inner)]
         driving = {_joined(place, name) for name in _read_by(text) for place in folders}
         named = {path for place in folders for path in _named_in(text, place) & known if not is_test_file(path)}
         named = {path for path in named if is_direct or _is_script(path)} | (driving & known)

@@ -429,7 +429,8 @@ class Session:
                 own = sum(getattr(one, "__module__", "") == module.__name__ for _, one in members(module))
                 named = sum(name.startswith("assert") for name in found)
                 is_beside = path.rpartition("/")[0] in {test.rpartition("/")[0] for test in tests} - {""}
-                if not is_test and (2 * named >= own or (is_beside and self._is_for(tests, module))):
+                is_helper = (named and 2 * named >= own) or (is_beside and self._is_for(tests, module))
+                if is_helper and not is_test:
                     helpers.add(path)
         test_code = {*tests, *(path for path in code if path.rpartition("/")[2] == "conftest.py")}
         read = {path for path, opener in self.files.read if opener in test_code}
