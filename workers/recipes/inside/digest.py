@@ -35,6 +35,10 @@ DIGESTED = (
     *("_pytest.recwarn", "_pytest.reports", "_pytest.runner", "_pytest.skipping", "_pytest.unittest", "unittest.case"),
     *("unittest.loader", "unittest.main", "unittest.result", "unittest.runner", "unittest.suite", "numpy.testing"),
 )
+# Made to be replaced, and without a say in what a test comes to.
+HOOKS = frozenset(
+    ("builtins.input", "builtins.print", "warnings._showwarnmsg_impl", "warnings.formatwarning", "warnings.showwarning")
+)
 # Looked at before each test; all else when the session ends.
 CRITICAL = ("unittest.case", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn", "_pytest.runner")
 MAX_SOURCE_BYTES = 1024 * 1024  # of the tests' files that are read again: about 0.2 s
@@ -183,7 +187,7 @@ class Runner:
             first = self._first.get(name)
             if first is not None:
                 found |= {name + "." + key for key in self._others(first, dict(members(module)))}
-        return found
+        return found - HOOKS
 
     def changed_among_critical(self) -> set[str]:
         return {name + "." + key for name, home, key, value in self._critical if home.get(key) is not value}
@@ -203,7 +207,8 @@ class Runner:
         found: dict[str, str] = {}
         for name, module in runner_modules(DIGESTED):
             first = self._first.get(name)
-            parts = [(key, self._digest(value)) for key, value in members(module) if first is None or key in first]
+            own = [(key, one) for key, one in members(module) if (first is None or key in first)]
+            parts = [(key, self._digest(one)) for key, one in own if name + "." + key not in HOOKS]
             found[name] = short(sorted(parts))
         return found
 
@@ -265,12 +270,20 @@ class Files:
         return {key: "".join(sorted(digests)) or "elsewhere" for key, digests in found.items()}
 
     def of_test(self, value: Any, path: str) -> str:
-        """Of a test's functions; those of other files of the project, which wrap it, by the file alone."""
+        """Of a test's functions. That others of the project stand around it counts, which ones those are does not: they
+        may be what the change is about. What others stand around it counts by name."""
         parts: list[str] = []
+        is_wrapped = False
         for function in functions_in(value):
-            place = self.path(function.__code__.co_filename)
-            parts.append(self._code.function(function) if place in ("", path) else place)
-        return short(parts)
+            file = function.__code__.co_filename
+            place = self.path(file)
+            if place == path or file.startswith("<"):
+                parts.append(self._code.function(function))
+            elif place:
+                is_wrapped = True
+            else:
+                parts.append(_origin(function))
+        return short((is_wrapped, parts))
 
 
 def asserts(code: types.CodeType) -> bool:
