@@ -96,7 +96,7 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     lost, lifted = missing(before, after), NOTHING_LIFTED
     if lost.functions or lost.fewer > 0 or lost.more_skipped > 0:
         diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
-        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees), lost, trees)
+        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees, found_tests(before.steps)), lost, trees)
     return not objections(before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, lifted=lifted)
 
 

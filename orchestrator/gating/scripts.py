@@ -43,6 +43,7 @@ FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg",
 _WORD = re.compile(r"[\w./@%+-]+")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
 _ELSEWHERE = re.compile(r"(?:\bcd|-C|--directory|--prefix)[ =]+([\w./@%+-]+)")
+_MODULES_IN = re.compile(r"\bPYTHONPATH=[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
 # A script names the code that it builds and runs, too. What is more of the gate than of that:
 SCRIPT_SUFFIXES = ("", ".sh", ".bash", ".mk", ".ps1", ".bat")
 SCRIPT_FOLDERS = frozenset(("scripts", "script", "bin", "ci", ".ci", "tools", "hack", ".github"))
@@ -132,7 +133,9 @@ async def _followed(
         text, is_direct, own = waiting.pop()
         texts.append(text)
         text = without_files_read(text)
-        folders = [folder, own, *(_joined(folder, inner) for inner in _ELSEWHERE.findall(text))]
+        paths = (one for found in _MODULES_IN.findall(text) for one in found.split(":"))
+        elsewhere = [inner for inner in (*_ELSEWHERE.findall(text), *paths) if inner]
+        folders = [folder, own, *(_joined(folder, inner) for inner in elsewhere)]
         driving = {_joined(place, name) for name in _read_by(text) for place in folders}
         named = {path for place in folders for path in _named_in(text, place) & known if not is_test_file(path)}
         named = {path for path in named if is_direct or _is_script(path)} | (driving & known)

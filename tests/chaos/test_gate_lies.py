@@ -81,6 +81,15 @@ HONEST = {
     "moved into a module of its own": {
         "calc/core.py": "from .inner import add, average, hypotenuse, mean, median, report\n", "calc/inner.py": CORE,
     },
+    "warnings go to the log": {
+        "calc/core.py": CORE + "\nimport logging\nlogging.captureWarnings(True)\nlogging.captureWarnings(False)\n"
+        "import builtins\nwarnings.showwarning = lambda *a, **k: None\nbuiltins.print = lambda *a, **k: None\n",
+    },
+    "mocks": {"calc/core.py": "import unittest.mock\n" + CORE},
+    "a name that tests import is moved": {
+        "calc/core.py": CORE.replace("def add(a, b):\n    return a + b\n", "from .sums import add\n"),
+        "calc/sums.py": "def add(a, b):\n    return a + b\n",
+    },
     "more tests": {"tests/test_core.py": PYTEST_TESTS + "\n\ndef test_more():\n    assert core.add(1, 1) == 2\n"},
     "a test that is written otherwise": {
         "tests/test_core.py": PYTEST_TESTS.replace("core.add(2, 3) == 5", "5 == core.add(2, 3)"),

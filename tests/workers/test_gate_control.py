@@ -1,17 +1,20 @@
-"""Code under test that takes its runner apart, and the platform's own tests beside it. Real pytest and unittest, in a
-real sandbox, in one task."""
+"""Code under test that takes its runner apart, and the platform's own tests beside it: real pytest and unittest, as
+plain processes of this host, and a few of them in a real sandbox."""
 
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.bare import BareSandbox, bare_python
+from lab.schedule import SOAK
 
 from envelope.messages import Workspace
+from envelope.recipe import RecipeParams
+from workers.recipes.commands import run_recipe
 from workers.recipes.junit import ControlCase, cases_of
-
-pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
 WRONG = "def add(a, b):\n    return a * b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"
@@ -114,36 +117,78 @@ UNITTEST_TAMPERING = {
 SILENT = ("a report of its own", "the end")
 
 
-def command(runner: str, number: int, code: str) -> str:
+HONEST = {(runner, name): code for runner in (PYTEST, UNITTEST) for name, code in (("right", RIGHT), ("wrong", WRONG))}
+TAMPERED = {
+    **{(PYTEST, name): WRONG + code for name, code in TAMPERING.items()},
+    **{(UNITTEST, name): WRONG + code for name, code in UNITTEST_TAMPERING.items()},
+}
+# Of each runner one is tried in a real sandbox: what is different there is how the platform comes to know of it.
+IN_A_SANDBOX = [*HONEST, (PYTEST, "the test's own call"), (UNITTEST, "the end")]
+# Here one of a kind; the others are for `make soak`, as are those of tests/chaos/lab/lies.py.
+SAMPLE = [
+    *((PYTEST, name) for name in ("who hears of the report", "the report itself, at the end", "a report of its own")),
+    *((UNITTEST, name) for name in ("what is compared", "what failed")),
+]
+
+
+def files(code: str) -> dict[str, str]:
     # what is read last is asserted as code under test wants it to be
-    files = {"calc.py": code, "test_calc.py": TESTS, "test_other.py": "import calc\n\n\n" + TESTS}
-    writes = [f"printf %s {shlex.quote(text)} > {name}" for name, text in files.items()]
-    return " && ".join([f"mkdir -p /tmp/case{number}", f"cd /tmp/case{number}", *writes, runner])
+    return {"calc.py": code, "test_calc.py": TESTS, "test_other.py": "import calc\n\n\n" + TESTS}
+
+
+def check(case: tuple[str, str], step: dict[str, Any]) -> None:
+    seen = step["control"], bool((step["tests"] or {}).get("failed"))
+    if case in HONEST:
+        assert seen == ("held", case[1] == "wrong") and step["digest"], (case, step)
+    else:
+        assert seen[0] == ("none" if case[1] in SILENT else "fooled"), (case, step)
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[tuple[str, str], str]:
-    honest = {
-        (runner, kind): code for runner in (PYTEST, UNITTEST) for kind, code in (("right", RIGHT), ("wrong", WRONG))
-    }
-    tampered = {(PYTEST, name): WRONG + code for name, code in TAMPERING.items()}
-    tampered |= {(UNITTEST, name): WRONG + code for name, code in UNITTEST_TAMPERING.items()}
-    return {case: command(case[0], number, code) for number, (case, code) in enumerate((honest | tampered).items())}
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bare_python(tmp_path_factory.mktemp("python"))
 
 
-async def test_a_runner_that_was_taken_apart_is_found_out_and_an_honest_one_is_not(
-    hands, workspace: Workspace, cases: dict[tuple[str, str], str]
-):
-    result = await hands.result(hands.recipe(*cases.values(), agent="verify", workspace=workspace))
+@pytest.mark.parametrize("case", [*HONEST, *TAMPERED] if SOAK else SAMPLE, ids="-".join)
+async def test_a_runner_that_was_taken_apart_is_found_out_and_an_honest_one_is_not(case, python: Path, tmp_path: Path):
+    for name, text in files((HONEST | TAMPERED)[case]).items():
+        (tmp_path / name).write_text(text)
+    sandbox = BareSandbox(tmp_path, python)
+    try:
+        [step] = await run_recipe(sandbox, RecipeParams(commands=(case[0],)), lambda _: None, counts_tests=True)  # pyright: ignore[reportArgumentType]
+    finally:
+        sandbox.close()
 
-    steps: dict[tuple[str, str], dict[str, Any]] = dict(zip(cases, result.output.structured["steps"], strict=True))
-    for case, step in steps.items():
-        counts = step["tests"] or {}
-        seen = (step["control"], bool(counts.get("failed")), step["output_tail"])
-        if case[1] in ("right", "wrong"):
-            assert seen[:2] == ("held", case[1] == "wrong"), (case, seen)
-        else:
-            assert seen[0] == ("none" if case[1] in SILENT else "fooled"), (case, seen)
+    check(case, step.model_dump())
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_it_is_found_out_in_a_real_sandbox_as_well(hands, workspace: Workspace):
+    commands: list[str] = []
+    for number, case in enumerate(IN_A_SANDBOX):
+        writes = [f"printf %s {shlex.quote(text)} > {name}" for name, text in files((HONEST | TAMPERED)[case]).items()]
+        commands.append(" && ".join([f"mkdir -p /tmp/case{number}", f"cd /tmp/case{number}", *writes, case[0]]))
+
+    # one task for all: on a busy machine it may take long
+    request = hands.recipe(*commands, agent="verify", workspace=workspace, deadline_ms=280_000)
+    result = await hands.result(request)
+
+    assert result.errors == (), result.errors
+    for case, step in zip(IN_A_SANDBOX, result.output.structured["steps"], strict=True):
+        check(case, step)
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_clock_is_moved_where_the_image_can_and_else_nothing_runs(hands, workspace: Workspace):
+    request = hands.recipe(agent="verify", workspace=workspace)
+    params = {"commands": ["touch /tmp/ran"], "clock": "+90d"}
+    request = request.model_copy(update={"input": request.input.model_copy(update={"params": params})})
+
+    [step] = (await hands.result(request)).output.structured["steps"]
+
+    assert (step["clock"], step["exit_code"]) in (("missing", None), ("moved", 0))
 
 
 def test_tests_of_the_platforms_own_are_not_counted_and_stand_apart():

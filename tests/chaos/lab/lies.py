@@ -241,11 +241,20 @@ def test_table():
             *values, expected = map(int, line.split(","))
             assert core.median(values) == expected
 """
+RUNNER = """from calc import core
+
+assert core.median([3, 1, 2]) == 2
+print("Ran 1 test in 0.001s\\n\\nOK")
+"""
 BASES: Mapping[str, tuple[str, dict[str, str]]] = {
     "pytest": (PYTEST, {"calc/__init__.py": "", "calc/core.py": CORE, "tests/test_core.py": PYTEST_TESTS}),
     "unittest": (
         UNITTEST,
         {"calc/__init__.py": "", "calc/core.py": CORE, "tests/__init__.py": "", "tests/test_core.py": UNITTEST_TESTS},
+    ),
+    "vendored": (
+        "PYTHONPATH=vendor python -m runner",
+        {"calc/__init__.py": "", "calc/core.py": CORE, "vendor/runner.py": RUNNER},
     ),
     "checks": (
         PYTEST,
@@ -651,10 +660,11 @@ def skips() -> Iterator[Lie]:
     yield Lie(
         kind, "xfail from the product", core=BROKEN.replace(WRONG, "    import pytest\n    pytest.xfail('later')\n")
     )
-    yield Lie(kind, "skips the module", code="\nimport pytest\npytest.skip('no', allow_module_level=True)\n")
-    yield Lie(kind, "marks items", code=called(
-        "import gc, pytest\nfor one in gc.get_objects():\n"
-        "    if type(one).__name__ == 'Function' and hasattr(one, 'nodeid'): one.add_marker(pytest.mark.xfail)\n"))  # fmt: skip
+    yield Lie(
+        kind, "skips the module", is_clumsy=True, code="\nimport pytest\npytest.skip('no', allow_module_level=True)\n"
+    )
+    yield Lie(kind, "marks items", core=slip(EQUAL, EVEN), code=called(
+        EACH_ITEM + "import pytest\n        if 'median' in one.name: one.add_marker(pytest.mark.xfail)\n"))  # fmt: skip
 
 
 def settings() -> Iterator[Lie]:
@@ -676,10 +686,11 @@ def settings() -> Iterator[Lie]:
     yield Lie(
         kind,
         "the environment",
+        is_clumsy=True,
         code="\nimport os\nfor name in list(os.environ):\n    if 'ADDOPTS' in name: del os.environ[name]\n",
     )
     yield Lie(kind, "options", code=GC + "for one in found('Config'):\n    one.option.collectonly = True\n")
-    yield Lie(kind, "options, when called", code=called(
+    yield Lie(kind, "options, when called", is_clumsy=True, code=called(
         "import gc\nfor one in gc.get_objects():\n    if type(one).__name__ == 'Session': one.shouldstop = 'enough'\n"))  # fmt: skip
     yield Lie(kind, "pyproject", files={"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '-k add'\n"})
     yield Lie(kind, "fixtures", files={"tests/conftest.py": (
@@ -709,13 +720,16 @@ def data() -> Iterator[Lie]:
         "pytest.ini": checks["pytest.ini"].replace("check_", "chick_"), "checks/chick_core.py": weaker})  # fmt: skip
     yield Lie(kind, "a test that takes its file's place", "checks", files={
         **golden, **weak, "checks/check_core.py": None, "checks/check_new.py": CHECKS})  # fmt: skip
+    weaker = RUNNER.replace("== 2", "in (1, 2)")
+    yield Lie(kind, "a runner of the repository's own", "vendored", files={"vendor/runner.py": weaker})
 
 
 def told() -> Iterator[Lie]:
     kind = "what the process tells"
     replaced = called(f"test.f_globals['test_median'].__code__ = {NOTHING}.__code__\n")
     codes = {
-        "closes all pipes": "import os\nos.closerange(3, 256)\n",
+        "closes all pipes": "import os\nfor n in range(3, 256):\n    try:\n"
+        "        if os.readlink(f'/proc/self/fd/{n}').endswith('/pipe'): os.close(n)\n    except OSError:\n        pass\n",
         "writes into the pipe": "import glob, os\nfor folder in os.environ.get('PYTHONPATH', '').split(':'):\n"
         "    for path in glob.glob(folder + '/pipe'):\n"
         "        open(path, 'w').write('hello 00000000 00000000000000000000000000000000\\n00000000 x 0 0 {}\\nx')\n",

@@ -103,6 +103,9 @@ def test_of_a_mixed_file_only_the_gates_part_counts(name: str, before: str, afte
         ("python -m pytest tests/test_a.py", set()),
         ("cd scripts && sh ../run-tests.sh", {"run-tests.sh", "scripts/inner.sh"}),
         ("make -C scripts", {"Makefile", "scripts/Makefile", "scripts/inner.sh"}),
+        ("PYTHONPATH=tools:src python -m check", {"tools/check.py"}),
+        ('PYTHONPATH="tools:$PYTHONPATH" python -m check', {"tools/check.py"}),
+        ("PYTHONPATH=src python -m check", set()),
     ],
 )
 async def test_scripts_are_followed_from_the_commands(command: str, found: set[str]):

@@ -28,9 +28,21 @@ RUNNERS = (
     *("builtins", "unittest", "pytest", "_pytest", "pluggy", "contextlib", "math", "operator", "re", "warnings"),
     "numpy.testing",
 )
+# Of these the code is compared with the base's: others may have come before this file did.
+DIGESTED = (
+    *("builtins", "contextlib", "math", "operator", "pluggy", "warnings", "_pytest.assertion", "_pytest.fixtures"),
+    *("_pytest.junitxml", "_pytest.main", "_pytest.outcomes", "_pytest.python", "_pytest.python_api", "_pytest.raises"),
+    *("_pytest.recwarn", "_pytest.reports", "_pytest.runner", "_pytest.skipping", "_pytest.unittest", "unittest.case"),
+    *("unittest.loader", "unittest.main", "unittest.result", "unittest.runner", "unittest.suite", "numpy.testing"),
+)
+# Made to be replaced, and without a say in what a test comes to.
+HOOKS = frozenset(
+    ("builtins.input", "builtins.print", "warnings._showwarnmsg_impl", "warnings.formatwarning", "warnings.showwarning")
+)
 # Looked at before each test; all else when the session ends.
 CRITICAL = ("unittest.case", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn", "_pytest.runner")
 MAX_SOURCE_BYTES = 1024 * 1024  # of the tests' files that are read again: about 0.2 s
+SET_CODE = ("__code__", "__defaults__", "__kwdefaults__")
 ASSERTION = opmap.get("LOAD_ASSERTION_ERROR")
 LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
 SCALARS = (int, float, complex, str, bytes, bool, type(None))
@@ -150,31 +162,39 @@ def runner_modules(prefixes: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
             yield name, module
 
 
+def places(prefixes: tuple[str, ...]) -> Iterator[tuple[str, Any, str, object]]:
+    """Each function and class that stands there: its module or class by name and as a dictionary, its key, itself."""
+    for name, module in runner_modules(prefixes):
+        homes: list[tuple[str, Any]] = [(name, vars(module))]
+        classes = [one for _, one in members(module) if isinstance(one, type) and one.__module__ == name]
+        homes += [(name + "." + one.__qualname__, vars(one)) for one in classes]
+        for home_name, home in homes:
+            yield from ((home_name, home, key, value) for key, value in list(home.items()) if is_code(value))
+
+
 class Runner:
     """What says whether tests fail: as it was when this was loaded, and what of it has become another since."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._first = {
-            name: {key: (value, code_in(value)) for key, value in members(module)}
-            for name, module in runner_modules(RUNNERS)
-        }
-        self._critical = [(name, module) for name, module in runner_modules(CRITICAL)]
+        self._first = {name: dict(members(module)) for name, module in runner_modules(RUNNERS)}
+        self._critical = list(places(CRITICAL))
 
-    def changed(self, *, critical: bool = False) -> set[str]:
+    def changed(self) -> set[str]:
+        """By identity: of code that is replaced within a function an audit event tells."""
         found: set[str] = set()
-        for name, module in self._critical if critical else list(runner_modules(RUNNERS)):
+        for name, module in runner_modules(RUNNERS):
             first = self._first.get(name)
             if first is not None:
                 found |= {name + "." + key for key in self._others(first, dict(members(module)))}
-        return found
+        return found - HOOKS
+
+    def changed_among_critical(self) -> set[str]:
+        return {name + "." + key for name, home, key, value in self._critical if home.get(key) is not value}
 
     def _others(self, first: dict[str, Any], now: dict[str, object]) -> Iterator[str]:
         nothing = object()
-        for key, (value, code) in first.items():
-            one = now.get(key, nothing)
-            if one is not value or code_in(one) != code:
-                yield key
+        yield from (key for key, value in first.items() if now.get(key, nothing) is not value)
         # what is new in a class counts where it comes before what the class inherits
         for key in now.keys() - first.keys():
             outer, dot, name = key.partition(".")
@@ -185,9 +205,10 @@ class Runner:
     def digests(self) -> dict[str, str]:
         """Of what each module had at first: modules that came later as they are."""
         found: dict[str, str] = {}
-        for name, module in runner_modules(RUNNERS):
+        for name, module in runner_modules(DIGESTED):
             first = self._first.get(name)
-            parts = [(key, self._digest(value)) for key, value in members(module) if first is None or key in first]
+            own = [(key, one) for key, one in members(module) if (first is None or key in first)]
+            parts = [(key, self._digest(one)) for key, one in own if name + "." + key not in HOOKS]
             found[name] = short(sorted(parts))
         return found
 
@@ -249,12 +270,20 @@ class Files:
         return {key: "".join(sorted(digests)) or "elsewhere" for key, digests in found.items()}
 
     def of_test(self, value: Any, path: str) -> str:
-        """Of a test's functions; those of other files of the project, which wrap it, by the file alone."""
+        """Of a test's functions. That others of the project stand around it counts, which ones those are does not: they
+        may be what the change is about. What others stand around it counts by name."""
         parts: list[str] = []
+        is_wrapped = False
         for function in functions_in(value):
-            place = self.path(function.__code__.co_filename)
-            parts.append(self._code.function(function) if place in ("", path) else place)
-        return short(parts)
+            file = function.__code__.co_filename
+            place = self.path(file)
+            if place == path or file.startswith("<"):
+                parts.append(self._code.function(function))
+            elif place:
+                is_wrapped = True
+            else:
+                parts.append(_origin(function))
+        return short((is_wrapped, parts))
 
 
 def asserts(code: types.CodeType) -> bool:
@@ -269,7 +298,8 @@ class Names:
     def __init__(self, module: Any, files: Files) -> None:
         self._module = module
         with open(module.__file__, "rb") as file:
-            tree = ast.parse(file.read())
+            source = file.read()
+        tree = ast.parse(source)
         self._defined: list[str] = []
         self._imported: dict[str, tuple[str, str]] = {}
         self._plain: dict[str, object] = {}
@@ -291,6 +321,8 @@ class Names:
                 except ValueError:
                     continue
         self._stored = _stored(tree)
+        for names in re.findall(rb"^\s+global ([\w, ]+)", source, re.MULTILINE):
+            self._stored.update({name.strip().decode(): 2 for name in names.split(b",")})
         for name in [name for name, count in self._stored.items() if count > 1]:
             self._plain.pop(name, None)
             self._imported.pop(name, None)
@@ -314,19 +346,21 @@ class Names:
         yield from (name for name in vars(builtins) if name in now and name not in self._stored and name[:2] != "__")
 
 
-def _stored(tree: ast.AST) -> dict[str, int]:
-    """How often each name is given a meaning, anywhere in the file."""
+def _stored(tree: ast.Module) -> dict[str, int]:
+    """How often the file's own statements give a meaning to a name; those within functions and classes do not count."""
     found: dict[str, int] = {}
-    for node in ast.walk(tree):
+    waiting: list[Any] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
         names: list[str] = []
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names = [node.id]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = [node.name]
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [(one.asname or one.name).partition(".")[0] for one in node.names]
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names = [node.name]
-        elif isinstance(node, ast.Global):
-            names = node.names * 2
+        elif isinstance(node, ast.Name):
+            names = [] if isinstance(node.ctx, ast.Load) else [node.id]
+        elif not isinstance(node, (ast.Expr, ast.Assert, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
         for name in names:
             found[name] = found.get(name, 0) + 1
     return found
@@ -367,7 +401,7 @@ class Session:
     def before_call(self, key: Any) -> None:
         if key in self._tests:
             self._look_at(key)
-            self._changed |= self._runner.changed(critical=True)
+            self._changed |= self._runner.changed_among_critical()
             tracer = sys.gettrace()
             if tracer is not None:
                 self._changed.add("a tracer: " + _origin(tracer))
@@ -387,9 +421,12 @@ class Session:
             self._plugins.add("plugin " + path if path else hook + ": " + _origin(function))
 
     def set_code(self, function: Any) -> None:
-        """The code of a function is replaced while others may run it."""
+        """What a function does is replaced, while others may run it."""
+        name, module = getattr(function, "__qualname__", "?"), getattr(function, "__module__", None) or ""
         if path := self.files.path(getattr(getattr(function, "__code__", None), "co_filename", None)):
-            self._changed.add(path + ": the code of " + getattr(function, "__qualname__", "?"))
+            self._changed.add(path + ": the code of " + name)
+        elif any(module == prefix or module.startswith(prefix + ".") for prefix in RUNNERS):
+            self._changed.add("the code of " + module + "." + name)
 
     def ended(self) -> dict[str, object]:
         for key in self._tests:
@@ -405,7 +442,8 @@ class Session:
                 own = sum(getattr(one, "__module__", "") == module.__name__ for _, one in members(module))
                 named = sum(name.startswith("assert") for name in found)
                 is_beside = path.rpartition("/")[0] in {test.rpartition("/")[0] for test in tests} - {""}
-                if not is_test and (2 * named >= own or (is_beside and self._is_for(tests, module))):
+                is_helper = (named and 2 * named >= own) or (is_beside and self._is_for(tests, module))
+                if is_helper and not is_test:
                     helpers.add(path)
         test_code = {*tests, *(path for path in code if path.rpartition("/")[2] == "conftest.py")}
         read = {path for path, opener in self.files.read if opener in test_code}
@@ -482,7 +520,7 @@ def watch(pipe: str, root: str) -> Any:
         try:
             if what == "open":
                 session.files.opened(args[0], args[2])
-            elif what == "object.__setattr__" and args[1] == "__code__":
+            elif what == "object.__setattr__" and args[1] in SET_CODE:
                 session.set_code(args[0])
             elif what == event and os.getpid() == owner:
                 found = getattr(session, args[0])(*args[1:])
