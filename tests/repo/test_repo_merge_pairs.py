@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from .merge_pairs import pairs
 
 PAIRS = pairs()
 OF_ONE_FILE = [pair for pair in PAIRS if pair.language]
+# All that are named one by one, and of those that are made from lists every ninth. The soak test does all.
+SAMPLE = [pair for at, pair in enumerate(OF_ONE_FILE) if at % 9 == 0 or not re.search(" (ways|apart) ", pair.name)]
 
 
 def by_lines(folder: Path, *texts: bytes) -> bytes | None:
@@ -26,9 +29,9 @@ def by_lines(folder: Path, *texts: bytes) -> bytes | None:
 
 @pytest.mark.parametrize("language", sorted({pair.language for pair in OF_ONE_FILE}))
 def test_a_pair_comes_to_what_is_written_down(tmp_path: Path, language: str):
-    """Each of the table, without a repository around it. (The soak test does them with one.)"""
+    """Without a repository around it. (The soak test does them with one.)"""
     wrong: list[str] = []
-    for pair in OF_ONE_FILE:
+    for pair in SAMPLE:
         if pair.language == language:
             [base], [left], [right] = (
                 [text.encode() for text in tree.values()] for tree in (pair.base, pair.left, pair.right)
