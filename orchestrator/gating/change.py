@@ -26,7 +26,7 @@ MAX_NAMES = 50  # of an objection; the diff has them all
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
-_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*|\[[^\]=]*tool[.]pytest[^\]]*\]")
+_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*")
 PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 
@@ -74,8 +74,12 @@ async def inspect(
     strict = runs_its_texts(parts)
     reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in reachings for line in one.asked]
-    named = _naming_tests(scope, rules, found, paths)
-    grants = Grants(named, tuple(tests), any(_may_edit(part, rules) for part in parts))
+    grants = Grants(
+        _naming_tests(scope, rules, found, paths),
+        tuple(tests),
+        frees_gate=any(_may_edit(part, rules) for part in parts),
+        gone=frozenset(path for part in parts for path in part.paths if part.status == "D" or path == part.old_path),
+    )
     return Inspection(
         objections=(*_edited(edited, rules), *_reached([line for one in reachings for line in one.reached], rules)),
         test_files=tuple(_as_change(part) for part in tests),

@@ -21,6 +21,7 @@ READERS = frozenset(
         *("shellcheck", "shfmt", "hadolint", "yamllint", "markdownlint", "rubocop", "phpcs", "phpstan", "ktlint"),
     )
 )
+_MAY_READ = re.compile("|".join(map(re.escape, sorted((*READERS, "pytest", "py.test")))))
 SOURCES = frozenset(
     (
         *(".py", ".pyi", ".pyx", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".css"),
@@ -41,11 +42,12 @@ _SWITCH_OR_NUMBER = re.compile(r"-.*|\d+[smhd]?|\w+=.*")
 # Where a folder becomes one that Python loads modules from, in commands and in pytest's settings.
 _ROOT = re.compile(
     r"(?:\bcd|--start-directory|--top-level-directory|\s-[st])[ =]+([\w./@%+][\w./@%+-]*)"
-    r"|\bPYTHONPATH=[\"']?([^\s\"']+)|\bpythonpath[\"']?\s*[=:]\s*(\[[^\]]*\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
+    r"|\bPYTHONPATH=[\"']?([^\s\"']+)|\bpythonpath[\"']?\s*[=:]\s*(\[[^\]]{0,2000}\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
 )
 _MAKE = re.compile(r"(?<![\w./-])g?make(?![\w.-])")
 _NO_COMMAND = re.compile(r"(?:^|[ \t])#.*$|^\[.*\]$", re.MULTILINE)  # comments, and headings of settings
 _MAKE_ITSELF = re.compile(r"\$[({]MAKE[)}]")
+_PYTHON_OR_UNITTEST = re.compile(r"python|pypy|unittest")
 _MANAGER = re.compile(r"(?<![\w./-])(?:npm|yarn|pnpm|bun)(?![\w.-])")
 _TOX = re.compile(r"(?<![\w./-])tox(?![\w.-])")
 # Programs that start a package's scripts in words of their own.
@@ -91,17 +93,21 @@ def without_files_read(text: str) -> str:
     >>> without_files_read("ruff check a.py && python a.py").split()
     ['ruff', 'check', '&&', 'python', 'a.py']
     """
-    text = text.replace("\\\n", "  ")
+    lines = text.replace("\\\n", "  ").split("\n")
+    return "\n".join(_without_files_read(line) if _MAY_READ.search(line) else line for line in lines)
+
+
+def _without_files_read(line: str) -> str:
     read: list[re.Match[str]] = []
-    for words in simple_commands(text):
+    for words in simple_commands(line):
         program, given = program_of([_bare(word[0]) for word in words])
         if program in READERS or (program in ("pytest", "py.test") and any("doctest" in word for word in given)):
             arguments = words[len(words) - len(given) :]
             befores = [None, *arguments]
             read += [word for word, before in zip(arguments, befores, strict=False) if _is_read(word, before)]
     for word in reversed(read):
-        text = f"{text[: word.start()]}{' ' * len(word[0])}{text[word.end() :]}"
-    return text
+        line = f"{line[: word.start()]}{' ' * len(word[0])}{line[word.end() :]}"
+    return line
 
 
 def roots_in(texts: Iterable[str], folder: str) -> set[str]:
@@ -111,7 +117,7 @@ def roots_in(texts: Iterable[str], folder: str) -> set[str]:
         for match in _ROOT.finditer(text):
             named = next(filter(None, match.groups()), "")
             found |= {posixpath.normpath(posixpath.join(folder, one)) for one in _SEVERAL.split(named) if one}
-        for words in simple_commands(without_files_read(text)):
+        for words in simple_commands(_only_with(_PYTHON_OR_UNITTEST, without_files_read(text))):
             program, given = program_of([_bare(word[0]) for word in words])
             paths = [posixpath.normpath(posixpath.join(folder, word)) for word in given if not word.startswith("-")]
             if _PYTHON.fullmatch(program):
@@ -145,9 +151,9 @@ def _asked(
     """Each mention of the program has to be a command that is understood."""
     found: set[str] = set()
     for text in texts:
-        text = _NO_COMMAND.sub("", _MAKE_ITSELF.sub("make", text))
+        text = _NO_COMMAND.sub("", _MAKE_ITSELF.sub("make", text.replace("\\\n", "  ")))
         mentions = len(program.findall(text))
-        for words in simple_commands(text):
+        for words in simple_commands(_only_with(program, text)):
             name, given = program_of([_bare(word[0]) for word in words if not re.search("[<>]", word[0])])
             if program.fullmatch(name):
                 asked = names((name, *given))
@@ -158,6 +164,11 @@ def _asked(
         if mentions > 0:
             return None
     return frozenset(found)
+
+
+def _only_with(pattern: re.Pattern[str], text: str) -> str:
+    """A repository's texts may be long; most of their lines say nothing of the kind."""
+    return "\n".join(line for line in text.replace("\\\n", "  ").split("\n") if pattern.search(line))
 
 
 def _goals(words: Sequence[str]) -> list[str] | None:

@@ -11,9 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 _ASSIGNMENT = re.compile(r"\s*(?:(?:export|override|private)\s+)*([\w.-]+)\s*(?:[:?+!]|::|:::)?=")
-_RULE = re.compile(r"([^\s:=#][^:=#]*?)\s*::?(?!=)\s*(.*)")
 _UNCLEAR = re.compile(
-    r"^\s*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b"
+    r"^[ \t]*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b"
     r"|\b(?:wildcard|eval|call|foreach)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION",
     re.MULTILINE,
 )
@@ -50,11 +49,15 @@ def what_goals_reach(text: str, goals: Collection[str]) -> str | tuple[list[str]
     wanted = {goal or found.first for goal in goals} | {*MAKEFILES, "FORCE"}
     # whatever a variable holds may be a goal, too
     wanted |= {word for line in found.rest for word in _PLAIN.findall(line)} & found.rules.keys()
-    while more := {need for name in wanted for need in found.needs.get(name, ())} - wanted:
+    waiting = list(wanted)
+    while waiting:
+        more = found.needs.get(waiting.pop(), set[str]()) - wanted
         wanted |= more
+        waiting += more
     reached = {name: lines for name, lines in found.rules.items() if name in wanted}
     told = "\n".join((*found.rest, *(line for lines in reached.values() for line in lines)))
-    rest = [line for line in found.rest if not _is_for_docs(line, told)]
+    used = frozenset(re.findall(r"\$[({](\w+)", told))
+    rest = [line for line in found.rest if not _is_for_docs(line, used)]
     return rest, reached, found.phony & wanted
 
 
@@ -65,9 +68,9 @@ def text_that_goals_reach(text: str, goals: Collection[str]) -> str:
     return "\n".join((*found[0], *(line for lines in found[1].values() for line in lines)))
 
 
-def _is_for_docs(line: str, told: str) -> bool:
+def _is_for_docs(line: str, used: Collection[str]) -> bool:
     found = _ASSIGNMENT.match(line)
-    return bool(found and _OF_DOCS.fullmatch(found[1]) and not re.search(rf"\$[({{]{found[1]}\b", told))
+    return bool(found and _OF_DOCS.fullmatch(found[1]) and found[1] not in used)
 
 
 def _read(text: str) -> _Makefile:
@@ -80,17 +83,18 @@ def _read(text: str) -> _Makefile:
             continue
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        rule = None if _ASSIGNMENT.match(line) else _RULE.fullmatch(line.partition("#")[0].rstrip())
-        targets = rule[1].split() if rule else []
-        if rule and targets == [".PHONY"]:
-            found.phony |= set(rule[2].split())
+        head, colon, needs = line.partition("#")[0].partition(":")
+        is_rule = bool(colon) and "=" not in head and not _ASSIGNMENT.match(line)
+        targets, needs = head.split() if is_rule else [], needs.lstrip(":").strip()
+        if targets == [".PHONY"]:
+            found.phony |= set(needs.split())
             current = [[]]
-        elif rule and targets and all(_PLAIN.fullmatch(target) for target in targets):
+        elif targets and all(_PLAIN.fullmatch(target) for target in targets):
             current = [found.rules.setdefault(target, []) for target in targets]
             for target in targets:
-                found.rules[target].append(f"{target}: {rule[2]}")
-                found.needs.setdefault(target, set()).update(_PLAIN.findall(rule[2]))
+                found.rules[target].append(f"{target}: {needs}")
+                found.needs.setdefault(target, set()).update(_PLAIN.findall(needs))
         else:
             found.rest.append(line)
-            current = [found.rest] if rule else []
+            current = [found.rest] if is_rule else []
     return found

@@ -24,6 +24,7 @@ _DEFINES = re.compile(
     r"|TEST(?:_\w+)?\()"
 )
 _SETS_ASIDE = re.compile(r"skip|xfail|expectedFailure|todo|ignore|disabled|pending", re.IGNORECASE)
+_WANTED = re.compile(r"\bimportorskip\(\s*[\"']([\w.]+)")
 STANDS_STILL = "their files are as they were: look for what keeps the tests from being run"
 
 
@@ -72,12 +73,14 @@ def function_of(name: str) -> str:
 class Grants:
     """Whose tests may be edited: `named` are patterns of grants that name tests, `parts` the change's files of tests.
 
-    `frees_gate`: a file of the gate is edited, and may be; then it may decide what is collected.
+    `frees_gate`: a file of the gate is edited, and may be; then it may decide what is collected. `gone`: files that the
+    change removes.
     """
 
     named: tuple[str, ...] = ()
     parts: tuple[FilePatch, ...] = ()
     frees_gate: bool = False
+    gone: frozenset[str] = frozenset()
 
     def cover(self, *paths: str) -> bool:
         return all(path in self.named or any(match(pattern, path) for pattern in self.named) for path in paths)
@@ -107,55 +110,71 @@ async def lifted_by(grants: Grants, lost: Missing, trees: Trees, *, subpath: str
     suite = [path for path in paths if is_test_file(path, rules.tests) and not _is_plumbing(path)]
     has_all = bool(grants.granted) and grants.cover(*suite)
     if not lost.is_named:
-        is_free = bool(grants.granted) and (has_all or max(lost.fewer, lost.more_skipped) <= _accounted_for(grants))
+        tests, marks = (_lines_more(grants, pattern) for pattern in (_DEFINES, _SETS_ASIDE))
+        accounted = max(0, -tests) + max(0, marks)
+        is_free = bool(grants.granted) and (has_all or max(lost.fewer, lost.more_skipped) <= accounted)
+        is_free = is_free and (lost.more_skipped <= 0 or marks > 0)  # code under test can skip as well
         wanting = grants.wanting or {path for path in suite if not grants.cover(path)}
         notes = _notes_of_numbers(lost) if is_free else ()
         return Lifted(any_number=is_free, hint=grant_hint(wanting, rules) if wanting else "", notes=notes)
-    files = Files(paths, subpath)
+    files, going = Files(paths, subpath), _Going(grants, lost, trees, has_all=has_all)
     names: set[str] = set()
     wanting = grants.wanting
     for function in lost.functions:
         owners = files.of(function)
         wanting |= {path for path in owners if not grants.cover(path)}
-        if await _may_go(function, owners, grants, lost, trees, has_all=has_all):
+        if await going.may_go(function, owners):
             names.add(function)
     hint = grant_hint(wanting, rules) if wanting else STANDS_STILL
     return Lifted(frozenset(names), hint=hint, notes=tuple(_notes_of(lost, names)))
 
 
-async def _may_go(
-    function: str, owners: Sequence[str], grants: Grants, lost: Missing, trees: Trees, *, has_all: bool
-) -> bool:
-    leaf = re.split(r"::|\.", function)[-1]
-    if not owners:  # no runner says where it stood
-        return has_all or any([await _mentions(part, leaf, trees) for part in grants.granted])
-    if not grants.cover(*owners):
-        return False
-    if not grants.changed.isdisjoint(owners):
-        return True
-    if function in map(function_of, lost.skipped):
-        return False  # by the code under test, then
-    if function not in lost.gone or grants.frees_gate:
-        return True
-    contents = [(await trees.before(path) or b"").decode("utf-8", "replace") for path in owners]
-    return not any(re.search(rf"\bdef {re.escape(leaf)}\b", content) for content in contents)
+@dataclass(slots=True)
+class _Going:
+    """Decides for each test; reads each file once."""
 
+    grants: Grants
+    lost: Missing
+    trees: Trees
+    has_all: bool
+    texts: dict[str, str] = field(default_factory=dict[str, str])
 
-async def _mentions(part: FilePatch, leaf: str, trees: Trees) -> bool:
-    """By its name, or by the end of a title: runners put the titles of groups before it."""
-    base = await trees.before(part.old_path or part.path) if part.status != "A" else b""
-    text = base.decode("utf-8", "replace") if base is not None else "\n".join(part.lines(b"-"))
-    words = leaf.split(" ")
-    titles = [" ".join(words[start:]) for start in range(len(words))]
-    if any(f"{quote}{title}{quote}" in text for title in titles for quote in "'\"`"):
-        return True
-    return leaf.isidentifier() and re.search(rf"\b{leaf}\b", text) is not None
+    async def may_go(self, function: str, owners: Sequence[str]) -> bool:
+        leaf, grants = re.split(r"::|\.", function)[-1], self.grants
+        is_skipped = function in map(function_of, self.lost.skipped)
+        if not owners:  # no runner says where it stood
+            return self.has_all or any([await self._mentions(part, leaf) for part in grants.granted])
+        if not grants.cover(*owners):
+            return False
+        if is_skipped:  # by the file itself, and not by the code under test
+            parts = [part for part in grants.parts if not set(part.paths).isdisjoint(owners)]
+            return any(_SETS_ASIDE.search(line) for part in parts for line in part.lines(b"+"))
+        if not grants.changed.isdisjoint(owners) or function not in self.lost.gone or grants.frees_gate:
+            return True
+        return not any([await self._still_has(path, leaf) for path in owners])
 
+    async def _still_has(self, path: str, leaf: str) -> bool:
+        """Does the file, which is as it was, have the test? Then not if it is left out for want of what is removed."""
+        text = await self._text(path)
+        wanted = [name.replace(".", "/") for name in _WANTED.findall(text)]
+        stems = [posixpath.splitext(path)[0].removesuffix("/__init__") for path in self.grants.gone]
+        is_left_out = any(_ends_in(f"{stem}.py", name) for stem in stems for name in wanted)
+        return not is_left_out and re.search(rf"\bdef {re.escape(leaf)}\b", text) is not None
 
-def _accounted_for(grants: Grants) -> int:
-    """How many tests the granted files' own lines take out or set aside, at the most."""
-    tests, marks = (_lines_more(grants, pattern) for pattern in (_DEFINES, _SETS_ASIDE))
-    return max(0, -tests) + max(0, marks)
+    async def _mentions(self, part: FilePatch, leaf: str) -> bool:
+        """By its name, or by the end of a title: runners put the titles of groups before it."""
+        text = await self._text(part.old_path or part.path) if part.status != "A" else ""
+        text = text or "\n".join(part.lines(b"-"))
+        words = leaf.split(" ")
+        titles = [" ".join(words[start:]) for start in range(len(words))]
+        if any(f"{quote}{title}{quote}" in text for title in titles for quote in "'\"`"):
+            return True
+        return leaf.isidentifier() and re.search(rf"\b{leaf}\b", text) is not None
+
+    async def _text(self, path: str) -> str:
+        if path not in self.texts:
+            self.texts[path] = await self.trees.text(path) or ""
+        return self.texts[path]
 
 
 def _lines_more(grants: Grants, pattern: re.Pattern[str]) -> int:

@@ -48,6 +48,7 @@ _RUNS_TEXT = frozenset(
         *("check_call", "check_output", "run_path", "run_module", "putenv", "getenv", "environ", "environb", "setenv"),
     )
 )
+_WORD = re.compile(r"\w+")
 _READS_ITSELF = re.compile(r"__doc__|getdoc|getsource|getcomments|__file__|linecache|get_data")
 _READS_TEXTS = re.compile(
     r"__doc__|\bgetdoc\b|\bgetsource\w*|\bgetcomments\b|\blinecache\b|\bget_source\b|\bopen\b|read_text"
@@ -168,15 +169,15 @@ def _harmless(text: str, *, with_texts: bool = True) -> dict[int, list[tuple[int
     return spans
 
 
-def only_says(text: str, word: str) -> bool:
-    """Does the Python source have the word in comments and docstrings alone?
+def words_done(text: str) -> set[str]:
+    """The words of a Python source that stand in more than comments and docstrings.
 
-    >>> only_says("# the median\\nx = mean\\n", "median"), only_says("x = median  # the median\\n", "median")
-    (True, False)
+    >>> sorted(words_done("x = mean  # the median\\n"))
+    ['mean', 'x']
     """
     spans = _harmless(text, with_texts=False)
     lines = (_Line(number, line, tuple(spans.get(number, ()))) for number, line in enumerate(text.split("\n"), 1))
-    return not any(line.found(re.compile(rf"\b{re.escape(word)}\b")) for line in lines)
+    return {word for line in lines for word in line.found(_WORD)}
 
 
 def _is_plainly_encoded(text: str) -> bool:

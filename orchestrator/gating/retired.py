@@ -25,7 +25,7 @@ from repo.apart import run_apart
 from .diff import FilePatch
 from .missing import MAX_NAMES, NOTHING_LIFTED, Files, Grants, Lifted, Missing
 from .names import IMPORT_ROOTS, is_test_file
-from .reaching import only_says
+from .reaching import words_done
 from .told import listed
 from .trees import Trees
 
@@ -38,6 +38,7 @@ PLAIN = (*WORDS, ".toml", ".cfg", ".ini", ".json", ".yml", ".yaml", ".lock", "")
 _UNSEEN = re.compile(
     r"\b(?:globals|locals|vars|setattr|exec|eval|compile|import_module|modules|type)\b|__\w*(?:dict|attr|import|class)\w*__"
 )
+MAX_NAMED = 100  # subjects that are looked for
 MAX_READ = 20  # files of the product that may only mention the name
 
 
@@ -132,8 +133,8 @@ def _modules(paths: Iterable[str], subpath: str) -> dict[str, list[str]]:
 
 async def _still_named(names: set[str], trees: Trees) -> set[str] | None:
     """Which of the names some code of the product has after the change; None where that cannot be said."""
-    if not names:
-        return set()
+    if not names or len(names) > MAX_NAMED:
+        return names
     lines = await trees.lines_with(sorted(names), after=True)
     if lines is None:
         return None
@@ -146,7 +147,5 @@ async def _still_named(names: set[str], trees: Trees) -> set[str] | None:
     still: set[str] = set()
     for path, there in found.items():
         text = await trees.text(path, after=True) if path.endswith(PYTHON) else None
-        still |= {name for name in names if any(re.search(rf"\b{name}\b", line) for line in there)} - (
-            {name for name in names if only_says(text, name)} if text is not None else set()
-        )
+        still |= names & (set(re.findall(r"\w+", "\n".join(there))) if text is None else words_done(text))
     return still

@@ -135,6 +135,7 @@ class _File:
     product: Product
     top: dict[str, ast.stmt] = field(default_factory=dict[str, ast.stmt])
     imported: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    used: set[str] = field(default_factory=set[str])
     words: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
@@ -149,6 +150,7 @@ class _File:
                 for alias in node.names:
                     whole = alias.name if alias.asname else alias.name.partition(".")[0]
                     self.imported[alias.asname or whole] = (whole, "")
+        self.used = set(_words(self.old))
         self.words = set(_words(self.new)) if self.new else set()
 
     def retired(self) -> tuple[set[str], set[str]]:
@@ -202,9 +204,8 @@ class _File:
 
     def _lets_go(self, names: Iterable[str]) -> None:
         """What somebody used, and nobody uses any more."""
-        used = set(_words(self.old))
         for name in names:
-            if name in self.words or name not in used or name.startswith(UNSAID):
+            if name in self.words or name not in self.used or name.startswith(UNSAID):
                 raise Unclear
 
     def _subjects(self, test: Function, inside: ast.ClassDef | None) -> set[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from envelope.gate import GateRules
 from orchestrator.gating.change import inspect
+from orchestrator.gating.commands import roots_in
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
 from orchestrator.gating.reaching import Reaching, reaching
-from orchestrator.gating.scripts import ANYTHING, reach_of
+from orchestrator.gating.scripts import ANYTHING, programs_in, reach_of
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
@@ -508,3 +510,29 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
 
     assert (bool(inspection.test_files), bool(inspection.judged)) == (is_test, is_judged)
     assert inspection.touched == {part.path for part in parts_of(diff)}
+
+
+    "text",
+    [
+        "a" + " " * 60_000, "\n" * 60_000, "pythonpath=[\n" * 6_000, "'\\" * 30_000, "\"'" * 30_000, "# " * 30_000,
+        "".join(f"a{n}: a{n + 1}\n" for n in range(6_000)), "SPHINXA = 1\n" * 6_000, "make " * 12_000,
+        "npm \\\n" * 12_000, "addopts\n " * 6_000, "from sys import " * 4_000, "export " * 8_000, "[[[" * 20_000,
+    ],
+    ids=range(14),
+)  # fmt: skip
+async def test_hostile_text_takes_no_time(text: str):
+    """Who reads a repository's texts reads them at once: 60 KB take a fraction of a second, not the square of it."""
+    files = {name: text.encode() for name in ("Makefile", "tox.ini", "pyproject.toml", "ci.sh")}
+
+    async def read(path: str) -> bytes | None:
+        return files.get(path)
+
+    started = time.process_time()
+    reach = await reach_of(["make", "bash ci.sh", "tox -e py", text], folder="", among=files, read=read)
+    for name in ("Makefile", "tox.ini", "pyproject.toml"):
+        has_other_settings(name, text.encode(), text.encode() + b"x", reach)
+    roots_in([text], "")
+    programs_in([text])
+    [part] = parts_of(edit("src/a.py", *(f"+{line}" for line in text.split("\n")), status="new file mode 100644\n"))
+    reaching(part, None, text)
+    assert time.process_time() - started < 5

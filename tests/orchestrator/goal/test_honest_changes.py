@@ -32,7 +32,7 @@ from workers.recipes.junit import cases_of
 
 SOAK = os.environ.get("MUSTER_CHAOS") == "soak"
 DATA = tomllib.loads((Path(__file__).parent / "honest_changes.toml").read_text())
-SAMPLE_OF = 12  # one in so many runs each time, beside those that are marked
+SAMPLE_OF = 30  # one in so many runs each time, beside those that are marked
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("edit:**", "bash:**"))
 
 
