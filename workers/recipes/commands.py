@@ -136,10 +136,13 @@ async def _run(
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     control = await lay_control(sandbox, text) if recipe.control else None
     given = control.around(text) if control else text
+    listener = control.listener if control else None
     try:
         ended = await sandbox.exec(Command(given, cwd=command.cwd, timeout_s=command.timeout_s, env=env))
+        said = await listener.all_said() if listener else b""
     finally:
-        said = await control.listener.close() if control and control.listener else b""
+        if listener:
+            await listener.stop()
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places, control.token if control else "")
     told: dict[str, Any] = _told(_seen(found, output)) | {

@@ -56,19 +56,20 @@ class Listener:
         if data:
             self._said += data.partition(end)[0]
 
-    async def close(self) -> bytes:
-        """All that was said."""
+    async def all_said(self) -> bytes:
+        """Once the command has ended."""
         assert self._reading is not None
-        try:
-            say = ["sh", "-c", 'echo "$1" 1<>"$0"', self.pipe, self._end]
-            ended = await self.sandbox.exec(Command(say, timeout_s=END_TIMEOUT_S))
-            if ended.exit_code == 0:  # else the pipe is not there any more, and nobody says the end
-                await asyncio.wait([self._reading], timeout=END_TIMEOUT_S)
-        finally:
+        say = ["sh", "-c", 'echo "$1" 1<>"$0"', self.pipe, self._end]
+        ended = await self.sandbox.exec(Command(say, timeout_s=END_TIMEOUT_S))
+        if ended.exit_code == 0:  # else the pipe is not there any more, and nobody says the end
+            await asyncio.wait([self._reading], timeout=END_TIMEOUT_S)
+        return bytes(self._said)
+
+    async def stop(self) -> None:
+        if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-            await self._service.stop()
-        return bytes(self._said)
+        await self._service.stop()
 
 
 @dataclass(slots=True)
