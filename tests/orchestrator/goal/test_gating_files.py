@@ -512,6 +512,7 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
     assert inspection.touched == {part.path for part in parts_of(diff)}
 
 
+@pytest.mark.parametrize(
     "text",
     [
         "a" + " " * 60_000, "\n" * 60_000, "pythonpath=[\n" * 6_000, "'\\" * 30_000, "\"'" * 30_000, "# " * 30_000,
