@@ -787,7 +787,9 @@ def unseen() -> Iterator[Lie]:
     }
     for base in ("pytest", "unittest"):
         for name, asked in under.items():
-            yield Lie(kind, name, base, unseen="under test", core="import sys\n" + CORE.replace(
+            is_named = name in ("modules", "arguments")  # with a runner's name beside them, which is seen
+            unseen = "" if is_named else "under test"
+            yield Lie(kind, name, base, unseen=unseen, core="import sys\n" + CORE.replace(
                 RIGHT, f"    ordered = sorted(values) if {asked} else list(values)\n"))  # fmt: skip
     yield Lie("answers that equal everything", "a number", unseen="equal", core=slip(EQUAL, CASE), code=ANSWER)
     table = {
