@@ -362,6 +362,19 @@ class ScriptsAndModel(RuleBasedStateMachine):
         self.both(lambda transport: transport.hold(lease, names))
 
     @precondition(lambda self: self.claims)
+    @rule(
+        back=some_of(2), ask=st.sampled_from(ASKS[2:4]), before=st.sampled_from(["", "it holds its lease", "stopped"])
+    )
+    def wait_for_money(self, back: int, ask: str, before: str) -> None:
+        lease = self.lease_at(back)
+        names = self.names_of({ask}, lease.trace_id)
+        if before == "stopped":
+            self.both(lambda transport: transport.cancel(lease.task_id, by="me", reason="enough"))
+        elif before:
+            self.both(lambda transport: transport.hold(lease, names))
+        self.both(lambda transport: transport.park(lease, Wait(asks=names)))
+
+    @precondition(lambda self: self.claims)
     @rule(backs=st.lists(some_of(8), min_size=1, max_size=5), pool=st.sampled_from(POOLS))
     def renew(self, backs: list[int], pool: str) -> None:
         leases = [lease for lease in map(self.lease_at, backs) if lease.pool == pool]
