@@ -134,7 +134,7 @@ async def _run(
             return RecipeStep(command=text, clock="missing", output_tail="there is no libfaketime in this image")
         # time-outs and sleeps are measured by the other clock, which goes on as it does
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    control = await lay_control(sandbox, text) if recipe.control else None
+    control = await lay_control(sandbox) if recipe.control else None
     given = control.around(text) if control else text
     listener = control.listener if control else None
     try:
