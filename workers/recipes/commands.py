@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,9 +23,10 @@ from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
-from .counting import Seen, seen_in, with_unbuilt
+from .counting import Seen, seen_in, with_unbuilt, with_unprepared, without_colours
 from .coverage import coverage_percent
 from .digest import digest_in
+from .js_hooks import failed_in_hooks
 from .junit import Report
 from .reports import own_report, place_of, read_reports, remove_reports
 
@@ -145,7 +147,7 @@ async def _run(
             await listener.stop()
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places, control.token if control else "")
-    told: dict[str, Any] = _told(_seen(found, output)) | {
+    told: dict[str, Any] = _told(await _seen(sandbox, command.cwd, found, output)) | {
         "clock": "moved" if recipe.clock else "",
         "coverage_percent": coverage_percent(output),
     }
@@ -155,13 +157,17 @@ async def _run(
     return _step(text, ended).model_copy(update=told)
 
 
-def _seen(found: tuple[str, Report] | None, output: str) -> Seen | None:
-    if found is None:
-        return seen_in(output)
-    name, report = found
-    # a report that another runner than pytest writes does not tell of what was not built
-    counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
-    return Seen(name, counts, report.names)
+async def _seen(sandbox: Sandbox, cwd: str, found: tuple[str, Report] | None, output: str) -> Seen | None:
+    printed = seen = seen_in(output)
+    if found is not None:
+        name, report = found
+        # a report that another runner than pytest writes does not tell of what was not built
+        counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
+        seen = Seen(name, counts, report.names)
+    if seen is None or printed is None:
+        return seen
+    in_hooks = await failed_in_hooks(sandbox, cwd, printed.counted_by, without_colours(output))
+    return replace(seen, counts=with_unprepared(seen.counts, in_hooks))
 
 
 def _told(seen: Seen | None) -> dict[str, Any]:
