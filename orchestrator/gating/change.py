@@ -15,10 +15,10 @@ from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .makefiles import MAKEFILES
 from .missing import Grants
-from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
 from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
 from .scripts import ANYTHING, Reach, programs_in, reach_of
-from .settings_of import CHECKERS, checkers_of, holds_settings
+from .settings_of import holds_settings
 from .told import listed
 from .trees import Trees
 

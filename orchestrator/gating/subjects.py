@@ -19,19 +19,9 @@ MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FIXTURES = frozenset(
     (
-        *(
-            "self",
-            "cls",
-            "request",
-            "tmp_path",
-            "tmp_path_factory",
-            "tmpdir",
-            "monkeypatch",
-            "capsys",
-            "capfd",
-            "caplog",
-        ),
-        *("capsysbinary", "capfdbinary", "recwarn", "pytestconfig", "doctest_namespace", "record_property", "testdir"),
+        *("self", "cls", "request", "tmp_path", "tmp_path_factory", "tmpdir", "monkeypatch", "capsys", "capfd"),
+        *("caplog", "capsysbinary", "capfdbinary", "recwarn", "pytestconfig", "doctest_namespace", "record_property"),
+        "testdir",
     )
 )
 # Whoever uses them may mean any name.
