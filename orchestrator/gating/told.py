@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
 
-MAX_NAMES = 20  # of tests or files in a line; the evidence itself has them all
+MAX_SHOWN = 20  # tests or files in a line; the evidence itself has them all
 
 Told = tuple[str, str]
 
@@ -72,8 +72,8 @@ def names_text(names: Sequence[str]) -> str:
     >>> names_text(("a", "b"))
     'a, b'
     """
-    more = len(names) - MAX_NAMES
-    return ", ".join([*names[:MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
+    more = len(names) - MAX_SHOWN
+    return ", ".join([*names[:MAX_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
