@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
 from envelope.gate import MAX_NAMES, GateEvidence, GateObjection
 from envelope.ids import BlobRef
@@ -51,6 +52,14 @@ class Proof:
 
 
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
+
+
+def refused(before: Run, objection: GateObjection) -> Proof:
+    """Of a goal, or a repository of a batch, that ends before anybody is paid."""
+    seen, message, hint = before.verdict("before"), objection.message, objection.hint
+    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
+    failure = ErrorInfo.of(ErrorCode.BROKEN_BASE, message, hint)
+    return Proof(Judgement(False, message, hint), seen, evidence=evidence, failure=failure)
 
 
 @dataclass(frozen=True, slots=True)
