@@ -26,6 +26,7 @@ from .submit import (
     GoalParams,
     SessionChange,
     intent_of,
+    is_goal,
     params_of,
     scope_of_goal,
     task_request,
@@ -113,7 +114,7 @@ async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said
 
 def why_unproved(request: TaskRequest) -> str:
     """Why nothing will prove what comes of a task that goes on with a session; empty where its gate will."""
-    if not _is_goal(request):
+    if not is_goal(request):
         return "" if _takes_back(request) or request.input.prompt.strip() == COMPACT else NO_GOAL
     params = params_of(GoalParams, request)
     return "" if params.gate else params.ungated or WITHOUT
@@ -183,11 +184,7 @@ async def _goal_of(transport: Transport, request: TaskRequest) -> TaskRequest | 
     if not above or "/" in request.sender:
         return None
     goal = await transport.request(above)
-    return goal if _is_goal(goal) and goal.tenant == request.tenant else None
-
-
-def _is_goal(request: TaskRequest) -> bool:
-    return request.recipient == DRIVERS and request.agent == RUN
+    return goal if is_goal(goal) and goal.tenant == request.tenant else None
 
 
 async def _history(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[SessionChange, ...] | None:

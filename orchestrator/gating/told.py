@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
+from envelope.messages import TaskResult
 
 MAX_SHOWN = 20  # tests or files in a line; the evidence itself has them all
 
@@ -48,6 +50,14 @@ def proof_text(*, verified: bool, reason: str) -> str:
     if verified:
         return f"verified: {reason}" if reason else "done and verified"
     return f"done, not verified{f': {reason}' if reason else ''}"
+
+
+def proof_of(result: TaskResult) -> tuple[bool, str]:
+    """Whether a goal is verified, and why or why not. A driver says so, which asks no model: what an agent, which does,
+    says of itself counts for nothing."""
+    said: object = None if result.metrics.turns else result.output.structured
+    told = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    return told.get("verified") is True, str(told.get("reason") or "")
 
 
 def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Told]:
