@@ -287,8 +287,8 @@ def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
 def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     lost = missing(before, after)
     new = [name for name in lost.skipped if function_of(name) not in lifted.names]
-    count = len(new) if lost.is_named else lost.more_skipped if not lifted.any_number else 0
-    if count <= 0:
+    count = len(new) if lost.is_named else lost.more_skipped
+    if count <= 0 or (lifted.any_number and not lost.is_named):
         return None
     message = f"{count} test{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} newly skipped{_such_as(new)}"
     hint = lifted.hint or "a test that is skipped, or expected to fail, proves nothing"
