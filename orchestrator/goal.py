@@ -20,6 +20,7 @@ from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
+from .goal_session import history_before, proved_already, verified_base
 from .goal_work import agent_work, title_of
 from .hidden import Judged, behind
 from .judgement import Judgement, Run
@@ -27,7 +28,6 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .standing import history_before, proved_already, standing_before
 from .submit import GoalParams, GoalStep, SessionChange, params_of
 from .trial import NO_GATE, Proof, prove, refused
 
@@ -227,7 +227,7 @@ async def _prove(
         changes=judged.diff,
         tree=judged.tree,
         restored=restored,
-        standing=partial(standing_before, driver, gate, history, judged),
+        verified_base=partial(verified_base, driver, gate, history, judged),
     )
 
 

@@ -42,7 +42,7 @@ def undoing(request: TaskRequest, params: AgentParams, *, goal: str = "") -> Tas
 def going_on(request: TaskRequest, prompt: str, *, goal: str = "") -> TaskRequest:
     """An agent's task of its own in the session of an ended one, with the same grants and limits.
 
-    `goal`: the one whose terms hold for whoever goes on after it (see `continuing.py`).
+    `goal`: the one whose terms hold for whoever goes on after it (see `resume.py`).
     """
     params = inherited(request.input.params) | ({"goal": goal} if goal else {})
     new = {

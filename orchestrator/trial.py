@@ -36,6 +36,7 @@ from .judgement import (
 )
 
 UNNAMED = "a test without a name"
+LAST = "what was verified last"  # of a session, as people read it
 # After these a run is not like the base's, whoever is to blame.
 UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
 
@@ -63,17 +64,15 @@ def refused(before: Run, objection: GateObjection) -> Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerifiedBase:
     """A session's change as it was verified last, which counts as a base beside the session's own.
 
     `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since, as far as that is known.
-    `words` name it for people.
     """
 
     gate: Gate
     run: Run
     diff: bytes
-    words: str
 
 
 async def prove(
@@ -83,13 +82,13 @@ async def prove(
     changes: BlobRef | None,
     tree: str,
     restored: Sequence[str] = (),
-    standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
+    verified_base: Callable[[], Awaitable[VerifiedBase | str | None]] | None = None,
 ) -> Proof:
     """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
-    nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
-    none.
+    nobody could know. `verified_base`: asked once nothing speaks against the change on its base; a text says why there
+    is none.
     """
     with span(GATE) as proving:
         trial = Trial(gate, before)
@@ -97,9 +96,9 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-            if standing is not None and not trial.objections:
-                match await standing():
-                    case Standing() as verified:
+            if verified_base is not None and not trial.objections:
+                match await verified_base():
+                    case VerifiedBase() as verified:
                         await trial.judge_since(verified, changes, tree)
                     case why:
                         trial.notes += [why] if why else []
@@ -188,15 +187,15 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
+    async def judge_since(self, verified: VerifiedBase, changes: BlobRef, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
-        trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
-        await trial.judge_change(changes, tree, since=standing.diff)
+        trial = Trial(verified.gate, verified.run, self.after, base=LAST)
+        await trial.judge_change(changes, tree, since=verified.diff)
         self.after = trial.after
         self.runs += trial.runs
         self.flaky |= trial.flaky
-        self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
-        self.objections += [objection.about(f"since {standing.words}") for objection in trial.objections]
+        self.notes += [f"since {LAST}: {note}" for note in trial.notes]
+        self.objections += [objection.about(f"since {LAST}") for objection in trial.objections]
 
     def proof(self, restored: Sequence[str]) -> Proof:
         """What was found, once the change is judged; `restored`: test files that were put back first."""
