@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
-from envelope.gate import GateEvidence, GateObjection
+from envelope.gate import MAX_NAMES, GateEvidence, GateObjection
 from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
 from envelope.tracing.names import GATE, GATE_RESULT
@@ -15,17 +16,27 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import MAX_NAMES, Inspection, inspect
+from .gating.change import Inspection, inspect
 from .gating.control import control_notes, digest_objection, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
 from .gating.retired import NOBODY, Retired, retired_by
 from .gating.told import excused_text, listed
 from .gating.trees import Trees
-from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
+from .judgement import (
+    Judgement,
+    Phase,
+    Run,
+    broken_base,
+    is_acceptable,
+    missing,
+    new_failures,
+    objections,
+    with_old_tests,
+)
 
-OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
+LAST = "what was verified last"  # of a session, as people read it
 # After these a run is not like the base's, whoever is to blame.
 UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
 
@@ -44,18 +55,24 @@ class Proof:
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
 
 
+def refused(before: Run, objection: GateObjection) -> Proof:
+    """Of a goal, or a repository of a batch, that ends before anybody is paid."""
+    seen, message, hint = before.verdict("before"), objection.message, objection.hint
+    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
+    failure = ErrorInfo.of(ErrorCode.BROKEN_BASE, message, hint)
+    return Proof(Judgement(False, message, hint), seen, evidence=evidence, failure=failure)
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerifiedBase:
     """A session's change as it was verified last, which counts as a base beside the session's own.
 
     `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since, as far as that is known.
-    `words` name it for people.
     """
 
     gate: Gate
     run: Run
     diff: bytes
-    words: str
 
 
 async def prove(
@@ -65,13 +82,13 @@ async def prove(
     changes: BlobRef | None,
     tree: str,
     restored: Sequence[str] = (),
-    standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
+    verified_base: Callable[[], Awaitable[VerifiedBase | str | None]] | None = None,
 ) -> Proof:
     """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
-    nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
-    none.
+    nobody could know. `verified_base`: asked once nothing speaks against the change on its base; a text says why there
+    is none.
     """
     with span(GATE) as proving:
         trial = Trial(gate, before)
@@ -79,9 +96,9 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-            if standing is not None and not trial.objections:
-                match await standing():
-                    case Standing() as verified:
+            if verified_base is not None and not trial.objections:
+                match await verified_base():
+                    case VerifiedBase() as verified:
                         await trial.judge_since(verified, changes, tree)
                     case why:
                         trial.notes += [why] if why else []
@@ -170,18 +187,15 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
+    async def judge_since(self, verified: VerifiedBase, changes: BlobRef, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
-        trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
-        await trial.judge_change(changes, tree, since=standing.diff)
+        trial = Trial(verified.gate, verified.run, self.after, base=LAST)
+        await trial.judge_change(changes, tree, since=verified.diff)
         self.after = trial.after
         self.runs += trial.runs
         self.flaky |= trial.flaky
-        self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
-        self.objections += [
-            objection.model_copy(update={"message": f"since {standing.words}: {objection.message}"})
-            for objection in trial.objections
-        ]
+        self.notes += [f"since {LAST}: {note}" for note in trial.notes]
+        self.objections += [objection.about(f"since {LAST}") for objection in trial.objections]
 
     def proof(self, restored: Sequence[str]) -> Proof:
         """What was found, once the change is judged; `restored`: test files that were put back first."""
@@ -223,11 +237,9 @@ class Trial:
     def _unproved(self) -> Judgement | None:
         """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
         obstacle = self.before.obstacle(self.gate.min_tests) if self.gate.needs_base else None
-        return (
-            Judgement(False, f"the gate cannot run on the base: {obstacle.message}", obstacle.hint)
-            if obstacle
-            else None
-        )
+        if obstacle is None:
+            return None
+        return Judgement(False, broken_base(obstacle).message, obstacle.hint)
 
     async def _settled(
         self, changes: BlobRef, about: str, reference: Run | None = None, *, first: Run | None = None
@@ -266,7 +278,8 @@ class Trial:
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
-            run = await self._settled(await gate.stored(rest, trees, tree), self._old_tests, reference=after)
+            changes = await gate.stored(rest, trees, tree)
+            run = await self._settled(changes, f"with the tests of {self.base or 'the base'}", reference=after)
         else:
             tree, run = "", self.before
         edited = [path for part in parts for path in part.paths]
@@ -274,13 +287,9 @@ class Trial:
         self.objections += with_old_tests(
             self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted
         )
-        self._compare_code(run, self.change.touched - {path for part in parts for path in part.paths})
+        self._compare_code(run, self.change.touched - set(edited))
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
-
-    @property
-    def _old_tests(self) -> str:
-        return f"with the tests of {self.base}" if self.base else OLD_TESTS
 
     async def _repeat(self, changes: BlobRef, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""
@@ -301,7 +310,7 @@ class Trial:
         if any(step.clock != "moved" for step in before.steps):
             message = f"the gate's clock cannot be moved by {gate.rules.clock}: its image has no libfaketime"
             hint = "use an image with libfaketime (Debian's package faketime), or leave the rule clock out"
-            self.objections.append(GateObjection(code="failed", message=message, hint=hint))
+            self.objections.append(GateObjection.of("failed", message, hint))
             return
         run = await self._run("after", gate.moved("after", changes, about), about)
         self.objections += self._against(before, run, tree, about)
@@ -315,7 +324,7 @@ class Trial:
         if not found:
             different = digest_objection(before.steps, run.steps, self.change.touched)
             found = [different] if different else []
-        return [one.model_copy(update={"message": f"{about}: {one.message}"}) for one in found]
+        return [objection.about(about) for objection in found]
 
     def _compare_code(self, run: Run, touched: Collection[str]) -> None:
         """Where the gate did not pass, why it did not is told already."""
@@ -330,7 +339,7 @@ class Trial:
         if self.gate.rules.flaky == "reject":
             message = f"tests failed, and passed when they were run again: {names}"
             hint = "make them steady, or set the gate's flaky to allow"
-            self.objections.append(GateObjection(code="flaky", message=message, hint=hint, names=tuple(self.flaky)))
+            self.objections.append(GateObjection.of("flaky", message, hint, sorted(self.flaky)))
         else:
             self.notes.append(f"flaky: {names} failed, and passed when run again in a fresh sandbox")
 

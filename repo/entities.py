@@ -7,7 +7,6 @@ source takes half a minute or all the memory: `merge_entities.py` runs this file
 from __future__ import annotations
 
 import re
-import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,13 +14,13 @@ from collections.abc import Iterator
 from tree_sitter import Language, Parser
 
 from . import entities_apart, entities_braces, entities_python
+from .bounds import bound_this_process
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
 
 # Ten times what the largest honest source needs.
 MAX_CPU_S = 10
-MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 NO_ANSWER = 3  # exit code: cannot be united
 _WORDS = re.compile(rb"\w")
 
@@ -93,9 +92,7 @@ def _versions(told: bytes) -> Iterator[bytes]:
 def main() -> int:
     """The process that reads files which nobody trusts: the base and what became of it on stdin, one version on stdout,
     and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bound_this_process(MAX_CPU_S)
     language, *rest = sys.argv[1:] or ["Python"]
     versions = list(_versions(sys.stdin.buffer.read()))
     if rest == ["compare"]:

@@ -33,11 +33,7 @@ _ASKS = re.compile("interface|trait|abstract")
 # What a class is made by (in Java, what has its name), and what rules all the members of one.
 _MAKES = ("__init__", "__new__", "__call__", "constructor")
 _RULES_ITS_CLASS = (
-    "__slots__",
-    "__getattr__",
-    "__getattribute__",
-    "__setattr__",
-    "__match_args__",
+    *("__slots__", "__getattr__", "__getattribute__", "__setattr__", "__match_args__"),
     "__init_subclass__",
 )
 # Java's members are used by their names alone.

@@ -23,11 +23,7 @@ _LOUD = (
     *("update_expression", "augmented_assignment_expression", "method_invocation", "object_creation_expression"),
 )
 _CODE = (
-    "arrow_function",
-    "function_expression",
-    "func_literal",
-    "lambda_expression",
-    "class_body",
+    *("arrow_function", "function_expression", "func_literal", "lambda_expression", "class_body"),
     "closure_expression",
 )
 # Calls that make a value and do nothing else.

@@ -15,14 +15,13 @@ from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .makefiles import MAKEFILES
 from .missing import Grants
-from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
 from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
 from .scripts import ANYTHING, Reach, programs_in, reach_of
-from .settings_of import CHECKERS, checkers_of, holds_settings
+from .settings_of import holds_settings
 from .told import listed
 from .trees import Trees
 
-MAX_NAMES = 50  # of an objection; the diff has them all
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
@@ -227,7 +226,7 @@ def _edited(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
         return []
     message = f"the change edits the gate itself: {listed(paths)}"
     hint = _may_edit_hint("if the goal is to change it", paths, rules)
-    return [GateObjection(code="gate_edited", message=message, hint=hint, names=tuple(paths[:MAX_NAMES]))]
+    return [GateObjection.of("gate_edited", message, hint, paths)]
 
 
 def _may_edit_hint(when: str, paths: Sequence[str], rules: GateRules) -> str:
@@ -243,7 +242,7 @@ def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     message = f"code under test reaches for its runner: {lines[0]}"
     files = list(dict.fromkeys(line.partition(":")[0] for line in lines))
     hint = _may_edit_hint("look at these lines; if they are meant", files, rules)
-    return [GateObjection(code="runner_reached", message=message, hint=hint, names=tuple(lines[:MAX_NAMES]))]
+    return [GateObjection.of("runner_reached", message, hint, lines)]
 
 
 def _as_change(part: FilePatch) -> TestFileChange:

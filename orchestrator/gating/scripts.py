@@ -20,22 +20,9 @@ _PROGRAM = re.compile(r"[A-Za-z][\w]*(?:-[A-Za-z]\w*)*")
 # Programs that run what their own settings name, which are not followed.
 UNCLEAR = frozenset(
     (
-        *(
-            "hatch",
-            "pdm",
-            "poe",
-            "poethepoet",
-            "invoke",
-            "inv",
-            "doit",
-            "trunk",
-            "moon",
-            "bazel",
-            "nx",
-            "turbo",
-            "lefthook",
-        ),
-        *("husky", "lint-staged", "mise", "rtx", "earthly", "dagger", "act", "pants", "buck2", "scons", "waf", "paver"),
+        *("hatch", "pdm", "poe", "poethepoet", "invoke", "inv", "doit", "trunk", "moon", "bazel", "nx", "turbo"),
+        *("lefthook", "husky", "lint-staged", "mise", "rtx", "earthly", "dagger", "act", "pants", "buck2", "scons"),
+        *("waf", "paver"),
     )
 )
 # Scripts that say all that they run: in other languages they may import it.

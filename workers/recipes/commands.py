@@ -36,6 +36,10 @@ OUTPUT_TAIL_CHARS = 8000
 PYTESTS_OWN = "junit"
 # The reason of an error is read at a glance; the step's whole tail stands in the output.
 REASON_CHARS = 500
+# Where Debian, Fedora, Alpine and a build of one's own have libfaketime.
+FIND_CLOCK = """for file in /usr/lib/*/faketime /usr/lib/faketime /usr/lib64/faketime /usr/local/lib/faketime; do
+  if [ -e "$file/libfaketime.so.1" ]; then echo "$file/libfaketime.so.1"; exit; fi
+done"""
 
 
 def parse_recipe(params: Mapping[str, Any]) -> RecipeParams:
@@ -61,12 +65,6 @@ def check_scope(recipe: RecipeParams, guard: Guard) -> None:
 
 def succeeded(recipe: RecipeParams, step: RecipeStep) -> bool:
     return not step.timed_out and step.exit_code in recipe.ok_exit_codes
-
-
-# Where Debian, Fedora, Alpine and a build of one's own have it.
-FIND_CLOCK = """for file in /usr/lib/*/faketime /usr/lib/faketime /usr/lib64/faketime /usr/local/lib/faketime; do
-  if [ -e "$file/libfaketime.so.1" ]; then echo "$file/libfaketime.so.1"; exit; fi
-done"""
 
 
 async def run_recipe(
@@ -120,13 +118,18 @@ async def _run(
             started_at_ms=now_ms(),
         )
     )
-    if not counts_tests:
-        return _step(text, await sandbox.exec(command))
+    if counts_tests:
+        return await _counted(sandbox, command, text, recipe)
+    return _step(text, await sandbox.exec(command))
+
+
+async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: RecipeParams) -> RecipeStep:
+    """A gate's: what its runner tells of its tests, and what the platform sees of the runner."""
     own = own_report()
     # what pytest writes where nobody could know counts more than what lies where everybody knows
-    places = {PYTESTS_OWN: own} | (
-        {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
-    )
+    places = {PYTESTS_OWN: own}
+    if recipe.junit:
+        places[f"junit at {recipe.junit}"] = place_of(recipe.junit, command.cwd)
     await remove_reports(sandbox, places.values())
     # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
     env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
