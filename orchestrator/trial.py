@@ -17,7 +17,7 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
-from .gating.control import control_notes, digest_objection, found_tests
+from .gating.control import collected_in, control_notes, digest_objection, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
 from .gating.retired import NOBODY, Retired, retired_by
@@ -113,12 +113,12 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     lost, lifted = missing(before, after), NOTHING_LIFTED
     if lost.functions or lost.fewer > 0 or lost.more_skipped > 0:
         diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
-        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees, found_tests(before.steps)), lost, trees)
+        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees, before), lost, trees)
     return not objections(before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, lifted=lifted)
 
 
-async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[str]) -> Inspection:
-    """`found`: what the base's run took for tests."""
+async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
+    """What the base's run took for tests counts as such."""
     return await inspect(
         diff,
         trees,
@@ -126,7 +126,8 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[st
         subpath=gate.workspace.subpath,
         rules=gate.rules,
         scope=gate.scope,
-        found=found,
+        found=found_tests(before.steps),
+        collected=collected_in(before.steps),
     )
 
 
@@ -168,7 +169,7 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
         if diff:
-            self.change = await _inspected(gate, diff, trees, found_tests(self.before.steps))
+            self.change = await _inspected(gate, diff, trees, self.before)
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)

@@ -56,9 +56,10 @@ async def inspect(
     rules: GateRules,
     scope: Sequence[str],
     found: Collection[str] = (),
+    collected: Collection[str] = (),
 ) -> Inspection:
     """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants; `found` files that are
-    tests, or are read by them, by what the base's run did."""
+    tests, or are read by them, by what the base's run did; `collected` those of them that tests stand in."""
     parts = parts_of(diff)
     paths = await trees.paths() if found else []
     folders = _folders_of_tests(found, paths, rules)
@@ -69,7 +70,7 @@ async def inspect(
         or any(path in found for path in part.paths)
         or (part.status != "M" and posixpath.dirname(part.path) in folders)
     ]
-    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
+    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected)
     strict = runs_its_texts(parts)
     reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in reachings for line in one.asked]
@@ -132,12 +133,22 @@ def _may_edit(part: FilePatch, rules: GateRules) -> bool:
 
 
 async def _gate_files(
-    parts: Sequence[FilePatch], trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules
+    parts: Sequence[FilePatch],
+    trees: Trees,
+    *,
+    commands: Sequence[str],
+    subpath: str,
+    rules: GateRules,
+    collected: Collection[str],
 ) -> list[str]:
     """Edited files that belong to the gate, sorted."""
+
+    def is_test(path: str) -> bool:
+        return path in collected or is_test_file(path, rules.tests)
+
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
-    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before)
+    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
     if trees.mirror is None:
         reach = replace(ANYTHING, scripts=reach.scripts, texts=reach.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):

@@ -87,6 +87,11 @@ def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
     return frozenset(file for step in before if step.digest for file in step.digest.files)
 
 
+def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Those of them that a runner took tests from."""
+    return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
+
+
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
     """Which commands' counts rest on the runner's word alone."""
     without = [f"`{step.command}`" for step in steps if step.tests is not None and step.control == "none"]

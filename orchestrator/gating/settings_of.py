@@ -62,9 +62,14 @@ def _setup_cfg(text: str, asked: Asked) -> object:
     settings: dict[str, object] = {
         name: dict(parser[name])
         for name in parser.sections()
-        if not name.startswith(BUILDING) and _counts(re.split(r"[-.:]", name)[0], asked)
+        if not name.startswith(BUILDING) and _counts(_tool_of(name), asked)
     }
     return settings, parser.get("options.entry_points", "pytest11", fallback="")
+
+
+def _tool_of(section: str) -> str:
+    """Whose section it is: `[mypy-shop.*]`, `[pylint.main]`, `[tool:isort]`."""
+    return re.split(r"[-.:]", section.removeprefix("tool:"))[0]
 
 
 def _tox_ini(text: str, asked: Asked) -> object:
@@ -73,7 +78,7 @@ def _tox_ini(text: str, asked: Asked) -> object:
     sections: dict[str, dict[str, str]] = {
         name: dict(parser[name])
         for name in parser.sections()
-        if _counts(re.split(r"[-.:]", name)[0], asked) and not name.startswith("gh-actions")
+        if _counts(_tool_of(name), asked) and not name.startswith("gh-actions")
     }
     if not asked.runs("tox"):
         return {name: values for name, values in sections.items() if name != "tox" and not name.startswith("testenv")}
