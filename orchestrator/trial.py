@@ -310,7 +310,7 @@ class Trial:
         before = await self._run("before", gate.moved("before", None, about), about)
         if any(step.clock != "moved" for step in before.steps):
             message = f"the gate's clock cannot be moved by {gate.rules.clock}: its image has no libfaketime"
-            hint = "use an image with libfaketime (Debian's package faketime), or leave the rule clock out"
+            hint = "use an image with libfaketime (Debian's package of that name), or leave the rule clock out"
             self.objections.append(GateObjection.of("failed", message, hint))
             return
         run = await self._run("after", gate.moved("after", changes, about), about)
