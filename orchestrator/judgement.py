@@ -7,7 +7,7 @@ tests, and no fewer of them than on the base.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,7 @@ from envelope.messages import ErrorInfo, TaskResult
 from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
-from .gating.control import control_objection
+from .gating.control import fooled_objection
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
 from .gating.told import listed
@@ -159,11 +159,13 @@ def objections(
     rules: GateRules = GateRules(),
     lifted: Lifted = NOTHING_LIFTED,
     needs_base: bool = True,
+    touched: Collection[str] = (),
 ) -> list[GateObjection]:
     """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know.
 
-    `lifted`: tests that may be gone or skipped. Unless it `needs_base`, a change may be verified although the gate
-    cannot run on the base. Then the tests must be out of reach of whoever made the change.
+    `touched`: the files that it edits, whose code may be other than on the base. `lifted`: tests that may be gone or
+    skipped. Unless it `needs_base`, a change may be verified although the gate cannot run on the base. Then the tests
+    must be out of reach of whoever made the change.
     """
     if tree and after.tree != tree:
         message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
@@ -172,13 +174,12 @@ def objections(
         if rules.broken_base == "reject":
             return [broken_base(obstacle)]
         if after.passed or after.obstacle(min_tests):  # nothing is compared, for nothing is proved
-            return [found] if (found := control_objection(before.steps, after.steps)) else []
+            return [found] if (found := fooled_objection(before.steps, after.steps, touched)) else []
     if not is_acceptable(before, after, rules):
         return [_failed(before, after, rules)]
     found = [
         _too_few(before, after, min_tests, lifted),
-        _counted_otherwise(before, after),
-        control_objection(before.steps, after.steps),
+        _counted_otherwise(before, after) or fooled_objection(before.steps, after.steps, touched),
         _removed(before, after, lifted),
         _skips(before, after, lifted),
         _coverage(before, after, rules),
@@ -201,6 +202,7 @@ def with_old_tests(
     rules: GateRules,
     edited: Sequence[str],
     lifted: Lifted = NOTHING_LIFTED,
+    touched: Collection[str] = (),
 ) -> list[GateObjection]:
     """What speaks against a change whose edited tests pass, once its code met the tests of the base (`old_tests`)."""
     if tree and old_tests.tree != tree:
@@ -213,8 +215,8 @@ def with_old_tests(
         return [GateObjection.of("tests_edited", message, hint, failing)]
     found = (
         _too_few(before, old_tests, 0, lifted),
-        _counted_otherwise(before, old_tests),
-        control_objection(before.steps, old_tests.steps),
+        _counted_otherwise(before, old_tests)
+        or fooled_objection(before.steps, old_tests.steps, set(touched) - set(edited)),
     )
     return [objection for objection in found if objection is not None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from envelope.errors import ErrorCode
@@ -17,7 +17,7 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
-from .gating.control import collected_in, control_notes, digest_objection, found_tests
+from .gating.control import collected_in, control_notes, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
 from .gating.retired import NOBODY, Retired, retired_by
@@ -37,8 +37,6 @@ from .judgement import (
 
 UNNAMED = "a test without a name"
 LAST = "what was verified last"  # of a session, as people read it
-# After these a run is not like the base's, whoever is to blame.
-UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +108,10 @@ async def prove(
 
 async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree: str) -> bool:
     """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
-    lost, lifted = missing(before, after), NOTHING_LIFTED
-    if lost.functions or lost.fewer > 0 or lost.more_skipped > 0:
-        diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
-        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees, before), lost, trees)
-    return not objections(before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, lifted=lifted)
+    diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
+    trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
+    trial.lifted, _ = await _lifted(gate, trial.change, missing(before, after), trees)
+    return not trial.against(before, after, tree)
 
 
 async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
@@ -148,6 +145,7 @@ class Trial:
     before: Run
     after: Run | None = None
     change: Inspection = field(default_factory=Inspection)
+    lifted: Lifted = NOTHING_LIFTED
     retired: Retired = NOBODY
     objections: list[GateObjection] = field(default_factory=list[GateObjection])
     notes: list[str] = field(default_factory=list[str])
@@ -158,7 +156,7 @@ class Trial:
     def judge_base(self, tree: str) -> None:
         self.after = self.before
         self.runs.append(self.before.verdict("before"))
-        self.objections += self._objections(tree)
+        self.objections += self.against(self.before, self.after, tree)
 
     async def judge_change(self, changes: BlobRef, tree: str, *, since: bytes | None = None) -> None:
         """Inspect the change and run the gate on it; without an objection, also with the tests of before.
@@ -174,11 +172,10 @@ class Trial:
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
         lost = missing(self.before, self.after)
-        lifted, self.retired = await _lifted(gate, self.change, lost, trees)
-        self.objections += self._objections(tree, lifted)
-        self._compare_code(self.after, self.change.touched)
+        self.lifted, self.retired = await _lifted(gate, self.change, lost, trees)
+        self.objections += self.against(self.before, self.after, tree)
         self.objections += self.change.objections
-        self.notes += lifted.notes
+        self.notes += self.lifted.notes
         judges = any(part not in self.retired.parts for part in self.change.judged)
         if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
@@ -222,18 +219,20 @@ class Trial:
         )
         return Proof(judgement, before.verdict("before"), after.verdict("after"), evidence)
 
-    def _objections(self, tree: str, lifted: Lifted = NOTHING_LIFTED) -> list[GateObjection]:
-        gate, after = self.gate, self.after
-        assert after is not None
-        return objections(
-            self.before,
+    def against(self, before: Run, after: Run, tree: str, about: str = "") -> list[GateObjection]:
+        """All that speaks against a run on the change. `about`: what it was for, if it is not the first."""
+        gate = self.gate
+        found = objections(
+            before,
             after,
             tree=tree,
             min_tests=gate.min_tests,
             rules=gate.rules,
-            lifted=lifted,
+            lifted=self.lifted,
             needs_base=gate.needs_base,
+            touched=self.change.touched,
         )
+        return [objection.about(about) for objection in found] if about else found
 
     def _unproved(self) -> Judgement | None:
         """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
@@ -285,10 +284,10 @@ class Trial:
             tree, run = "", self.before
         edited = [path for part in parts for path in part.paths]
         lifted = self.retired.let_go(missing(self.before, run))
+        touched = self.change.touched
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted
+            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=touched
         )
-        self._compare_code(run, self.change.touched - set(edited))
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
 
@@ -298,7 +297,7 @@ class Trial:
         for number in range(2, count + 1):
             about = f"run {number} of {count}"
             run = await self._run("after", self.gate.after(changes, about), about)
-            if found := self._against(self.before, run, tree, about):
+            if found := self.against(self.before, run, tree, about):
                 self.objections += found
                 return
         self.notes.append(f"{count} of {count} runs pass")
@@ -314,24 +313,9 @@ class Trial:
             self.objections.append(GateObjection.of("failed", message, hint))
             return
         run = await self._run("after", gate.moved("after", changes, about), about)
-        self.objections += self._against(before, run, tree, about)
+        self.objections += self.against(before, run, tree, about)
         if not self.objections:
             self.notes.append(f"{about} the gate passes as well")
-
-    def _against(self, before: Run, run: Run, tree: str, about: str) -> list[GateObjection]:
-        """All that speaks against one more run, each with what that run was for."""
-        gate = self.gate
-        found = objections(before, run, tree=tree, min_tests=gate.min_tests, rules=gate.rules)
-        if not found:
-            different = digest_objection(before.steps, run.steps, self.change.touched)
-            found = [different] if different else []
-        return [objection.about(about) for objection in found]
-
-    def _compare_code(self, run: Run, touched: Collection[str]) -> None:
-        """Where the gate did not pass, why it did not is told already."""
-        if all(objection.code not in UNLIKE for objection in self.objections):
-            different = digest_objection(self.before.steps, run.steps, touched)
-            self.objections += [different] if different else []
 
     def _tell_of_flaky(self) -> None:
         if not self.flaky:

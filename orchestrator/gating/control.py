@@ -10,6 +10,13 @@ from envelope.recipe import CodeDigest, RecipeStep
 from .told import listed
 
 
+def fooled_objection(
+    before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
+) -> GateObjection | None:
+    """Whatever tells that a runner's word counts for nothing. `touched`: files that the change edits."""
+    return control_objection(before, after) or digest_objection(before, after, touched)
+
+
 def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep]) -> GateObjection | None:
     """Of the first command whose runner called a test passed that must fail, or lost those that it had on the base."""
     for old, new in zip(before, after, strict=False):
