@@ -189,10 +189,17 @@ def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
         for name, how in change.touched():
             if how == "removed" and (change.scope, name) not in new and _is_used(used, change, name, how):
                 return True
-            asked = bases if _ASKS.search(change.inside_type) else Counter[str]()
+            asked = bases if _ASKS.search(change.inside_type) and _is_asked_for(change) else Counter[str]()
             if how in ("added", "changed") and _is_built_on(change, name, used, asked):
                 return True
     return False
+
+
+def _is_asked_for(change: Change) -> bool:
+    """A member of an interface or trait that those who derive from it have to write."""
+    node = change.now.node if change.now is not None else None
+    may = node is None or any(child.type == "?" for child in node.children)
+    return not may and node is not None and node.child_by_field_name("body") is None
 
 
 def _new_names(changes: Sequence[Change]) -> dict[tuple[str, str], str]:

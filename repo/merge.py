@@ -134,7 +134,7 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     merged = await merge_trees(line.own, line.tip, side.commit)
     files = await _to_unite(line, changeset, side, merged)
     tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
-    wrong = await _contradicted(line, side, files or {}) if tree is not None else []
+    wrong = await _contradicted(line, side, tree, files or {}) if tree is not None else []
     if tree is None or wrong:
         line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
@@ -186,16 +186,17 @@ async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
     return await version_at(line.own, line.sides.base, path) == version
 
 
-async def _contradicted(line: _Line, side: Side, files: Collection[bytes]) -> list[bytes]:
+async def _contradicted(line: _Line, side: Side, tree: str, files: Collection[bytes]) -> list[bytes]:
     """Files that git merges, with names that cannot mean what both sides say."""
     found: list[bytes] = []
     for entry in side.entries:
         if entry.path in line.made and entry.path not in files and is_known(entry.path):
-            before = [await version_at(line.own, commit, entry.path) for commit in (line.sides.base, line.tip)]
-            versions = [version for version in before if version is not None]
-            if len(versions) == 2 and await contradict(
-                line.own, entry.path, [*versions, Version(entry.mode, entry.id)]
-            ):
+            own = Version(entry.mode, entry.id)
+            found_at = [await version_at(line.own, at, entry.path) for at in (line.sides.base, line.tip, tree)]
+            versions = [version for version in found_at if version is not None]
+            if len(versions) < 3 or own in versions[1:]:
+                continue  # one side has it as it was, or both have the same
+            if await contradict(line.own, entry.path, [*versions[:2], own, versions[2]]):
                 found.append(entry.path)
     return found
 
