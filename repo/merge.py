@@ -17,6 +17,7 @@ from .merge_sides import Changeset, Side, Sides, message_of, sides_of
 from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
 from .scratch import Scratch, scratch
+from .wording import as_text
 
 # How a patch came in: exactly as it is; by lines, 3-way; by functions, classes and imports; or resolved by somebody.
 Level = Literal["as it is", "lines", "entities", "resolved"]
@@ -151,7 +152,7 @@ async def _guarded(line: _Line, side: Side) -> tuple[str, ...]:
         paths = {os.fsencode(path) for patch in line.patches for path in patch.paths}
         line.guarded = await guarded(line.own, line.sides.base, paths)
     shut = {one.path for one in side.entries if any(one != other for other in line.made.get(one.path, ()))}
-    return tuple(sorted(path.decode("utf-8", "backslashreplace") for path in shut & line.guarded))
+    return tuple(sorted(as_text(path) for path in shut & line.guarded))
 
 
 async def _to_unite(line: _Line, changeset: Changeset, side: Side, merged: TreeMerge) -> dict[bytes, Versions] | None:
@@ -203,7 +204,7 @@ async def _contradicted(line: _Line, side: Side, tree: str, files: Collection[by
 
 def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: Collection[bytes]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    paths = merged.paths or tuple(sorted(path.decode("utf-8", "backslashreplace") for path in files or line.united))
+    paths = merged.paths or tuple(sorted(as_text(path) for path in files or line.united))
     owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
     owners = owners or tuple(sorted(line.places.met_by(changeset)))
     detail = (
