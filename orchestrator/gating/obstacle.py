@@ -86,7 +86,7 @@ def _is_cut_short(step: RecipeStep, code: int) -> bool:
 def _no_tests(steps: Sequence[RecipeStep]) -> Obstacle:
     what = "no test" if any(step.tests for step in steps) else "no test that could be counted"
     if skipped := sum(step.tests.skipped for step in steps if step.tests):
-        what = f"{skipped} tests, all of them skipped"
+        what = "one test, which was skipped" if skipped == 1 else f"{skipped} tests, all of them skipped"
     for step in steps:
         if step.exit_code:
             obstacle = _obstacle(step, f"exit code {step.exit_code}")

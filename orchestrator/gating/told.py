@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
@@ -52,11 +52,16 @@ def proof_text(*, verified: bool, reason: str) -> str:
     return f"done, not verified{f': {reason}' if reason else ''}"
 
 
-def proof_of(result: TaskResult) -> tuple[bool, str]:
-    """Whether a goal is verified, and why or why not. A driver says so, which asks no model: what an agent, which does,
-    says of itself counts for nothing."""
+def told_by_driver(result: TaskResult) -> dict[str, Any]:
+    """What a goal or a batch says of itself. A driver says so, which asks no model: what an agent, which does, says of
+    itself counts for nothing."""
     said: object = None if result.metrics.turns else result.output.structured
-    told = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
+def proof_of(result: TaskResult) -> tuple[bool, str]:
+    """Whether a goal is verified, and why or why not."""
+    told = told_by_driver(result)
     return told.get("verified") is True, str(told.get("reason") or "")
 
 
