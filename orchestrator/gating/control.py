@@ -100,6 +100,10 @@ def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
-    """Which commands' counts rest on the runner's word alone."""
-    without = [f"`{step.command}`" for step in steps if step.tests is not None and step.control == "none"]
-    return [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    """Which commands' counts rest on the runner's word alone, and whose tests could have become others."""
+    counted = [step for step in steps if step.tests is not None]
+    without = [f"`{step.command}`" for step in counted if step.control == "none"]
+    untold = [f"`{step.command}`" for step in counted if step.control == "held" and step.digest is None]
+    found = [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    said = f"what became of the tests is not told by the process of {listed(untold)}: code under test could change them"
+    return [*found, *([said] if untold else [])]

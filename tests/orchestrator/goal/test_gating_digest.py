@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envelope.recipe import CodeDigest, RecipeStep, TestCounts
-from orchestrator.gating.control import digest_objection
+from orchestrator.gating.control import control_notes, digest_objection
 
 BASE = CodeDigest(
     tests={"t.py::test_a": "1", "t.py::test_b": "2", "u.py::test_c": "3"},
@@ -58,6 +58,14 @@ def test_a_digest_that_is_missing_speaks_where_the_base_had_one():
     assert objection and objection.code == "runner_fooled"
     assert digest_objection([step(None)], [step(None)], ()) is None
     assert digest_objection([step(None)], [step(BASE)], ()) is None
+
+
+def test_that_no_digest_is_told_on_either_side_is_a_note():
+    told, untold = (step(digest).model_copy(update={"control": "held"}) for digest in (BASE, None))
+
+    assert control_notes([told]) == []
+    [note] = control_notes([told, untold])
+    assert "is not told by the process of `pytest`" in note
 
 
 def test_a_report_with_fewer_failures_than_the_process_heard_of_was_changed():
