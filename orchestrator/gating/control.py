@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envelope.gate import GateObjection
-from envelope.recipe import CodeDigest, RecipeStep
+from envelope.recipe import MADE, CodeDigest, RecipeStep
 
+from .names import is_test_file
 from .told import listed
 
 
@@ -71,12 +72,14 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
         if path not in touched:
             there = new.code.get(path, {})
             # in a class, what was not there stands before what is inherited
-            added = sorted(key for key in there.keys() - names.keys() if "." in key and ".test" not in key)
+            new_there = (key for key in there.keys() - names.keys() if there[key] != MADE)
+            added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
     yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")
-        if not (path in touched and path.endswith("conftest.py")):
+        # tests that a change edits are granted, or it has to do without them
+        if not (path in touched and is_test_file(path)):
             yield plugin
     yield from _differing(old.runner, new.runner)
 

@@ -16,6 +16,9 @@ BASE = CodeDigest(
 )  # fmt: skip
 
 
+TOUCHED = {"touched.py", "tests/hooks.py", "calc/core.py"}
+
+
 def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
     return RecipeStep(command="pytest", exit_code=0, tests=TestCounts(passed=3, failed=failed), digest=digest)
 
@@ -37,11 +40,14 @@ def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
         ({"changed": ()}, None),
         ({"changed": (*BASE.changed, "t.py: EXPECTED")}, ("t.py: EXPECTED",)),
         ({"changed": (*BASE.changed, "touched.py: EXPECTED")}, None),
+        ({"code": {"t.py": {**BASE.code["t.py"], "Point.__eq__": "made"}}}, None),
         ({"plugins": (*BASE.plugins, "plugin calc/core.py")}, ("plugin calc/core.py",)),
+        ({"plugins": (*BASE.plugins, "plugin tests/hooks.py")}, None),
+        ({"plugins": (*BASE.plugins, "plugin tests/others.py")}, ("plugin tests/others.py",)),
     ],
 )
 def test_what_differs_in_files_that_the_change_leaves_alone_is_named(less_or_more, names):
-    objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], {"touched.py"})
+    objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], TOUCHED)
 
     assert (objection and (objection.code, objection.names)) == (names and ("runner_fooled", names))
 
@@ -73,6 +79,12 @@ def test_a_report_with_fewer_failures_than_the_process_heard_of_was_changed():
 
     assert "2 tests failed" in str(digest_objection([step(BASE)], [step(heard, failed=1)], ()))
     assert digest_objection([step(BASE)], [step(heard, failed=2)], ()) is None
+
+
+def test_what_is_made_in_classes_of_tests_does_not_count_file_by_file():
+    more = BASE.model_copy(update={"code": {"t.py": {**BASE.code["t.py"], "Point.__eq__": "made"}}})
+
+    assert digest_objection([step(BASE.by_file())], [step(more.by_file())], ()) is None
 
 
 def test_one_that_had_to_be_put_together_is_compared_file_by_file():
