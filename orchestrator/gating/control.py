@@ -59,7 +59,8 @@ def digest_objection(
 
 
 def _fooled(message: str, names: Sequence[str] = ()) -> GateObjection:
-    hint = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    look = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    hint = f"{look}; if it is meant: --gate-rule 'control=off' (batch: control = \"off\")"
     return GateObjection.of("runner_fooled", message, hint, names)
 
 

@@ -244,3 +244,20 @@ async def test_a_fixture_that_all_tests_have_may_get_parameters(python: Path, tm
 
     assert evidence.result == "verified", evidence.objections
     assert not any("nothing controls" in note for note in evidence.notes)
+
+
+async def test_what_is_meant_to_stand_around_tests_is_lifted_by_the_rule_that_the_hint_names(
+    python: Path, tmp_path: Path
+):
+    around = "def told(test):\n    return functools.wraps(test)(lambda *given: test(*given))"
+    change = {"shop/records.py": RECORDS.replace("def told(test):\n    return test", around)}
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_records.py": TESTS_OF_RECORDS}
+    desk = Desk(tmp_path / "desk", python, base)
+
+    refused = await desk.judge(change, BASES["pytest"][0])
+    assert [(one.code, "--gate-rule 'control=off'" in one.hint) for one in refused.objections] == [
+        ("runner_fooled", True)
+    ]
+    lifted = await desk.judge(change, BASES["pytest"][0], rules=GateRules(control="off"))
+
+    assert lifted.result == "verified", lifted.objections
