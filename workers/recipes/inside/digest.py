@@ -50,7 +50,7 @@ CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|/tmp/[^\s'\"]*|/var/[^\s'\"]*")  # in
 
 
 # What an object is, without a question to it: a proxy or a module that is loaded late answers by code of the project.
-fields_of_class, name_of = vars(type)["__dict__"].__get__, vars(type)["__name__"].__get__
+fields_of_class, name_of, module_of = [vars(type)[name].__get__ for name in ("__dict__", "__name__", "__module__")]
 
 
 def is_a(value: Any, kinds: Any) -> bool:
@@ -61,7 +61,7 @@ def home_of(value: Any) -> Any:
     """The name of the module that it, or else its class, was made in."""
     if is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
         return value.__module__
-    return fields_of_class(value if is_a(value, type) else type(value)).get("__module__")
+    return module_of(value if is_a(value, type) else type(value))
 
 
 def fields(value: Any) -> Any:
