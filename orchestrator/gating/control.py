@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envelope.gate import GateObjection
-from envelope.recipe import CodeDigest, RecipeStep
+from envelope.recipe import MADE, CodeDigest, RecipeStep
 
+from .names import is_test_file
 from .told import listed
 
 
@@ -58,7 +59,8 @@ def digest_objection(
 
 
 def _fooled(message: str, names: Sequence[str] = ()) -> GateObjection:
-    hint = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    look = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    hint = f"{look}; if it is meant: --gate-rule 'control=off' (batch: control = \"off\")"
     return GateObjection.of("runner_fooled", message, hint, names)
 
 
@@ -71,12 +73,14 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
         if path not in touched:
             there = new.code.get(path, {})
             # in a class, what was not there stands before what is inherited
-            added = sorted(key for key in there.keys() - names.keys() if "." in key and ".test" not in key)
+            new_there = (key for key in there.keys() - names.keys() if there[key] != MADE)
+            added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
     yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")
-        if not (path in touched and path.endswith("conftest.py")):
+        # tests that a change edits are granted, or it has to do without them
+        if not (path in touched and is_test_file(path)):
             yield plugin
     yield from _differing(old.runner, new.runner)
 
@@ -100,6 +104,10 @@ def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
-    """Which commands' counts rest on the runner's word alone."""
-    without = [f"`{step.command}`" for step in steps if step.tests is not None and step.control == "none"]
-    return [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    """Which commands' counts rest on the runner's word alone, and whose tests could have become others."""
+    counted = [step for step in steps if step.tests is not None]
+    without = [f"`{step.command}`" for step in counted if step.control == "none"]
+    untold = [f"`{step.command}`" for step in counted if step.control == "held" and step.digest is None]
+    found = [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    said = f"what became of the tests is not told by the process of {listed(untold)}: code under test could change them"
+    return [*found, *([said] if untold else [])]

@@ -32,6 +32,7 @@ CHECKERS: Mapping[str, tuple[str, ...]] = {
     "biome": ("biome.json",),
     "golangci-lint": (".golangci.*",),
     "clippy": ("clippy.toml",),
+    **dict.fromkeys(("tox", "hatch", "pdm", "poe"), ()),  # which run what their tables name
     **dict.fromkeys(
         (
             *("black", "isort", "yapf", "autopep8", "autoflake", "docformatter", "pyupgrade", "pycodestyle"),

@@ -13,6 +13,8 @@ from lab.lies import BASES, CORE, LIES, PYTEST_TESTS, Lie
 from lab.schedule import SOAK
 from lab.verdicts import Desk
 
+from envelope.gate import GateRules
+
 PAGE = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
 # What a gate before the digest called verified, one of a kind; the others are for `make soak`.
 SAMPLE = (
@@ -143,3 +145,119 @@ async def test_honest_work_differs_in_nothing(desk, name: str):
     evidence = await desk("pytest").judge(HONEST[name], BASES["pytest"][0])
 
     assert (evidence.result, evidence.objections) == ("verified", ())
+
+
+RECORDS = """
+import functools
+
+
+def record(cls):
+    def __init__(self, a):
+        self.a = a
+
+    cls.__init__ = __init__
+    return cls
+
+
+def told(test):
+    return test
+
+
+how = [str]
+"""
+TESTS_OF_RECORDS = """
+import unittest
+
+from shop.records import how, record, told
+
+
+@record
+class Point:
+    pass
+
+
+class TestPoint:
+    @told
+    def test_it(self):
+        assert how[0](Point(1).a) == "1"
+
+
+class TestMore(unittest.TestCase):
+    def test_more(self):
+        self.assertEqual(Point(2).a, 2)
+"""
+# The lie beside it: the class has tests, and what it would inherit is hidden.
+LAID = """
+
+class Lay(list):
+    def __getitem__(self, key):
+        home = __import__("sys").modules["test_records"]
+
+        home.TestMore.assertEqual = lambda *_: None
+        return str
+
+
+how = Lay()
+"""
+OF_RECORDS: dict[str, tuple[dict[str, str], str]] = {
+    "a class of the tests gets one more method": (
+        {"shop/records.py": RECORDS.replace("    return cls", "    cls.__eq__ = lambda *_: False\n    return cls")},
+        "verified",
+    ),
+    "the same in the class that tests stand in": (
+        {"shop/records.py": RECORDS + LAID},
+        "rejected",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RECORDS)
+async def test_what_the_product_makes_of_classes_of_tests_is_its_own(name: str, python: Path, tmp_path: Path):
+    change, result = OF_RECORDS[name]
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_records.py": TESTS_OF_RECORDS}
+
+    evidence = await Desk(tmp_path / "desk", python, base).judge(change, BASES["pytest"][0])
+
+    assert evidence.result == result, evidence.objections
+
+
+EACH_WAY = """
+import pytest
+
+from shop.records import how
+
+
+@pytest.fixture(scope="session", autouse=True, params=[str, repr])
+def each_way(request):
+    how[0] = request.param
+"""
+
+
+async def test_a_fixture_that_all_tests_have_may_get_parameters(python: Path, tmp_path: Path):
+    tests = "from shop.records import how\n\n\ndef test_way():\n    assert how[0](1) == '1'\n"
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_ways.py": tests}
+    rules = GateRules(may_edit=("tests/conftest.py",))
+
+    evidence = await Desk(tmp_path / "desk", python, base).judge(
+        {"tests/conftest.py": EACH_WAY}, BASES["pytest"][0], rules=rules
+    )
+
+    assert evidence.result == "verified", evidence.objections
+    assert not any("nothing controls" in note for note in evidence.notes)
+
+
+async def test_what_is_meant_to_stand_around_tests_is_lifted_by_the_rule_that_the_hint_names(
+    python: Path, tmp_path: Path
+):
+    around = "def told(test):\n    return functools.wraps(test)(lambda *given: test(*given))"
+    change = {"shop/records.py": RECORDS.replace("def told(test):\n    return test", around)}
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_records.py": TESTS_OF_RECORDS}
+    desk = Desk(tmp_path / "desk", python, base)
+
+    refused = await desk.judge(change, BASES["pytest"][0])
+    assert [(one.code, "--gate-rule 'control=off'" in one.hint) for one in refused.objections] == [
+        ("runner_fooled", True)
+    ]
+    lifted = await desk.judge(change, BASES["pytest"][0], rules=GateRules(control="off"))
+
+    assert lifted.result == "verified", lifted.objections

@@ -131,6 +131,13 @@ line-length = 88
 [tool.pytest.ini_options]
 addopts = "-q"
 """
+TASKS = """[tool.tox.env.lint]
+commands = ["ruff ."]
+[tool.hatch.envs.default.scripts]
+lint = "mypy ."
+[tool.pytest.ini_options]
+addopts = "-q"
+"""
 TOX = """[tox]
 envlist = py,lint
 [testenv]
@@ -204,6 +211,12 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("pytest", "setup.cfg", "[tool:pytest]\nmax = 79\n", "79", "99", True),
         ("flake8 && pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", True),
         ("python check.py", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest", "pyproject.toml", TASKS, "ruff .", "ruff src", False),
+        ("tox -e py", "pyproject.toml", TASKS, "ruff .", "ruff src", True),
+        ("python -m pytest", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
+        ("hatch run lint", "pyproject.toml", TASKS, "mypy .", "mypy src", True),
+        ("make lint", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
+        ("pytest", "setup.cfg", "[tox:tox]\nenvlist = py\n", "py", "py,lint", False),
     ],
 )
 async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):

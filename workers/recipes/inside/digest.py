@@ -50,7 +50,7 @@ CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|/tmp/[^\s'\"]*|/var/[^\s'\"]*")  # in
 
 
 # What an object is, without a question to it: a proxy or a module that is loaded late answers by code of the project.
-fields_of_class, name_of = vars(type)["__dict__"].__get__, vars(type)["__name__"].__get__
+fields_of_class, name_of, module_of = [vars(type)[name].__get__ for name in ("__dict__", "__name__", "__module__")]
 
 
 def is_a(value: Any, kinds: Any) -> bool:
@@ -61,7 +61,7 @@ def home_of(value: Any) -> Any:
     """The name of the module that it, or else its class, was made in."""
     if is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
         return value.__module__
-    return fields_of_class(value if is_a(value, type) else type(value)).get("__module__")
+    return module_of(value if is_a(value, type) else type(value))
 
 
 def fields(value: Any) -> Any:
@@ -284,10 +284,11 @@ class Files:
             if is_a(module, types.ModuleType) and (path := self.path(fields(module).get("__file__"))):
                 yield path, module
 
-    def functions(self, path: str, module: Any, *, all_of_them: bool) -> dict[str, str]:
+    def functions(self, path: str, module: Any, *, all_of_them: bool, classes: set[int]) -> dict[str, str]:
         """Name → digest of those that stand in the file; of others than tests only what asserts.
 
-        In a class of tests, of a function that stands elsewhere no more than that.
+        In a class, of a function that stands elsewhere no more than that; and whether it is one of the `classes` that
+        tests have their methods from. In others the project's own code may make methods, such as a dataclass has.
         """
         found: dict[str, set[str]] = {}
         for key, value in members(module):
@@ -297,7 +298,10 @@ class Files:
                     found.setdefault(key, set()).add(self._code.function(function))
                 elif all_of_them and "." in key:
                     found.setdefault(key, set())
-        return {key: "".join(sorted(digests)) or "elsewhere" for key, digests in found.items()}
+        own = {key for key in found if id(fields(module).get(key.partition(".")[0])) in classes}
+        return {
+            key: "".join(sorted(digests)) or ("elsewhere" if key in own else "made") for key, digests in found.items()
+        }
 
     def of_test(self, value: Any, path: str) -> str:
         """Of a test's functions. That others of the project stand around it counts, which ones those are does not: they
@@ -404,6 +408,17 @@ class Test:
         self.name, self.file, self.module, self.value, self.facts = name, file, module, value, facts
 
 
+def classes_of(test: Test) -> Iterator[type]:
+    """The classes that it stands in, and those that they inherit from."""
+    home = fields(test.module)
+    for name in re.split(r"::|\.", test.name.partition("::")[2].rpartition("::")[0]):
+        cls = home.get(name)
+        if not is_a(cls, type):
+            return
+        yield from type.mro(cls)
+        home = fields_of_class(cls)
+
+
 class Session:
     """What is told of one run of a runner. A process may have several; the first is the project's."""
 
@@ -470,11 +485,12 @@ class Session:
         code: dict[str, dict[str, str]] = {}
         helpers: set[str] = set()
         modules = list(self.files.modules())
+        classes = {id(cls) for test, _, _ in self._tests.values() for cls in classes_of(test)}
         others = [module for path, module in modules if path not in tests]
         besides = {test.rpartition("/")[0] for test in tests} - {""}
         for path, module in modules:
             is_test = path in tests or path.rpartition("/")[2] == "conftest.py"
-            if found := self.files.functions(path, module, all_of_them=is_test):
+            if found := self.files.functions(path, module, all_of_them=is_test, classes=classes):
                 known = [key for key in found if path + "::" + key.replace(".", "::") in self._digests]
                 code[path] = {key: digest for key, digest in found.items() if key not in known}
                 own = sum(home_of(one) == fields(module).get("__name__") for _, one in members(module))

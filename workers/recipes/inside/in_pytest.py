@@ -183,7 +183,8 @@ def _function(site: Any, must_fail: Any) -> Any:
     test.__name__ = test.__qualname__ = site.originalname
     test.__module__ = site.function.__module__
     kind: Any = pytest.Function
-    return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=test)
+    given = getattr(site, "callspec", None)  # a fixture that all tests have may be one with parameters
+    return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=test, callspec=given)
 
 
 def _in_class(site: Any, must_fail: Any) -> Any:
