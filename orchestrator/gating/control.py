@@ -63,7 +63,8 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
             there = new.code.get(path, {})
             # in a class, what was not there stands before what is inherited
             added = sorted(key for key in there.keys() - names.keys() if "." in key and ".test" not in key)
-            yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
+            lost = sorted(names.keys() - there.keys()) if path in new.code else []
+            yield from (f"{path}: {name}" for name in (*_differing(names, there), *lost, *added))
     yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")

@@ -21,7 +21,7 @@ from ..errors import BadInput
 from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
-from .control import lay_control, outcome
+from .control import lay_control, lay_stamp, outcome
 from .counting import Seen, seen_in, with_unbuilt
 from .coverage import coverage_percent
 from .digest import digest_in
@@ -79,9 +79,10 @@ async def run_recipe(
     """Run the commands in order; the first failure is the last step if it `stops_at_failure`."""
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
+    begun = await lay_stamp(sandbox) if counts_tests and recipe.control else ""
     for number, command in enumerate(recipe.commands, 1):
         given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env=variables())
-        step = await _run(sandbox, given, number, report, recipe, counts_tests)
+        step = await _run(sandbox, given, number, report, recipe, counts_tests, begun)
         steps.append(step)
         report(_ended(number, step, succeeded(recipe, step)))
         if stops_at_failure and not succeeded(recipe, step):
@@ -106,6 +107,7 @@ async def _run(
     tell: Callable[[Event], None],
     recipe: RecipeParams,
     counts_tests: bool,
+    begun: str,
 ) -> RecipeStep:
     text = str(command.command)
     tell(
@@ -134,7 +136,7 @@ async def _run(
             return RecipeStep(command=text, clock="missing", output_tail="there is no libfaketime in this image")
         # time-outs and sleeps are measured by the other clock, which goes on as it does
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    control = await lay_control(sandbox, text) if recipe.control else None
+    control = await lay_control(sandbox, text, begun) if recipe.control else None
     given = control.around(text) if control else text
     listener = control.listener if control else None
     try:

@@ -29,7 +29,7 @@ inside = {{'__name__': 'digest', '__builtins__': __builtins__}}
 exec(compile({digest!r}, '<control>', 'exec'), inside)
 exec(compile({forms!r}, '<control>', 'exec'), inside)
 TEST, PLAIN, FORMS, MUST_FAIL = map(inside.get, ('Test', 'plain', 'forms_in', 'must_fail'))
-TELL = inside['watch']({pipe!r}, {root!r})
+TELL = inside['watch']({pipe!r}, {root!r}, {begun!r})
 del inside, builtins
 """
 PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
@@ -60,8 +60,15 @@ class Control:
         return f'export PYTHONPATH="{self.folder}${{PYTHONPATH:+:$PYTHONPATH}}"\n{command}'
 
 
-async def lay_control(sandbox: Sandbox, command: str) -> Control:
-    """At a place and under names that nobody could know beforehand."""
+async def lay_stamp(sandbox: Sandbox) -> str:
+    """A file that is older than whatever the commands write."""
+    path = f"/tmp/{secrets.token_hex(16)}"  # noqa: S108 - inside the sandbox
+    await sandbox.write(path, b"")
+    return path
+
+
+async def lay_control(sandbox: Sandbox, command: str, begun: str = "") -> Control:
+    """At a place and under names that nobody could know beforehand. `begun`: a file as old as the first command."""
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
     begin = BEGIN.format(
@@ -69,6 +76,7 @@ async def lay_control(sandbox: Sandbox, command: str) -> Control:
         forms=(INSIDE / "forms.py").read_text(),
         pipe=f"{control.folder}/pipe",
         root=WORKSPACE,
+        begun=begun,
     )
     code = f"{(INSIDE / 'in_pytest.py').read_text()}\n{begin}"
     plugin = PYTEST_LOADER.format(code=code, token=control.token)
