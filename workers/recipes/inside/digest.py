@@ -160,7 +160,7 @@ def is_code(value: object) -> bool:
     return callable(value) or isinstance(value, (classmethod, staticmethod, property))
 
 
-def bytes_of(value: object) -> bytes | None:
+def bytes_of(value: Any) -> bytes | None:
     """Of plain values, however deep: the same for the same values of the very same types. None of all others."""
     try:
         return exact(value, 0)
@@ -172,10 +172,11 @@ def bases_of(cls: type, files: Files) -> str:
     """Of a class: what it says itself of classes elsewhere is believed where they are found."""
     parts: list[object] = [_origin(type(cls))]
     for base in cls.__bases__:
-        home = sys.modules.get(base.__module__)
-        is_known = (
-            functools.reduce(lambda one, name: getattr(one, name, None), base.__qualname__.split("."), home) is base
-        )
+        home: Any = sys.modules.get(base.__module__)
+        there: Any = home
+        for name in base.__qualname__.split("."):
+            there = getattr(there, name, None)
+        is_known = there is base
         is_own = bool(files.path(getattr(home, "__file__", None)))
         parts.append(base.__name__ if is_own else (_origin(base), is_known))
     return short(parts)
@@ -315,7 +316,7 @@ class Runner:
 
     def _others_modules(self) -> Iterator[tuple[str, Any]]:
         """Python's own, and what tests import: who compares, reads or writes may stand there."""
-        modules = list(sys.modules.items())
+        modules: list[tuple[str, Any]] = list(sys.modules.items())
         for name, module in modules:
             if isinstance(module, types.ModuleType) and getattr(module, "__name__", "") == name:
                 is_used = any(name == one or name.startswith(one + ".") for one in self._used)
