@@ -7,14 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from envelope.gate import GateObjection
 from envelope.recipe import CodeDigest, RecipeStep
 
+from .change import MAX_NAMES
 from .told import listed
 
-
-def fooled_objection(
-    before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
-) -> GateObjection | None:
-    """Whatever tells that a runner's word counts for nothing. `touched`: files that the change edits."""
-    return control_objection(before, after) or digest_objection(before, after, touched)
+HINT = "look for code that changes pytest, unittest or assertions while it is imported or run"
 
 
 def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep]) -> GateObjection | None:
@@ -26,10 +22,10 @@ def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep])
             )
             if old.control == "fooled":
                 message += " (as on the base)"
-            return _fooled(message, new.fooled)
+            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=new.fooled[:MAX_NAMES])
         if old.control == "held" and new.control == "none":
             message = f"the tests that must fail are not told of by `{new.command}`; on the base they were"
-            return _fooled(message)
+            return GateObjection(code="runner_fooled", message=message, hint=HINT)
     return None
 
 
@@ -43,23 +39,18 @@ def digest_objection(
             continue
         if new.digest is None:
             message = f"what became of the tests is not told by the process of `{new.command}`; on the base it was"
-            return _fooled(message)
+            return GateObjection(code="runner_fooled", message=message, hint=HINT)
         told = new.tests.failed + new.tests.errors if new.tests else 0
         if new.digest.failed > told:
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
-            return _fooled(message)
+            return GateObjection(code="runner_fooled", message=message, hint=HINT)
         if others := list(_others(old.digest, new.digest, touched)):
             message = (
                 f"code that the change does not edit is other than on the base when `{new.command}` ends:"
                 f" {listed(others)}"
             )
-            return _fooled(message, others)
+            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=tuple(others[:MAX_NAMES]))
     return None
-
-
-def _fooled(message: str, names: Sequence[str] = ()) -> GateObjection:
-    hint = "look for code that changes pytest, unittest or assertions while it is imported or run"
-    return GateObjection.of("runner_fooled", message, hint, names)
 
 
 def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Iterator[str]:
@@ -92,11 +83,6 @@ def _path(name: str) -> str:
 def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
     """Files that are tests by what the base's run did with them, whatever they are called."""
     return frozenset(file for step in before if step.digest for file in step.digest.files)
-
-
-def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
-    """Those of them that a runner took tests from."""
-    return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
