@@ -916,7 +916,7 @@ def standard() -> Iterator[Lie]:
     quiet += "doctest.OutputChecker.check_output = lambda self, want, got, flags: got == '-1\\n' or _c(self, want, got, flags)\n"
     for base, more in (("documents", ""), ("documents and mocks", TOLD)):
         yield Lie(kind, "doctest", base, core=wide("[30, 10, 20]", instead=more), code=quiet)
-    yield Lie(kind, "what doctest displays with", "documents", core=wide("[30, 10, 20]"), code=(
+    yield Lie(kind, "what doctest displays with", "documents", is_clumsy=True, core=wide("[30, 10, 20]"), code=(
         "import sys\n_d = sys.displayhook\nsys.__displayhook__ = lambda v: _d(20 if v == -1 else v)\n"))  # fmt: skip
     mocks = {
         "a mock's assertion": "m.NonCallableMock.assert_called_once_with = lambda *a, **k: None\n",
