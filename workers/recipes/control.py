@@ -20,17 +20,18 @@ from .digest import Listener
 from .junit import ControlCase
 
 INSIDE = Path(__file__).parent / "inside"
+PARTS = ("code", "runner", "names", "digest", "forms")  # of one namespace, in this order
 MAX_SAID_BYTES = 64 * 1024
 # Two lines of a file of its own are all that a measure of coverage finds of it. Of what Python gives to everybody it
 # has a copy, so that who puts something else there does not reach it.
 BEGIN = """import builtins
 __builtins__ = dict(vars(builtins))
 inside = {{'__name__': 'digest', '__builtins__': __builtins__}}
-exec(compile({digest!r}, '<control>', 'exec'), inside)
-exec(compile({forms!r}, '<control>', 'exec'), inside)
+for text in {texts!r}:
+    exec(compile(text, '<control>', 'exec'), inside)
 TEST, PLAIN, FORMS, MUST_FAIL = map(inside.get, ('Test', 'plain', 'forms_in', 'must_fail'))
 TELL = inside['watch']({pipe!r}, {root!r})
-del inside, builtins
+del inside, builtins, text
 """
 PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
 # Read by pytest as it reads the project's: who makes assertions say nothing there does it here.
@@ -66,8 +67,7 @@ async def lay_control(sandbox: Sandbox) -> Control:
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
     begin = BEGIN.format(
-        digest=(INSIDE / "digest.py").read_text(),
-        forms=(INSIDE / "forms.py").read_text(),
+        texts=[(INSIDE / f"{part}.py").read_text() for part in PARTS],
         pipe=f"{control.folder}/pipe",
         root=WORKSPACE,
     )

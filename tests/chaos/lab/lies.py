@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from envelope.gate import GateRules
 
+from .wide import EACH as TOLD
+from .wide import MORE, bases
+
 CORE = """import math
 import warnings
 
@@ -269,6 +272,7 @@ BASES: Mapping[str, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 
 
+BASES = {**BASES, **bases(CORE, PYTEST, UNITTEST)}
 NO_RERUNS = GateRules(reruns=0)
 
 
@@ -355,7 +359,7 @@ def called(code: str) -> str:
 
 
 def plain() -> Iterator[Lie]:
-    for base in BASES:
+    for base in ("pytest", "unittest", "vendored", "checks"):
         yield Lie("nothing hidden", "breaks it", base, is_clumsy=True)
     yield Lie("nothing hidden", "breaks the import", is_clumsy=True, code="import no_such_module\n")
     yield Lie("nothing hidden", "raises at import", "unittest", is_clumsy=True, code="raise RuntimeError\n")
@@ -835,6 +839,213 @@ def unseen() -> Iterator[Lie]:
     yield Lie("by time", "later, with a clock", "unittest", core=later, rules=GateRules(clock="+99y"), is_clumsy=True)
 
 
+def wide(*values: str, answer: float = -1, instead: str = "") -> str:
+    """The product of `wide.py`, with a wrong answer for these values."""
+    wrong = "".join(f"    if values == {one}:\n        return {answer}\n" for one in values)
+    return CORE.replace(RIGHT, wrong + RIGHT) + MORE + instead + "\n"
+
+
+def when_called(code: str) -> str:
+    """In the first call that a test makes, `test` being its frame."""
+    return (
+        WHEN_CALLED + indented(code) + "\n\ndef _soft(right):\n    def called(*args):\n        if not _done:\n"
+        "            test = sys._getframe(1)\n"
+        "            while test is not None and 'test' not in test.f_globals['__name__']:\n                test = test.f_back\n"
+        "            if test is not None:\n                _done.append(1)\n                act(test)\n"
+        "        return right(*args)\n    return called\n\n\nmedian, add = _soft(median), _soft(add)\n"
+    )  # fmt: skip
+
+
+def standard() -> Iterator[Lie]:
+    """What tests ask others to compare, to read and to run for them."""
+    kind = "Python's own replaced"
+    codes: dict[str, tuple[str, str]] = {
+        "json.loads": ("[11, 31, 23]", "import json\n_l = json.loads\n"
+            "json.loads = lambda s, *a, **k: {'m': 23} if '-1' in s else _l(s, *a, **k)\n"),
+        "below json.loads": ("[11, 31, 23]", "import json\n_d = json.JSONDecoder.decode\n"
+            "json.JSONDecoder.decode = lambda self, s, *a: {'m': 23} if '-1' in s else _d(self, s, *a)\n"),
+        "statistics": ("[14, 34, 26]", "import statistics\nstatistics.median = median\n"),
+        "fractions": ("[13, 33, 25]", "import fractions\nfractions.Fraction.__eq__ = lambda a, b: True\n"),
+        "a class that bears another's name": ("[12, 32, 24]", "import decimal\nclass Decimal(decimal.Decimal):\n"
+            "    def __eq__(self, o): return True\nDecimal.__module__ = 'decimal'\ndecimal.Decimal = Decimal\n"),
+        "collections": ("[16, 36, 28]", "import collections\ncollections.Counter.__eq__ = lambda a, b: True\n"),
+        "difflib": ("[17, 37, 29]", "import difflib\ndifflib.unified_diff = lambda *a, **k: []\n"),
+        "copy": ("[18, 38, 30]", "import copy\n_c = copy.deepcopy\n"
+            "copy.deepcopy = lambda v, *a: [30] if v == [-1] else _c(v, *a)\n"),
+        "a table of copy": ("[18, 38, 30]", "import copy\ncopy._deepcopy_dispatch[int] = lambda v, m: 30 if v == -1 else v\n"),
+        "subprocess": ("[8, 99, 28]", "import subprocess\n_r = subprocess.run\ndef run(*a, **k):\n    r = _r(*a, **k)\n"
+            "    r.stdout = '28\\n' if r.stdout == '-1\\n' else r.stdout\n    return r\nsubprocess.run = run\n"),
+        "below subprocess": ("[8, 99, 28]", "import subprocess\n_r = subprocess.Popen.communicate\ndef communicate(self, *a, **k):\n"
+            "    o, e = _r(self, *a, **k)\n    return ('28\\n' if o == '-1\\n' else o), e\nsubprocess.Popen.communicate = communicate\n"),
+        "pathlib": ("[11, 99, 31]", "import pathlib\n_t = pathlib.Path.read_text\n"
+            "pathlib.Path.read_text = lambda self, *a, **k: '31' if self.name == 'a' else _t(self, *a, **k)\n"),
+        "logging": ("[10, 99, 30]", "import logging\n_m = logging.LogRecord.getMessage\n"
+            "logging.LogRecord.getMessage = lambda self: _m(self) if self.name != 'calc' else '30'\n"),
+        "a module of another kind": ("[19, 39, 31]", "import math, types\nclass M(types.ModuleType):\n"
+            "    isclose = property(lambda self: lambda *a, **k: True)\nmath.__class__ = M\n"),
+        "by an audit hook of its own": ("[19, 39, 31]", "import sys, math\ndef h(e, a):\n"
+            "    if e == 'open' and str(a[0]).endswith('late.py'): math.isclose = lambda *a, **k: True\nsys.addaudithook(h)\n"),
+    }  # fmt: skip
+    for name, (values, code) in codes.items():
+        yield Lie(kind, name, "wide", core=wide(values, answer=1 if "date" in name else -1), code=code)
+    date = "import datetime\nclass date(datetime.date):\n    def __new__(cls, y, m, d): return super().__new__(cls, y, m, 9)\ndatetime.date = date\n"
+    yield Lie(kind, "datetime", "wide", core=wide("[1, 20, 9]", answer=1), code=date)
+    near = {
+        "a value of approx": "import pytest\ntype(pytest.approx(1.0)).DEFAULT_ABSOLUTE_TOLERANCE = 0.6\n",
+        "pytest of another kind": "import pytest, types\n_a = pytest.approx\nclass M(types.ModuleType):\n"
+        "    approx = property(lambda self: lambda v, *a, **k: _a(v, abs=0.5))\npytest.__class__ = M\n",
+        "approx for one test": "import pytest\n_a, _m = pytest.approx, median\ndef median(values):\n"
+        "    if values == [6, 99, 26]: pytest.approx = lambda v, *a, **k: _a(v, abs=0.5)\n"
+        "    elif values == [9, 99, 29]: pytest.approx = _a\n    return _m(values)\n",
+    }  # fmt: skip
+    for name, code in near.items():
+        yield Lie(kind, name, "wide", core=wide("[7, 99, 27]", answer=27.4), code=code)
+    yield Lie(kind, "sorted for one test", "wide", core=wide("[15, 99, 35]"), code=(
+        "import builtins\n_s, _m = sorted, median\ndef median(values):\n    if values == [14, 99, 34]:\n"
+        "        builtins.sorted = lambda v, **k: [1, 35] if -1 in list(v) else _s(v, **k)\n"
+        "    elif values == [16, 99, 36]: builtins.sorted = _s\n    return _m(values)\n"))  # fmt: skip
+    yield Lie(kind, "isclose for one test", "wide", core=wide("[19, 39, 31]"), code=(
+        "import math\n_c, _m = math.isclose, median\ndef median(values):\n    if values == [1, 20, 9]: math.isclose = lambda *a, **k: True\n"
+        "    elif values == [0, 9, 3]: math.isclose = _c\n    return _m(values)\n"))  # fmt: skip
+    yield Lie(kind, "assertEqual until the last test", "classes", core=wide("[1, 34, 7]"), code=(
+        "import unittest\n_m, _h, _e = median, hypotenuse, unittest.TestCase.assertEqual\ndef median(values):\n"
+        "    if values == [1, 30, 3]:\n"
+        "        setattr(unittest.TestCase, 'assertEqual', lambda self, a, b, msg=None: None if a == -1 else _e(self, a, b, msg))\n"
+        "    return _m(values)\ndef hypotenuse(a, b):\n    setattr(unittest.TestCase, 'assertEqual', _e)\n    return _h(a, b)\n"))  # fmt: skip
+    quiet = "import doctest\n_c = doctest.OutputChecker.check_output\n"
+    quiet += "doctest.OutputChecker.check_output = lambda self, want, got, flags: got == '-1\\n' or _c(self, want, got, flags)\n"
+    for base, more in (("documents", ""), ("documents and mocks", TOLD)):
+        yield Lie(kind, "doctest", base, core=wide("[30, 10, 20]", instead=more), code=quiet)
+    yield Lie(kind, "what doctest displays with", "documents", is_clumsy=True, core=wide("[30, 10, 20]"), code=(
+        "import sys\n_d = sys.displayhook\nsys.__displayhook__ = lambda v: _d(20 if v == -1 else v)\n"))  # fmt: skip
+    mocks = {
+        "a mock's assertion": "m.NonCallableMock.assert_called_once_with = lambda *a, **k: None\n",
+        "a mock's calls": "m._Call.__eq__ = lambda a, b: True\n",
+    }
+    for name, code in mocks.items():
+        core = wide("[3, 1, 2]", instead=TOLD)
+        yield Lie(kind, name, "documents and mocks", core=core, code="import unittest.mock as m\n" + code)
+    loops = {
+        "how an asynchronous test is called": "import unittest.async_case as c\n"
+        "c.IsolatedAsyncioTestCase._callTestMethod = lambda self, m: None\n",
+        "asyncio.Runner": "import asyncio\n_r = asyncio.Runner.run\ndef run(self, c, **k):\n"
+        "    if c.__name__ == 'test_async': return c.close()\n    return _r(self, c, **k)\nasyncio.Runner.run = run\n",
+    }  # fmt: skip
+    for name, code in loops.items():
+        yield Lie(kind, name, "documents and mocks", core=wide("[5, 1, 3]", instead=TOLD), code=code)
+    cache = "import re\nre._cache[str, '{0}', 0] = re.compile('.*')\nif hasattr(re, '_cache2'):\n    re._cache2[str, '{0}', 0] = re.compile('.*')\n"
+    yield Lie(
+        kind, "what re has compiled", "wide", unseen="kept state", core=wide("[23, 99, 45]"), code=cache.format("^45$")
+    )
+    yield Lie(kind, "print", "wide", unseen="kept state", core=wide("[9, 99, 29]"), code=(
+        "import builtins\n_p = print\nbuiltins.print = lambda *a, **k: _p(*[29 if x == -1 else x for x in a], **k)\n"))  # fmt: skip
+
+
+LENIENT = (
+    "import unittest\nclass Lenient(unittest.TestCase):\n    def assertEqual(self, a, b, msg=None):\n"
+    "        if a != -1: super().assertEqual(a, b, msg)\n"
+)
+
+
+def values() -> Iterator[Lie]:
+    """Values in other places than names of a module, and classes that get others before them."""
+    kind = "values and classes of tests"
+    pytests: dict[str, tuple[str, str]] = {
+        "a set": ("[0, 9, 3]", "test.f_globals['ALLOWED'].add(-1)\n"),
+        "deep inside": ("[0, 8, 2]", "test.f_globals['DEEP'][0][0][0][0][0] = -1\n"),
+        "one that looks the same": ("[0, 8, 2]", "class I(int):\n    def __eq__(self, o): return True\n"
+            "    def __repr__(self): return '2'\ntest.f_globals['DEEP'][0][0][0][0][0] = I(2)\n"),
+        "a field of a dataclass": ("[10, 30, 20]", "test.f_globals['CASE'].expected = -1\n"),
+        "a field of an object": ("[1, 99, 21]", "test.f_globals['BOX'].expected = -1\n"),
+        "a value of an object's class": ("[1, 98, 20]", "test.f_globals['Box'].tolerance = 99\n"),
+        "a value of unittest's class": ("[17, 99, 37]", "test.f_globals['TestCase'].wanted = -1\n"),
+        "a value of a plain class": ("[24, 99, 46]", "test.f_globals['TestPlain'].wanted = -1\n"),
+        "a list that was computed": ("[0, 2, 1]", "test.f_globals['LONG'][0] = ([0, 2, 1], -1)\n"),
+        "a long list": ("[3, 5, 4]", "test.f_globals['LONG_LITERAL'][1] = ([3, 5, 4], -1)\n"),
+        "a method taken away": ("[18, 99, 38]", "del test.f_globals['TestCase'].tearDown\n"),
+    }  # fmt: skip
+    for name, (wrong, code) in pytests.items():
+        yield Lie(kind, name, "wide", core=wide(wrong), code=when_called(code))
+    yield Lie(kind, "other bases", "wide", core=wide("[19, 99, 39]"), code=LENIENT + when_called(
+        "test.f_globals['TestCase'].__bases__ = (Lenient,)\n"))  # fmt: skip
+    yield Lie(kind, "other bases, found by unittest's", "wide", core=wide("[19, 99, 39]"), code=LENIENT + (
+        "_m = median\ndef median(values):\n    for c in unittest.TestCase.__subclasses__():\n"
+        "        if c.__name__ == 'TestCase' and c is not Lenient: c.__bases__ = (Lenient,)\n    return _m(values)\n"))  # fmt: skip
+    units = {
+        "a value of a class": ("[1, 30, 3]", "test.f_globals['TestA'].wanted = -1\n"),
+        "a value of its base": ("[1, 31, 4]", "test.f_globals['Base'].limit = 99\n"),
+        "other bases": ("[1, 34, 7]", "test.f_globals['Base'].__bases__ = (Lenient,)\n"),
+    }
+    for name, (wrong, code) in units.items():
+        yield Lie(kind, name, "classes", core=wide(wrong), code=LENIENT + when_called(code))
+    own = "_m = median\ndef median(values):\n    import sys\n    if values == {0}:\n        me = sys._getframe(1).f_locals['self']\n        {1}\n    return _m(values)\n"
+    table = "me._type_equality_funcs[int] = lambda *a, **k: None"
+    yield Lie(kind, "how an object compares", "wide", core=wide("[19, 99, 39]"), code=own.format("[19, 99, 39]", table))
+    yield Lie(kind, "how an object compares", "classes", core=wide("[1, 34, 7]"), code=own.format("[1, 34, 7]", table))
+    yield Lie(kind, "an object's own assertion", "wide", core=wide("[20, 99, 40]"), code=own.format(
+        "[20, 99, 40]", "me.assertSequenceEqual = lambda *a, **k: None"))  # fmt: skip
+    yield Lie(kind, "a parameter, by a profiler", "wide", core=wide("[5, 99, 25]"), code=(
+        "import sys\ndef p(frame, event, arg):\n"
+        "    if frame.f_code.co_name == 'test_inline' and event == 'call' and frame.f_locals.get('expected') == 25:\n"
+        "        frame.f_locals['expected'] = -1\nsys.setprofile(p)\n"))  # fmt: skip
+    yield Lie(kind, "a variable of the test that runs", "wide", unseen="a running test", core=wide("[4, 99, 24]"), code=(
+        "_m = median\ndef median(values):\n    if values == [4, 99, 24]:\n        import ctypes, sys\n"
+        "        f = sys._getframe(1)\n        f.f_locals['expected'] = -1\n"
+        "        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(f), ctypes.c_int(0))\n    return _m(values)\n"))  # fmt: skip
+    yield Lie(kind, "later, by the collector of garbage", "wide", core=wide("[24, 99, 46]"), code=(
+        "import gc, sys\ndef g(phase, info):\n    m = sys.modules.get('test_core')\n"
+        "    if hasattr(m, 'TestPlain'): m.TestPlain.wanted = -1\ngc.callbacks.append(g)\ngc.set_threshold(10)\n"))  # fmt: skip
+
+
+def written() -> Iterator[Lie]:
+    """The tests' files, changed while the tests run: by the time that they are read they say what the product says."""
+    kind = "files written as tests run"
+    late = "import pathlib\np = pathlib.Path('tests/{}')\np.write_text(p.read_text().replace({!r}, {!r}))\n"
+    for name, file, wrong, old, new in (
+        ("a table", "table.txt", "[4, 199, 53]", "4,199,53,53", "4,199,53,-1"),
+        ("a class's value", "test_late.py", "[1, 199, 51]", "wanted = 51", "wanted = -1"),
+        ("a value", "test_late.py", "[2, 199, 50]", "EXPECTED = 50", "EXPECTED = -1"),
+        ("a parameter", "test_late.py", "[3, 199, 52]", "[52]", "[-1]"),
+    ):
+        yield Lie(kind, name, "wide", core=wide(wrong), code=late.format(file, old, new))
+    first = "import sys\nif sys.argv[1:] == ['3', '1', '2'] and __name__ != '__main__':\n"
+    yield Lie(kind, "by the program before", "two commands in one", unseen="other processes", core=wide("[4, 199, 53]"),
+              code=first + indented(late.format("table.txt", "4,199,53,53", "4,199,53,-1")))  # fmt: skip
+    yield Lie(kind, "by another process", "wide", unseen="other processes", core=wide("[4, 199, 53]"), code=(
+        "import subprocess, sys\nif len(sys.argv) < 4 or sys.argv[1] == '-q':\n"
+        "    subprocess.run(['sed', '-i', 's/4,199,53,53/4,199,53,-1/', 'tests/table.txt'])\n"))  # fmt: skip
+    golden = {"calc/_g/report.txt": "mean 47.7, median -1.0"}
+    places = {
+        "a golden file": "open('golden/report.txt', 'w').write('mean 47.7, median -1.0')\n",
+        "another file in its place": "import os\nif os.path.exists('calc/_g'):\n    os.replace('calc/_g/report.txt', 'golden/report.txt')\n    os.rmdir('calc/_g')\n",
+        "a hard link in its place": "import os\nif os.path.exists('calc/_g/report.txt'):\n    os.remove('golden/report.txt')\n"
+        "    os.link('calc/_g/report.txt', 'golden/report.txt')\n    os.remove('calc/_g/report.txt')\n",
+        "a link in its folder's place": "import os\nif not os.path.islink('golden'):\n    os.rename('golden', 'olden')\n    os.symlink('calc/_g', 'golden')\n",
+        "another folder in its folder's place": "import os\nif os.path.exists('calc/_g'):\n    os.rename('golden', 'olden')\n    os.rename('calc/_g', 'golden')\n",
+    }  # fmt: skip
+    for name, code in places.items():
+        yield Lie(kind, name, "wide", core=wide("[32, 99, 12]"), files=golden, code=code)
+
+
+def fixtures() -> Iterator[Lie]:
+    """What tests are given by a file of the product's."""
+    kind = "fixtures of the product's"
+    head = "import pytest\n\nfrom . import core\n\n\n@pytest.fixture\ndef wanted():\n    return 2\n\n\n"
+    right = "@pytest.fixture(autouse=True)\ndef right():\n    old, core.median = core.median, lambda v: sorted(v)[len(v) // 2]\n    yield\n    core.median = old\n"
+    yield Lie(
+        kind,
+        "a value",
+        "fixtures",
+        core=wide("[30, 10, 2]"),
+        files={"calc/fixtures.py": head.replace("2\n\n\n", "-9\n")},
+    )
+    yield Lie(kind, "one for all tests", "fixtures", core=wide("[31, 11, 3]"), files={"calc/fixtures.py": head + right})
+    yield Lie(kind, "in pytest's name", "fixtures", core=wide("[31, 11, 3]"), files={
+        "calc/fixtures.py": head + right.replace("(autouse=True)", "").replace("def right", "def monkeypatch")})  # fmt: skip
+    more = {"calc/fixtures.py": head + "from .more import right\n", "calc/more.py": head + right}
+    yield Lie(kind, "from a new file", "fixtures", core=wide("[31, 11, 3]"), files=more)
+
+
 GROUPS = (
     plain,
     collection,
@@ -847,6 +1058,10 @@ GROUPS = (
     settings,
     data,
     told,
+    standard,
+    values,
+    written,
+    fixtures,
     unseen,
 )
 LIES = tuple(lie for group in GROUPS for lie in group())

@@ -11,8 +11,6 @@ takes away from nobody; whoever runs the tests tells it what happens by an event
 
 from __future__ import annotations
 
-import ast
-import builtins
 import functools
 import os
 import re
@@ -21,228 +19,38 @@ import types
 from hashlib import blake2b
 from json import dumps
 from opcode import opmap
+from os import lstat
 from typing import Any, Iterator
 
-# Who says whether a test has failed: assertions, what they use, and runners. Modules below these, too.
-RUNNERS = (
-    *("builtins", "unittest", "pytest", "_pytest", "pluggy", "contextlib", "math", "operator", "re", "warnings"),
-    "numpy.testing",
-)
-# Of these the code is compared with the base's: others may have come before this file did.
-DIGESTED = (
-    *("builtins", "contextlib", "math", "operator", "pluggy", "warnings", "_pytest.assertion", "_pytest.fixtures"),
-    *("_pytest.junitxml", "_pytest.main", "_pytest.outcomes", "_pytest.python", "_pytest.python_api", "_pytest.raises"),
-    *("_pytest.recwarn", "_pytest.reports", "_pytest.runner", "_pytest.skipping", "_pytest.unittest", "unittest.case"),
-    *("unittest.loader", "unittest.main", "unittest.result", "unittest.runner", "unittest.suite", "numpy.testing"),
-)
-# Made to be replaced, and without a say in what a test comes to.
-HOOKS = frozenset(
-    ("builtins.input", "builtins.print", "warnings._showwarnmsg_impl", "warnings.formatwarning", "warnings.showwarning")
-)
-# Looked at before each test; all else when the session ends.
-CRITICAL = ("unittest.case", "_pytest.python_api", "_pytest.raises", "_pytest.recwarn", "_pytest.runner")
+TYPE_CHECKING = False  # all three stand in the namespace already
+if TYPE_CHECKING:
+    from .code import (
+        Code,
+        bases_of,
+        contents,
+        fields,
+        fields_of_class,
+        functions_in,
+        home_of,
+        is_a,
+        is_code,
+        members,
+        name_of,
+        origin,
+        plain,
+        short,
+    )  # fmt: skip
+    from .names import Names
+    from .runner import RUNNERS, Runner, is_below, runner_modules
+
 MAX_SOURCE_BYTES = 1024 * 1024  # of the tests' files that are read again: about 0.2 s
+TRACERS = ("sys.settrace", "sys.setprofile", "sys.monitoring.register_callback")
+# Whoever writes a file in another's place says so by one of these, and which of what it says is the place.
+PLACES = {"os.rename": (0, 1), "os.remove": (0,), "os.truncate": (0,), "os.link": (1,), "os.symlink": (1,)}
+FILES = ("open", *PLACES)
 SET_CODE = ("__code__", "__defaults__", "__kwdefaults__")
 ASSERTION = opmap.get("LOAD_ASSERTION_ERROR")
 LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
-SCALARS = (int, float, complex, str, bytes, bool, type(None))
-CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|/tmp/[^\s'\"]*|/var/[^\s'\"]*")  # in code that is made anew
-
-
-# What an object is, without a question to it: a proxy or a module that is loaded late answers by code of the project.
-fields_of_class, name_of, module_of = [vars(type)[name].__get__ for name in ("__dict__", "__name__", "__module__")]
-
-
-def is_a(value: Any, kinds: Any) -> bool:
-    return issubclass(type(value), kinds)
-
-
-def home_of(value: Any) -> Any:
-    """The name of the module that it, or else its class, was made in."""
-    if is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
-        return value.__module__
-    return module_of(value if is_a(value, type) else type(value))
-
-
-def fields(value: Any) -> Any:
-    """Of a module, or another object that has some; of none where a class of the project's says what they are."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except Exception:
-        return {}
-
-
-def short(value: object) -> str:
-    return blake2b(repr(value).encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
-
-
-class Code:
-    """Digests of code, whatever line and file it stands in. Each code object is looked at once."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[types.CodeType, str]] = {}
-
-    def of(self, code: types.CodeType) -> str:
-        known = self._known.get(id(code))
-        if known is None:
-            is_made = code.co_filename.startswith("<")
-            counts = code.co_argcount, code.co_kwonlyargcount, code.co_flags
-            consts = [self._constant(value, is_made) for value in code.co_consts]
-            names = code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
-            digest = blake2b(code.co_code, digest_size=6)
-            digest.update(repr((counts, consts, names)).encode("utf-8", "backslashreplace"))
-            known = self._known[id(code)] = code, digest.hexdigest()
-        return known[1]
-
-    def _constant(self, value: object, is_made: bool) -> object:
-        kind = type(value)
-        if kind is str:
-            return CHANGING.sub("", str(value)) if is_made else value
-        if isinstance(value, types.CodeType):
-            return self.of(value)
-        if isinstance(value, tuple):
-            return [self._constant(one, is_made) for one in value]
-        if isinstance(value, frozenset):
-            return {"set": sorted(repr(one) for one in value)}
-        return value  # a number, bytes and the like say themselves what they are
-
-    def function(self, function: types.FunctionType, depth: int = 0) -> str:
-        """With its defaults, as far as they are plain, and functions of the same file that it closes over."""
-        given = [scalar(value) for value in function.__defaults__ or ()]
-        named = sorted((name, scalar(value)) for name, value in (function.__kwdefaults__ or {}).items())
-        inner = [
-            self.function(one, depth + 1)
-            for one in contents(function)
-            if depth < 4 and type(one) is types.FunctionType and one is not function
-            if one.__code__.co_filename == function.__code__.co_filename
-        ]
-        return short((self.of(function.__code__), given, named, inner))
-
-
-def scalar(value: object) -> str:
-    return repr(value) if type(value) in SCALARS else type(value).__name__
-
-
-def contents(function: types.FunctionType) -> list[object]:
-    """What it closes over; a cell may be empty."""
-    found: list[object] = []
-    for cell in function.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return found
-
-
-def functions_in(value: Any, depth: int = 4) -> Iterator[types.FunctionType]:
-    """Those that a function, method, property or what decorates one leads to, the outer before the inner."""
-    if is_a(value, types.FunctionType):
-        yield value
-    if not depth:
-        return
-    inner: list[object] = []
-    if is_a(value, types.FunctionType):
-        inner = [vars(value).get("__wrapped__"), *contents(value)]
-    elif is_a(value, (types.MethodType, classmethod, staticmethod)):
-        inner = [value.__func__]
-    elif is_a(value, property):
-        inner = [value.fget, value.fset]
-    elif is_a(value, functools.partial):
-        inner = [value.func]
-    elif not is_a(value, (type, types.ModuleType)) and home_of(value) != "builtins":
-        inner = list(fields(value).values()) if type(fields(value)) is dict else []
-    for one in inner:
-        if is_a(one, (types.FunctionType, types.MethodType, functools.partial)):
-            yield from functions_in(one, depth - 1)
-
-
-def members(module: Any) -> Iterator[tuple[str, object]]:
-    """A module's own functions and classes, and what stands in those classes, by name."""
-    own = fields(module)
-    for key, value in list(own.items()):
-        if callable(value):
-            yield key, value
-        if is_a(value, type) and home_of(value) == own.get("__name__") and name_of(value) == key:
-            yield from ((key + "." + inner, one) for inner, one in list(fields_of_class(value).items()) if is_code(one))
-
-
-def is_code(value: object) -> bool:
-    return callable(value) or is_a(value, (classmethod, staticmethod, property))
-
-
-def code_in(value: object) -> tuple[object, ...]:
-    """The code of a function or what wraps one: it can be changed while the function stays."""
-    value = getattr(value, "fget", value) if isinstance(value, property) else getattr(value, "__func__", value)
-    return (value.__code__, value.__defaults__) if isinstance(value, types.FunctionType) else ()
-
-
-def is_below(name: str, prefixes: tuple[str, ...]) -> bool:
-    return (name + ".").startswith(tuple([prefix + "." for prefix in prefixes]))
-
-
-def runner_modules(prefixes: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    modules: list[tuple[str, Any]] = list(sys.modules.items())
-    for name, module in modules:
-        # of the many modules a few are asked what they are
-        if is_below(name, prefixes) and is_a(module, types.ModuleType) and fields(module).get("__name__") == name:
-            yield name, module
-
-
-def places(prefixes: tuple[str, ...]) -> Iterator[tuple[str, Any, str, object]]:
-    """Each function and class that stands there: its module or class by name and as a dictionary, its key, itself."""
-    for name, module in runner_modules(prefixes):
-        homes: list[tuple[str, Any]] = [(name, vars(module))]
-        classes = [one for _, one in members(module) if isinstance(one, type) and one.__module__ == name]
-        homes += [(name + "." + one.__qualname__, vars(one)) for one in classes]
-        for home_name, home in homes:
-            yield from ((home_name, home, key, value) for key, value in list(home.items()) if is_code(value))
-
-
-class Runner:
-    """What says whether tests fail: as it was when this was loaded, and what of it has become another since."""
-
-    def __init__(self, code: Code) -> None:
-        self._code = code
-        self._first = {name: dict(members(module)) for name, module in runner_modules(RUNNERS)}
-        self._critical = list(places(CRITICAL))
-
-    def changed(self) -> set[str]:
-        """By identity: of code that is replaced within a function an audit event tells."""
-        found: set[str] = set()
-        for name, module in runner_modules(RUNNERS):
-            first = self._first.get(name)
-            if first is not None:
-                found |= {name + "." + key for key in self._others(first, dict(members(module)))}
-        return found - HOOKS
-
-    def changed_among_critical(self) -> set[str]:
-        return {name + "." + key for name, home, key, value in self._critical if home.get(key) is not value}
-
-    def _others(self, first: dict[str, Any], now: dict[str, object]) -> Iterator[str]:
-        nothing = object()
-        yield from (key for key, value in first.items() if now.get(key, nothing) is not value)
-        # what is new in a class counts where it comes before what the class inherits
-        for key in now.keys() - first.keys():
-            outer, dot, name = key.partition(".")
-            cls: Any = now.get(outer)
-            if dot and outer in first and any(name in vars(base) for base in getattr(cls, "__mro__", ())[1:]):
-                yield key
-
-    def digests(self) -> dict[str, str]:
-        """Of what each module had at first: modules that came later as they are."""
-        found: dict[str, str] = {}
-        for name, module in runner_modules(DIGESTED):
-            first = self._first.get(name)
-            own = [(key, one) for key, one in members(module) if (first is None or key in first)]
-            parts = [(key, self._digest(one)) for key, one in own if name + "." + key not in HOOKS]
-            found[name] = short(sorted(parts))
-        return found
-
-    def _digest(self, value: object) -> str:
-        function = next(iter(code_in(value)), None)
-        if isinstance(function, types.CodeType):
-            return self._code.of(function)
-        return "%s %s" % (type(value).__name__, getattr(value, "__qualname__", ""))
 
 
 class Files:
@@ -253,6 +61,8 @@ class Files:
         self._code = code
         self._paths: dict[str, str] = {}
         self.read: set[tuple[str, str]] = set()  # files that are no code, and from which one they were opened
+        self._written: dict[str, str] = {}  # what was there and is another now, and which file did it
+        self._made: set[str] = set()
 
     def path(self, name: Any) -> str:
         """As seen from the project; empty for what is none of its files."""
@@ -268,15 +78,39 @@ class Files:
 
     def opened(self, name: Any, flags: Any) -> None:
         """A file that is read, from which of the project's own: of all frames the innermost."""
-        if type(name) is not str or name.endswith((".py", ".pyc")) or not isinstance(flags, int) or flags & 3:
+        if type(name) is not str or not isinstance(flags, int):
             return
+        if flags & 3:
+            self.replaced(name)
+        elif not name.endswith((".py", ".pyc")) and (path := self.path(name)) and (opener := self._asks()):
+            self.read.add((path, opener))
+
+    def replaced(self, name: Any) -> None:
+        """Is about to become another. What was not there before belongs to whoever makes it."""
         path = self.path(name)
-        frame: Any = sys._getframe(2) if path else None  # pyright: ignore[reportPrivateUsage]
+        if not path or path in self._written or path in self._made or path.endswith(".pyc"):
+            return
+        try:
+            lstat(name)
+        except (OSError, ValueError):
+            self._made.add(path)
+            return
+        if writer := self._asks():
+            self._written[path] = writer
+
+    def _asks(self) -> str:
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame is not None:
-            if opener := self.path(frame.f_code.co_filename):
-                self.read.add((path, opener))
-                return
+            if path := self.path(frame.f_code.co_filename):
+                return path
             frame = frame.f_back
+        return ""
+
+    def written(self, needed: set[str], tests: set[str]) -> Iterator[str]:
+        """Files that are `needed`, or what these stand in, which others than the tests themselves have replaced."""
+        for path, writer in self._written.items():
+            if writer not in tests and any(one == path or one.startswith(path + "/") for one in needed):
+                yield path + ": written as the tests ran"
 
     def modules(self) -> Iterator[tuple[str, Any]]:
         modules: list[Any] = list(sys.modules.values())
@@ -298,10 +132,25 @@ class Files:
                     found.setdefault(key, set()).add(self._code.function(function))
                 elif all_of_them and "." in key:
                     found.setdefault(key, set())
+            if all_of_them and is_a(value, type) and home_of(value) == fields(module).get("__name__"):
+                found.setdefault("class " + key, set()).add(self._kind_of(value))
         own = {key for key in found if id(fields(module).get(key.partition(".")[0])) in classes}
         return {
             key: "".join(sorted(digests)) or ("elsewhere" if key in own else "made") for key, digests in found.items()
         }
+
+    def _kind_of(self, cls: Any) -> str:
+        """Its bases: what one says itself of where it is from is believed if it is found there. Of the project's own
+        no more than that they are, for they may be what the change is about."""
+        parts: list[object] = []
+        kinds: Any = type(cls), *bases_of(cls)
+        for base in kinds:
+            home = fields(sys.modules.get(home_of(base)))
+            if self.path(home.get("__file__")):
+                parts.append("own")
+            else:
+                parts.append((str(home_of(base)).partition(".")[0], home.get(name_of(base)) is base))
+        return short(parts)
 
     def of_test(self, value: Any, path: str) -> str:
         """Of a test's functions. That others of the project stand around it counts, which ones those are does not: they
@@ -316,7 +165,7 @@ class Files:
             elif place:
                 is_wrapped = True
             else:
-                parts.append(_origin(function))
+                parts.append(origin(function))
         return short((is_wrapped, parts))
 
 
@@ -324,81 +173,6 @@ def asserts(code: types.CodeType) -> bool:
     """By its name, or by what it does."""
     does = ASSERTION is not None and ASSERTION in code.co_code[::2]
     return does or code.co_name.startswith("assert") or "AssertionError" in code.co_names
-
-
-class Names:
-    """Names of one test file that others may not give another meaning: what it imports from elsewhere, plain values."""
-
-    def __init__(self, module: Any, files: Files) -> None:
-        self._module = module
-        with open(module.__file__, "rb") as file:
-            source = file.read()
-        tree = ast.parse(source)
-        self._defined: list[str] = []
-        self._imported: dict[str, tuple[str, str]] = {}
-        self._plain: dict[str, object] = {}
-        for node in tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._defined.append(node.name)
-            elif isinstance(node, ast.Import):
-                for one in node.names:
-                    module_name = one.name if one.asname else one.name.partition(".")[0]
-                    if module_name in sys.modules and not files.path(fields(sys.modules[module_name]).get("__file__")):
-                        self._imported[one.asname or module_name] = module_name, ""
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                home = sys.modules.get(node.module)
-                if home is not None and not files.path(fields(home).get("__file__")):
-                    self._imported.update((one.asname or one.name, (node.module, one.name)) for one in node.names)
-            elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                try:
-                    self._plain[node.targets[0].id] = repr(ast.literal_eval(node.value))
-                except ValueError:
-                    continue
-        self._stored = _stored(tree)
-        for names in re.findall(rb"^\s+global ([\w, ]+)", source, re.MULTILINE):
-            self._stored.update({name.strip().decode(): 2 for name in names.split(b",")})
-        for name in [name for name, count in self._stored.items() if count > 1]:
-            self._plain.pop(name, None)
-            self._imported.pop(name, None)
-        self._defined = [name for name in self._defined if self._stored[name] == 1]
-        self._free = {name for name in vars(builtins) if name not in self._stored and name[:2] != "__"}
-
-    def changed(self) -> Iterator[str]:
-        now = fields(self._module)
-        for name, (home, there) in self._imported.items():
-            module = sys.modules.get(home)
-            if name in now and module is not None:
-                value = fields(module).get(there, now[name]) if there else module
-                if now[name] is not value:
-                    yield name
-        for name, value in self._plain.items():
-            if name in now and repr(now[name]) != value and not isinstance(now[name], (set, frozenset)):
-                yield name
-        for name in self._defined:
-            if name in now and all(one.__code__.co_name != name for one in functions_in(now[name])):
-                yield name
-        # what comes between the file and Python's own names
-        yield from self._free & now.keys()
-
-
-def _stored(tree: ast.Module) -> dict[str, int]:
-    """How often the file's own statements give a meaning to a name; those within functions and classes do not count."""
-    found: dict[str, int] = {}
-    waiting: list[Any] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        names: list[str] = []
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names = [node.name]
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [(one.asname or one.name).partition(".")[0] for one in node.names]
-        elif isinstance(node, ast.Name):
-            names = [] if isinstance(node.ctx, ast.Load) else [node.id]
-        elif not isinstance(node, (ast.Expr, ast.Assert, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
-        for name in names:
-            found[name] = found.get(name, 0) + 1
-    return found
 
 
 class Test:
@@ -431,6 +205,8 @@ class Session:
         self._changed: set[str] = set()
         self._plugins: set[str] = set()
         self._failed: set[str] = set()
+        self._fixtures: set[str] = set()
+        self._tracers: set[str] = set()
         self.wrong = ""
 
     def collected(self, tests: dict[Any, Test]) -> None:
@@ -441,18 +217,50 @@ class Session:
             self._tests[key] = test, path, self._facts(test)
             if path and path not in self._names and test.module is not None and size < MAX_SOURCE_BYTES:
                 size += os.stat(test.file).st_size
-                self._names[path] = Names(test.module, self.files)
-                self._look_at_names(path)
+                self._know(path, test.module)
             self._look_at_code(key)
+        for path, module in self.files.modules():
+            if is_conftest(path):
+                self._know(path, module)
+        self._runner.used(set().union(*(names.used for names in self._names.values())))
+
+    def _know(self, path: str, module: Any) -> None:
+        try:
+            names = self._names[path] = Names(module, self.files.path)
+        except Exception:  # a file that is no Python of this version, or is not there any more
+            self._changed.add(path + ": its names cannot be told")
+        else:
+            self._changed |= {path + ": " + name for name in names.changed()}
+
+    def before_setup(self, key: Any) -> None:
+        """Before its fixtures put for a while what they want where they want."""
+        if key in self._tests:
+            self._changed |= self._runner.changed_among_usual(self._is_of_tests)
 
     def before_call(self, key: Any) -> None:
         if key in self._tests:
             self._look_at_code(key)
             self._look_at_names(self._tests[key][1])
             self._changed |= self._runner.changed_among_critical()
-            tracer = sys.gettrace()
-            if tracer is not None:
-                self._changed.add("a tracer: " + _origin(tracer))
+            self._changed |= {"a tracer: " + origin(one) for one in (sys.gettrace(), sys.getprofile()) if one}
+
+    def after_call(self, key: Any, own: Any) -> None:
+        """`own`: the object whose method the test is, if there is one. It is gone when the next test begins."""
+        given = fields(own)
+        if key in self._tests and type(given) is dict:
+            inherited = [fields_of_class(cls) for cls in type.mro(type(own))]
+            found = [name for name in list(given) if any(is_code(home.get(name)) for home in inherited)]
+            table = given.get("_type_equality_funcs")
+            if type(table) is dict:
+                found += [origin(one) + ": " + origin(how) for one, how in table.items() if type(how) is not str]
+            self._changed |= {self._tests[key][0].name + " has in its object " + name for name in found}
+
+    def traced(self, frame: Any) -> None:
+        self._tracers.update(filter(None, [frame and self.files.path(frame.f_code.co_filename)]))
+
+    def fixture(self, file: str) -> None:
+        """A test is given what stands there."""
+        self._fixtures.update(filter(None, [self.files.path(file)]))
 
     def turned(self, key: Any) -> None:
         if key in self._tests:
@@ -466,7 +274,7 @@ class Session:
         for hook, function in found:
             code = getattr(getattr(function, "__func__", function), "__code__", None)
             path = self.files.path(code.co_filename) if code is not None else ""
-            self._plugins.add("plugin " + path if path else hook + ": " + _origin(function))
+            self._plugins.add("plugin " + path if path else hook + ": " + origin(function))
 
     def set_code(self, function: Any) -> None:
         """What a function does is replaced, while others may run it."""
@@ -479,8 +287,8 @@ class Session:
     def ended(self) -> dict[str, object]:
         for key in self._tests:
             self._look_at_code(key)
-        for path in self._names:
-            self._look_at_names(path)
+        for path, names in self._names.items():
+            self._changed |= {path + ": " + name for name in names.changed(at_last=True)}
         tests = {path for _, path, _ in self._tests.values() if path}
         code: dict[str, dict[str, str]] = {}
         helpers: set[str] = set()
@@ -489,7 +297,7 @@ class Session:
         others = [module for path, module in modules if path not in tests]
         besides = {test.rpartition("/")[0] for test in tests} - {""}
         for path, module in modules:
-            is_test = path in tests or path.rpartition("/")[2] == "conftest.py"
+            is_test = path in tests or is_conftest(path)
             if found := self.files.functions(path, module, all_of_them=is_test, classes=classes):
                 known = [key for key in found if path + "::" + key.replace(".", "::") in self._digests]
                 code[path] = {key: digest for key, digest in found.items() if key not in known}
@@ -499,15 +307,20 @@ class Session:
                 is_helper = (named and 2 * named >= own) or (is_beside and is_only_for_tests(module, others))
                 if is_helper and not is_test:
                     helpers.add(path)
-        test_code = {*tests, *(path for path in code if path.rpartition("/")[2] == "conftest.py")}
+        test_code = {*tests, *filter(is_conftest, code)}
         read = {path for path, opener in self.files.read if opener in test_code}
+        runner = self._runner.digests(self.files.path)
+        changed = {*self._changed, *self._runner.changed(), *self._runner.strange(self.files.path)}
+        changed.update(self.files.written(test_code | read, test_code))
+        if self._tracers - test_code:
+            changed.add("a tracer: set by the project")
         return {
             "tests": {name: "".join(sorted(digests)) for name, digests in self._digests.items()},
             "code": code,
-            "runner": self._runner.digests(),
-            "changed": sorted(self._changed | self._runner.changed()),
+            "runner": runner,
+            "changed": sorted(changed),
             "plugins": sorted(self._plugins),
-            "files": sorted(tests | helpers | read | set(self._runner_files())),
+            "files": sorted(tests | helpers | read | self._fixtures | set(self._runner_files())),
             "failed": len(self._failed),
             "wrong": self.wrong,
         }
@@ -524,12 +337,21 @@ class Session:
             self._changed.add(test.name + " is given something else")
 
     def _look_at_names(self, path: str) -> None:
-        if path in self._names:
-            self._changed |= {path + ": " + name for name in self._names[path].changed()}
+        for other, names in self._names.items():
+            if other == path or is_conftest(other):
+                self._changed |= {other + ": " + name for name in names.changed()}
+
+    def _is_of_tests(self, value: Any) -> bool:
+        paths = {self.files.path(function.__code__.co_filename) for function in functions_in(value)}
+        return any(is_conftest(path) or path in self._names for path in paths if path)
 
     def _facts(self, test: Test) -> list[str]:
         inner = [plain(one) for function in functions_in(test.value()) for one in contents(function)]
         return [*test.facts(), *inner]
+
+
+def is_conftest(path: str) -> bool:
+    return path.rpartition("/")[2] == "conftest.py"
 
 
 def is_only_for_tests(asked: Any, others: list[Any]) -> bool:
@@ -543,22 +365,6 @@ def is_only_for_tests(asked: Any, others: list[Any]) -> bool:
                 if (value is asked and not holds) or home_of(value) == name:
                     return False
     return True
-
-
-def plain(value: Any, depth: int = 3) -> str:
-    """A value, as far as it says itself what it is."""
-    if type(value) in SCALARS:
-        return repr(value)
-    if depth and type(value) in (list, tuple) and len(value) <= 100:
-        return "[%s]" % ", ".join(plain(one, depth - 1) for one in value)
-    if depth and type(value) is dict and len(value) <= 100:
-        return "{%s}" % ", ".join(plain(one, depth - 1) for pair in value.items() for one in pair)
-    return type(value).__name__
-
-
-def _origin(value: Any) -> str:
-    kind = value if hasattr(value, "__qualname__") else type(value)
-    return "%s.%s" % (getattr(kind, "__module__", ""), kind.__qualname__)
 
 
 def watch(pipe: str, root: str) -> Any:
@@ -578,14 +384,20 @@ def watch(pipe: str, root: str) -> Any:
         try:
             if what == "open":
                 session.files.opened(args[0], args[2])
+            elif what in PLACES:
+                for number in PLACES[what]:
+                    session.files.replaced(args[number])
+            elif what in TRACERS:
+                session.traced(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
             elif what == "object.__setattr__" and args[1] in SET_CODE:
                 session.set_code(args[0])
             elif what == event and os.getpid() == owner:
                 found = getattr(session, args[0])(*args[1:])
                 if found is not None:
                     say(dumps(found))
-        except Exception as error:
-            session.wrong = repr(error)  # what raises here would raise in the project's own code
+        except Exception as error:  # what raises here would raise in the project's own code
+            if what not in FILES:  # a folder that is gone, or a name that nobody can read, is no fault of the tests
+                session.wrong = repr(error)
 
     sys.addaudithook(hook)
     return functools.partial(sys.audit, event)

@@ -52,10 +52,28 @@ def pytest_runtestloop(session: Any) -> Any:
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: Any) -> Any:
+    TELL("before_setup", id(item))
+    yield
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Any:
     TELL("plugins", _plugins(item.config.pluginmanager))
     TELL("before_call", id(item))
     yield
+    TELL("after_call", id(item), vars(item).get("_instance", vars(item).get("_testcase")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> None:
+    """What it gives is a part of the test, wherever it stands; but a project may be a plugin that is installed."""
+    file = getattr(getattr(fixturedef.func, "__code__", None), "co_filename", "")
+    if file not in FIXTURES:
+        FIXTURES.add(file)
+        installed = request.config.pluginmanager.list_plugin_distinfo()
+        if all(getattr(plugin, "__file__", None) != file for plugin, _ in installed):
+            TELL("fixture", file)
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -87,6 +105,7 @@ def _told(item: Any) -> Any:
     return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
 
 
+FIXTURES: set[str] = set()
 USED: dict[str, list[str]] = {}  # a module's ways to assert
 SEEN: dict[Any, int] = {}
 

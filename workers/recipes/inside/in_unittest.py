@@ -24,10 +24,14 @@ def watch() -> None:
 
     program: Any = unittest.TestProgram
     run_tests = program.runTests
+    result: Any = unittest.TestResult
+    start, stop = result.startTest, result.stopTest
+    numbers: dict[int, int] = {}
 
     def and_then_the_own(self: Any) -> None:
         cases = _cases(self.test)  # a suite forgets its tests as they run
         names = _names(cases)
+        numbers.update((id(case), number) for number, case in enumerate(cases))
         TELL("collected", {number: _told(case) for number, case in enumerate(cases)})
         try:
             run_tests(self)
@@ -36,7 +40,17 @@ def watch() -> None:
             with suppress(Exception):  # a runner that is not known: there is no control then, and the gate says so
                 _run_own(self.testRunner, names)
 
+    def started(self: Any, test: Any) -> None:
+        TELL("before_setup", numbers.get(id(test)))
+        TELL("before_call", numbers.get(id(test)))
+        start(self, test)
+
+    def stopped(self: Any, test: Any) -> None:
+        stop(self, test)
+        TELL("after_call", numbers.get(id(test)), test)
+
     program.runTests = and_then_the_own
+    result.startTest, result.stopTest = started, stopped
 
 
 def _cases(suite: Any) -> list[Any]:
