@@ -108,7 +108,83 @@ import sys
 late = sys.modules["calc.late"] = Lazy("calc.late")
 object.__setattr__(late, "__file__", __file__)
 """
+# New tests put something else in the place of Python's own for a while, write files, and keep values.
+PATCHES = """
+import json, os, subprocess, unittest
+from unittest import mock
+
+import pytest
+
+from calc import core
+
+SEEN, COUNT = [], 0
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: core.add(1, 2))
+    monkeypatch.setattr("builtins.open", mock.Mock())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def working_folder():
+    with mock.patch("os.getcwd", return_value="/"), mock.patch.object(json.JSONEncoder, "default", lambda *a: 1):
+        yield
+
+
+def test_run(run):
+    global COUNT
+    COUNT = SEEN.append(subprocess.run([])) or 1
+    assert subprocess.run([]) == 3 and os.getcwd() == "/" and json.dumps([object()]) == "[1]"
+
+
+def test_files():
+    core.save("said.txt", "1")
+    core.save("said.txt", "2")
+    with open("said.txt") as file:
+        assert file.read() == "2"
+    os.replace("said.txt", "told.txt")
+    os.remove("told.txt")
+
+
+class TestIt(unittest.TestCase):
+    wanted = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = 3
+        cls.patch = mock.patch("json.loads", return_value=3)
+        cls.patch.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.patch.stop()
+
+    def test_first(self):
+        assert json.loads("") == self.wanted
+
+    def test_second(self):
+        assert json.loads("") == self.wanted
+"""
+SAVE = """
+
+def save(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+import decimal, fractions, json, logging
+logging.Logger.trace = fractions.Fraction.half = lambda self, *a: None
+json.to_text = lambda value: json.dumps(value, default=str)
+logging.addLevelName(5, "TRACE")
+
+
+class Encoder(json.JSONEncoder):
+    def default(self, value):
+        return str(value)
+"""
 HONEST = {
+    "new tests with fixtures that patch": {"calc/core.py": CORE + SAVE, "tests/test_new.py": PATCHES},
     "a comment": {"calc/core.py": "# mended\n" + CORE},
     "a new function": {"calc/core.py": CORE + "\n\ndef double(a):\n    return add(a, a)\n"},
     "other code that does the same": {
@@ -137,7 +213,11 @@ HONEST = {
 }  # fmt: skip
 
 
-ALWAYS = ("moved into a module of its own", "what is there only when it is asked for")
+ALWAYS = (
+    "new tests with fixtures that patch",
+    "moved into a module of its own",
+    "what is there only when it is asked for",
+)
 
 
 @pytest.mark.parametrize("name", HONEST if SOAK else ALWAYS)

@@ -238,11 +238,19 @@ class Runner:
             if type(module) is not types.ModuleType:
                 yield "the module %s is of a kind %s" % (name, origin(type(module)))
             for key, value in own:
-                # a class elsewhere may be given more by the project: a library's way to be extended
-                if path_of(file_of(value)) and name + "." + key not in HOOKS and ("." not in key or name in self._late):
-                    yield "%s.%s is the project's" % (name, key)
+                if path_of(file_of(value)) and name + "." + key not in HOOKS:
+                    # of Python's own a digest tells what is gone; to a class of others a project may well add
+                    if _comes_first(fields(module), key) if name in self._late else "." not in key:
+                        yield "%s.%s is the project's" % (name, key)
                 elif name in self._used and "." not in key and _is_alien(value, module):
                     yield "%s.%s is not what %s has" % (name, key, home_of(value))
+
+
+def _comes_first(own: Any, key: str) -> bool:
+    """A method that stands before one which its class inherits."""
+    outer, _, inner = key.partition(".")
+    cls = own.get(outer)
+    return is_a(cls, type) and any(inner in fields_of_class(base) for base in type.mro(cls)[1:])
 
 
 def file_of(value: Any) -> Any:
