@@ -6,17 +6,20 @@ source takes half a minute or all the memory: `merge_entities.py` runs this file
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from collections import Counter
+from contextlib import suppress
 
 from tree_sitter import Language, Node, Parser
 
-from . import entities_apart, entities_braces, entities_clash, entities_python
+from . import entities_apart, entities_braces, entities_clash, entities_python, entities_reach
 from .apart_inside import within_bounds
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
-from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
+from .merge_words import reaches
+from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES, SYNTAXES
 
 NO_ANSWER = 3  # exit code: cannot be united
 _WORDS = re.compile(rb"\w")
@@ -59,6 +62,20 @@ def contradict(base: bytes, ours: bytes, theirs: bytes, merged: bytes, language:
         return False
 
 
+def across(base: bytes, ours: bytes, before: bytes, after: bytes, *, language: str, path: str, file: str) -> bool:
+    """Whether one file begins to use (`before`, `after`) what another one no longer has (`base`, `ours`)."""
+    of_file = SUFFIXES.get(posixpath.splitext(file)[1], language)
+    old, new = _parsed(base, language), _parsed(ours, language)
+    earlier, later = _parsed(before, of_file), _parsed(after, of_file)
+    if any(root.has_error for root in (old, new, earlier, later)) or not reaches(after, path, file):
+        return False
+    was: list[Entity] = []
+    now: list[Entity] = []
+    with suppress(Unclear):
+        was, now = _read(base, language), _read(ours, language)
+    return entities_reach.is_let_down(old, new, earlier, later, was, now, path, file)
+
+
 def _parsed(source: bytes, language: str) -> Node:
     return Parser(Language(SYNTAXES[language].load())).parse(source).root_node
 
@@ -92,6 +109,10 @@ def main() -> int:
     and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
     versions = within_bounds()
     language, *rest = sys.argv[1:] or ["Python"]
+    if rest[:1] == ["across"]:
+        found = across(*versions, language=language, path=rest[1], file=rest[2])
+        sys.stdout.buffer.write(CONTRADICTION if found else b"")
+        return 0
     if rest == ["compare"]:
         sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, language=language) else b"")
         return 0

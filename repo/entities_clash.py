@@ -60,10 +60,10 @@ def clash(base: Node, ours: Node, theirs: Node, merged: Node) -> bool:
     doubled = (at for at, count in both.bound.items() if count > max(mine.bound[at], other.bound[at]))
     if any(not old.bound[at] and mine.bound[at] and other.bound[at] for at in doubled):
         return True
-    return _is_let_down(old, mine, other) or _is_let_down(old, other, mine)
+    return lets_down(old, mine, other) or lets_down(old, other, mine)
 
 
-def _is_let_down(old: Seen, some: Seen, others: Seen) -> bool:
+def lets_down(old: Seen, some: Seen, others: Seen) -> bool:
     """The others begin to use what these removed, or gave another meaning."""
     return any(
         (

@@ -11,6 +11,7 @@ from .changes import NO_MODE
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
 from .footprint import Footprint, Places, seats
+from .merge_across import Across
 from .merge_attributes import guarded, refusal
 from .merge_entities import Versions, contradict, is_by_content, is_known, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
@@ -62,6 +63,7 @@ class _Line:
     sides: Sides
     tip: str
     patches: Sequence[Changeset]
+    across: Across
     footprint: Footprint = field(default_factory=Footprint)
     places: Places = field(default_factory=Places)
     made: dict[bytes, list[Entry]] = field(default_factory=dict[bytes, list[Entry]])
@@ -84,7 +86,7 @@ async def merge_patches(
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:
-        line = _Line(own, sides, sides.base, patches)
+        line = _Line(own, sides, sides.base, patches, Across(own, sides.base))
         for changeset in patches:
             await _take(line, changeset)
         await _commit_waiting(line)
@@ -98,8 +100,11 @@ async def _take(line: _Line, changeset: Changeset) -> None:
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
     elif taken := line.places.seated_by(changeset):
         paths = tuple(sorted({*taken.values(), *(path for seat, path in seats(changeset) if line.places.has(seat))}))
-        detail = f"CONFLICT (one place): {', '.join(paths)} have one number, or one name but for its case"
+        why = "have one number, are one module, or differ in nothing but their case"
+        detail = f"CONFLICT (one place): {', '.join(paths)} {why}"
         line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
+    elif met := await line.across.met(changeset, side):
+        line.collisions.append(Collision(changeset.key, (met.key,), met.paths, f"CONFLICT (across files): {met.why}"))
     elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
         await _commit_waiting(line)
         await _merge(line, changeset, side)
@@ -111,6 +116,7 @@ async def _take(line: _Line, changeset: Changeset) -> None:
 def _note(line: _Line, changeset: Changeset, side: Side) -> None:
     line.footprint.add(changeset.key, changeset.paths)
     line.places.add(changeset)
+    line.across.add(changeset, side)
     for entry in side.entries:
         line.made.setdefault(entry.path, []).append(entry)
 

@@ -76,6 +76,15 @@ async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
     return form is not None and await _ask(own, "repo.data_keys", form, ids=ids) == CONTRADICTION
 
 
+async def across(own: Scratch, path: str, file: str, versions: Sequence[Version | None]) -> bool:
+    """Whether `file` begins to use what `path` no longer has: before and after of both, each by one patch."""
+    language = _language(os.fsencode(path))
+    if language is None or any(one is not None and one.mode.encode() not in REGULAR_FILES for one in versions):
+        return False
+    ids = [one.id if one is not None else "" for one in versions]
+    return await _ask(own, "repo.entities", language, "across", path, file, ids=ids) == CONTRADICTION
+
+
 async def _ask(own: Scratch, module: str, *words: str, ids: Sequence[str]) -> bytes | None:
     texts = [await _blob(own, blob) for blob in ids]
     if any(len(text) > MAX_SOURCE_BYTES for text in texts):
@@ -85,4 +94,10 @@ async def _ask(own: Scratch, module: str, *words: str, ids: Sequence[str]) -> by
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:
-    return (await own.git("cat-file", "blob", blob)).stdout
+    return (await own.git("cat-file", "blob", blob)).stdout if blob else b""
+
+
+async def text_of_version(own: Scratch, version: Version) -> bytes:
+    """Nothing of what is too large to be read."""
+    text = await _blob(own, version.id)
+    return text if len(text) <= MAX_SOURCE_BYTES else b""
