@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .apart import run_apart
 from .content import REGULAR_FILES
 from .data_keys import form_of
-from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
+from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version, version_at
 from .scratch import Scratch
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES
 
@@ -63,6 +63,23 @@ def is_known(path: bytes) -> bool:
 
 def _language(path: bytes) -> str | None:
     return SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
+
+
+def two_meanings(paths: Sequence[str]) -> str:
+    """What is said of files that git merges, and that cannot stand so."""
+    return f"CONFLICT (definitions): in {', '.join(paths)} one name has two meanings, or none is left"
+
+
+async def contradicted(own: Scratch, commits: Sequence[str], paths: Collection[bytes]) -> list[bytes]:
+    """Those of `paths` that git has merged, and that cannot mean what both sides say. `commits`: the base, both sides,
+    and git's tree."""
+    found: list[bytes] = []
+    for path in filter(is_known, paths):
+        versions = [version for at in commits if (version := await version_at(own, at, path)) is not None]
+        is_of_both = len(versions) == len(commits) and len(set(versions[:3])) == 3
+        if is_of_both and await contradict(own, path, versions):
+            found.append(path)
+    return found
 
 
 async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
