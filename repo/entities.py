@@ -39,7 +39,10 @@ def unite(base: bytes, *sides: bytes, language: str = "Python") -> bytes | None:
         told = joined(united)
         is_whole = shape(_read(told, language)) == shape(united)
         marks = SYNTAXES[language].comments
-        return told if is_whole and not _repeats_comments(told, *sides, marks=marks) else None
+        if not is_whole or _repeats_comments(told, *sides, marks=marks):
+            return None
+        base_root, *roots, merged_root = (_parsed(text, language) for text in (base, *sides, told))
+        return None if entities_clash.clash(base_root, *roots, merged=merged_root) else told
     except Unclear:
         return None
 
@@ -54,7 +57,7 @@ def contradict(base: bytes, ours: bytes, theirs: bytes, merged: bytes, language:
     roots = [_parsed(text, language) for text in (base, ours, theirs, merged)]
     if any(root.has_error for root in roots[:3]):
         return False
-    if entities_clash.clash(*roots):
+    if entities_clash.clash(*roots[:3], merged=roots[3]):
         return True
     try:
         return entities_apart.contradict(*(_read(side, language) for side in (base, ours, theirs)))

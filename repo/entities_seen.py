@@ -296,10 +296,11 @@ def _field_of(found: Seen, node: Node) -> None:
     value, text = next(filter(None, values), None), text_of(node)
     if value is not None and node.type != "enum_variant":
         text = text[: len(text) - len(text_of(value)) - 1]
-    said = " ".join(re.sub(r"\b(public|private|protected|pub)\b", "", text).split()).rstrip(" =;")
-    is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     names = node.children_by_field_name(_FIELDS[node.type])
     names += [one.child_by_field_name("name") or one for one in declared]
+    told = "|".join(re.escape(text_of(name)) for name in names)
+    said = " ".join(re.sub(rf"(?<![\w.])(public|private|protected|pub|{told})(?!\w),?", "", text).split()).rstrip(" =;")
+    is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     for name in names:
         found.define(".", "", text_of(name), "attribute" if is_untyped else said)
 
