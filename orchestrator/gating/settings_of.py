@@ -12,13 +12,14 @@ from configparser import Error as ConfigError
 from typing import Any, Protocol, cast
 
 from .makefiles import MAKEFILES, what_goals_reach
-from .names import CHECKERS
+from .names import CHECKERS, TASK_RUNNERS
 
 # Of pyproject.toml: how a package is built and released decides nothing about its tests.
 PACKAGING = frozenset(
     (
         *("setuptools", "setuptools_scm", "setuptools-scm", "poetry", "flit", "uv", "bumpversion", "commitizen"),
         *("towncrier", "semantic_release", "cibuildwheel", "versioningit", "maturin", "scikit-build"),
+        *("bumpver", "tbump", "scriv", "git-cliff", "gha-update", "sponcon", "setuptools-git-versioning"),
     )
 )
 # Sections of setup.cfg that build documents and packages.
@@ -54,7 +55,7 @@ def _pyproject(text: str, asked: Asked) -> object:
 
 
 def _counts(tool: str, asked: Asked) -> bool:
-    return tool not in CHECKERS or asked.runs(tool)
+    return (tool not in CHECKERS and tool not in TASK_RUNNERS) or asked.runs(tool)
 
 
 def _setup_cfg(text: str, asked: Asked) -> object:

@@ -537,12 +537,15 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
         ("pytest other.py", GateRules(), ("other.py", "tox.ini")),
         ("pytest other.py", GateRules(tests=("other.py",)), ()),
         ("pytest check.py && tox", GateRules(), ("tox.ini",)),
+        ("pytest tests", GateRules(), ()),  # where a comment has a word about tox
     ],
 )
 async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(command: str, rules, gate, tmp_path):
     git(tmp_path, "init", "-q")
     for name in ("check.py", "other.py"):
         (tmp_path / name).write_text("x\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("# tox runs this, and so does ruff\n")
     (tmp_path / "tox.ini").write_text("[testenv]\ncommands = x\n")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "base")
