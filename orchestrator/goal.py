@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from envelope.agent_params import AgentParams
 from envelope.errors import CODES, ErrorCode
 from envelope.gate import GateEvidence, GateObjection
 from envelope.lifecycle import State
@@ -164,7 +165,9 @@ async def _ask(driver: Driver, params: GoalParams) -> Asked:
         if params.hidden is not None:
             raise BadInput("the gate's hidden tests would be told to the agents of a plan", hint="leave the plan out")
         return Asked(*await drive_plan(driver, params))
-    return Asked(await _done(driver, agent_work(driver, params, session=params.session)))
+    return Asked(
+        await _done(driver, agent_work(driver, params, told=params.subagent or AgentParams(), session=params.session))
+    )
 
 
 def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:

@@ -24,7 +24,7 @@ from orchestrator.acp.prompts import Prompt
 from orchestrator.continuing import WITHOUT
 from orchestrator.prompting import listener, session_of
 from orchestrator.read_only import READS_ONLY
-from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of
+from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of, task_request
 from transport.base import Handle
 from transport.consumer import Delivery
 
@@ -451,6 +451,60 @@ async def test_an_agents_task_in_a_goals_session_is_not_proved_and_hides_nothing
 
     assert own.output.structured is None
     assert "since what was verified last" in after.errors[0].message
+
+
+async def test_what_a_subagent_may_not_do_is_told_to_whoever_goes_on_with_its_session(stage, begin, sessions):
+    held = {"inherited_denies": [[["bash", "*", True]]], "subagent_depth": 0}
+
+    async def delegate(task: TaskRequest) -> None:
+        if task.agent != VERIFY and not below:
+            same = {"agent": "build", "pool": "build", "auth_scope": BUILD.auth_scope, "workspace": task.workspace}
+            child = task_request(
+                parent=task, **same, deadline_ms=60_000, sender="build/build", prompt="look", params=held
+            )
+            below.append(child)
+            sessions.edits.insert(0, reads)
+            await stage.transport.submit([child])
+            async for _ in stage.transport.results([child.task_id]):
+                pass
+
+    below: list[TaskRequest] = []
+    stage.builders.before_start = delegate
+    await begin(writes("a.py", "new\n"))
+    sessions.edits.append(writes("a.py", "newer\n"))
+    async with stage.orchestrator(), stage.workers():
+        [second] = await stage.muster.gather([await stage.muster.resume(below[0].task_id, "More")])
+
+    agent = stage.builders.shards_started()[-1]
+    assert (told(second), agent.parent_task_id) == ((True, ""), second.task_id)
+    assert {name: agent.input.params[name] for name in held} == held
+
+
+SHARDS = """
+name = "both"
+[[repositories]]
+path = "."
+[shards]
+glob = "*.py"
+[[steps]]
+agent = "build"
+prompt = "Mend {path}."
+[gate]
+commands = ["run-tests"]
+"""
+
+
+async def test_a_shards_session_is_proved_by_its_batchs_gate_against_its_base(stage, sessions, go_on):
+    sessions.edits.append(writes("a.py", "new\n"))
+    _, report = await stage.batch(await stage.repository(FILES), text=SHARDS)
+    [shard] = report.repositories[0].shards
+
+    good = await go_on(shard.task_id, writes("a.py", "newer\n"))
+    bad = await go_on(shard.task_id, writes("a.py", "fail\n"))
+
+    assert (report.verified, good.errors, told(good)) == (True, (), (True, ""))
+    assert [file.path for file in good.patch.files] == ["a.py"]
+    assert [error.code for error in bad.errors] == [ErrorCode.GATE_FAILED]
 
 
 async def test_a_copy_of_a_session_at_work_does_not_wait_for_it(stage, begin, sessions):
