@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from envelope.agent_params import AgentParams
@@ -34,6 +34,7 @@ from .trial import NO_GATE, Proof, prove
 
 BUNDLE_NAME = "change.bundle"
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
+TAKEN_OUT = Judgement(False, "all that the session had changed was taken out again: nothing is left to verify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ async def drive_goal(driver: Driver) -> TaskResult:
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
         proof = await _prove(Proving(driver, params, gate, before, history), judged, restored)
-        failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
+        is_lost = patch is not None and not proof.after
+        failed = gate is not None and (proof.evidence.result == "rejected" or is_lost)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
             continue
@@ -151,8 +153,8 @@ class Asked:
     lead: Lead | None = None
 
 
-async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[SessionChange, ...]]:
-    """As `_ask`; in a session that goes on, once all others are done there. And its history until then."""
+async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[SessionChange, ...] | None]:
+    """As `_ask`; in a session that goes on, once all others are done there. And its history until then, if known."""
     while params.session:
         history = await history_before(driver, params)
         with suppress(Busy):  # somebody was quicker
@@ -214,31 +216,35 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
 
 @dataclass(frozen=True, slots=True)
 class Proving:
-    """`before`: the gate's run on the base. `history`: of the session before."""
+    """`before`: the gate's run on the base. `history`: of the session before, None where it is not known."""
 
     driver: Driver
     params: GoalParams
     gate: Gate | None
     before: Run | None
-    history: tuple[SessionChange, ...]
+    history: tuple[SessionChange, ...] | None
 
 
 async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
     gate, before = by.gate, by.before
     if gate is None or before is None:
         return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
-    if judged is None:
+    if judged is None and not any(change.verified for change in by.history or ()):
         return Proof(NO_CHANGE, before.verdict("before"))
-    if not restored and (known := await proved_already(by.driver, gate, by.history, judged)):
+    if judged and not restored and (known := await proved_already(by.driver, gate, by.history or (), judged)):
         return known
-    return await prove(
+    tree = judged.tree if judged else before.tree
+    proof = await prove(
         gate,
         before,
-        changes=judged.diff,
-        tree=judged.tree,
+        changes=judged.diff if judged else None,
+        tree=tree,
         restored=restored,
-        standing=partial(standing_before, by.driver, gate, by.history, judged),
+        standing=partial(standing_before, by.driver, gate, by.history, tree),
     )
+    if judged is None and proof.judgement.verified:  # the base was, which is nobody's work
+        return replace(proof, judgement=TAKEN_OUT, evidence=proof.evidence.model_copy(update={"result": "done"}))
+    return proof
 
 
 def _structured(

@@ -65,7 +65,8 @@ async def prove(
     restored: Sequence[str] = (),
     standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
 ) -> Proof:
-    """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
+    """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged, which
+    proves nothing of anybody's work.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
     nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
@@ -77,12 +78,12 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-            if standing is not None and not trial.objections:
-                match await standing():
-                    case Standing() as verified:
-                        await trial.judge_since(verified, changes, tree)
-                    case why:
-                        trial.notes += [why] if why else []
+        if standing is not None and not trial.objections:
+            match await standing():
+                case Standing() as verified:
+                    await trial.judge_since(verified, changes, tree)
+                case why:
+                    trial.unseen = why or ""
         proof = trial.proof(restored)
         proving.set({GATE_RESULT: proof.evidence.result})
     gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
@@ -133,6 +134,8 @@ class Trial:
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
     runs: list[GateVerdict] = field(default_factory=list[GateVerdict])
+    is_since: bool = False  # has it been compared with what was verified before, too?
+    unseen: str = ""  # what ought to have been compared, and was not
     base: str = ""  # what counts as the base, in words, where it is another than the gate's own
 
     def judge_base(self, tree: str) -> None:
@@ -140,13 +143,13 @@ class Trial:
         self.runs.append(self.before.verdict("before"))
         self.objections += self.against(self.before, self.after, tree)
 
-    async def judge_change(self, changes: BlobRef, tree: str, *, since: bytes | None = None) -> None:
+    async def judge_change(self, changes: BlobRef | None, tree: str, *, since: bytes = b"") -> None:
         """Inspect the change and run the gate on it; without an objection, also with the tests of before.
 
-        `since`: what of it is new to the base that counts, if that is not the gate's own; then `after` is known.
+        `base`, where it is set: then `after` is known, and `since` is what of the change is new to it.
         """
         gate, rules = self.gate, self.gate.rules
-        diff = await gate.driver.transport.blobs.get(changes) if since is None else since
+        diff = await gate.driver.transport.blobs.get(changes) if changes and not self.base else since
         trees = await gate.trees(tree)
         if diff:
             self.change = await _inspected(gate, diff, trees, found_tests(self.before.steps))
@@ -167,11 +170,11 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
+    async def judge_since(self, standing: Standing, changes: BlobRef | None, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
         trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
         await trial.judge_change(changes, tree, since=standing.diff)
-        self.after = trial.after
+        self.after, self.is_since = trial.after, True
         self.runs += trial.runs
         self.flaky |= trial.flaky
         self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
@@ -185,12 +188,14 @@ class Trial:
         before, after = self.before, self.after
         assert after is not None
         first = next(iter(self.objections), None)
-        judgement = self._unproved() or Judgement(True, excused_text(after.failed))
+        said = "; ".join(filter(None, (excused_text(after.failed), self.unseen)))
+        judgement = self._unproved() or Judgement(True, said)
         if first is not None:
             judgement = Judgement(False, first.message, first.hint)
         known = sorted((after.failing or frozenset[str]()) & (before.failing or frozenset[str]()))
         fresh = new_failures(before, after) if after is not before else None
-        result = "verified" if judgement.verified else "done" if first is None or after is before else "rejected"
+        is_work = after is not before or self.is_since
+        result = "verified" if judgement.verified else "rejected" if first and is_work else "done"
         evidence = GateEvidence(
             result=result,
             objections=tuple(self.objections),
@@ -230,7 +235,7 @@ class Trial:
         )
 
     async def _settled(
-        self, changes: BlobRef, about: str, reference: Run | None = None, *, first: Run | None = None
+        self, changes: BlobRef | None, about: str, reference: Run | None = None, *, first: Run | None = None
     ) -> Run:
         """The run that counts: a new failure is looked at again, each time in a fresh sandbox.
 
@@ -282,7 +287,7 @@ class Trial:
     def _old_tests(self) -> str:
         return f"with the tests of {self.base}" if self.base else OLD_TESTS
 
-    async def _repeat(self, changes: BlobRef, tree: str) -> None:
+    async def _repeat(self, changes: BlobRef | None, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""
         count = self.gate.rules.repeat
         for number in range(2, count + 1):
@@ -293,7 +298,7 @@ class Trial:
                 return
         self.notes.append(f"{count} of {count} runs pass")
 
-    async def _move_clock(self, changes: BlobRef, tree: str) -> None:
+    async def _move_clock(self, changes: BlobRef | None, tree: str) -> None:
         """A run later in time, beside the base's at that time: what fails there too is not the change's."""
         gate = self.gate
         about = f"with the clock at {gate.rules.clock}"
