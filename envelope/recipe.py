@@ -73,7 +73,7 @@ def _together(digests: Mapping[str, str]) -> str:
 
 
 class CodeDigest(Wire):
-    """What a runner's process held when its session ended (docs/decisions/0028): digests, by what they are of.
+    """What a runner's process held when its session ended (docs/decisions/0029): digests, by what they are of.
 
     `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
     assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in

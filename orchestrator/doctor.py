@@ -57,8 +57,19 @@ def works(part: str, found: str) -> Check:
 async def check_all() -> list[Check]:
     """Every part in the order in which a task needs them. `BadSettings` when the settings cannot even be read."""
     settings = load_settings()
-    checks = [_sandboxes if check is _docker else check for check in CHECKS if check is not _image]
-    return [await check(settings) for check in (CHECKS if _sandbox_driver() == "docker" else checks)]
+    looks = [_sandboxes if check is _docker else check for check in CHECKS if check is not _image]
+    checks: list[Check] = []
+    for look in CHECKS if _sandbox_driver() == "docker" else looks:
+        checks.append(_unless_said(await look(settings), checks))
+    return checks
+
+
+def _unless_said(check: Check, before: list[Check]) -> Check:
+    """What a part says that needs an earlier one: that part's fault is told once."""
+    for one in before:
+        if check.health is one.health is Health.FAILS and check.found == one.found:
+            return Check(check.part, Health.NOTE, f"not known: see {one.part}")
+    return check
 
 
 async def _python(_: Settings) -> Check:
@@ -89,15 +100,22 @@ async def _state(settings: Settings) -> Check:
 
 
 async def _redis(settings: Settings) -> Check:
-    """An own server's program, or the given one: reached, checked for its version and its eviction policy."""
+    """An own server's program, or the given one: reached, and checked for version, eviction policy and memory."""
     try:
         if not settings.redis_url:
             return works("Redis", f"{find_server()}, on demand, for this machine")
         transport = await connect(settings)
-        await transport.close()
+        try:
+            used, most = await transport.memory_used(), settings.limits.memory_share
+        finally:
+            await transport.close()
     except MusterError as error:
         return Check("Redis", Health.FAILS, error.message, error.hint)
-    return works("Redis", "the one at MUSTER_REDIS_URL answers and evicts nothing")
+    found = "the one at MUSTER_REDIS_URL answers and evicts nothing"
+    if used < most:
+        return works("Redis", found)
+    full = f"{found}, but its memory is {used * 100:.0f} % full; no new task is accepted beyond {most * 100:.0f} %"
+    return Check("Redis", Health.NOTE, full, "raise its maxmemory; docs/runbooks/MusterRedisMemoryFull.md says more")
 
 
 async def _docker(_: Settings) -> Check:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from envelope.agent_params import AgentParams
 from envelope.errors import CODES, ErrorCode
-from envelope.gate import GateEvidence, GateObjection
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, Output, PatchRef, TaskResult
 from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
@@ -21,6 +21,7 @@ from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
+from .goal_session import history_before, proved_already, verified_base
 from .goal_work import agent_work, title_of
 from .hidden import Judged, behind
 from .judgement import Judgement, Run
@@ -28,9 +29,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .standing import history_before, proved_already, standing_before
 from .submit import GoalParams, GoalStep, SessionChange, params_of
-from .trial import NO_GATE, Proof, prove
+from .trial import NO_GATE, Proof, prove, refused
 
 BUNDLE_NAME = "change.bundle"
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
@@ -57,7 +57,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     gate = _gate(driver, params)
     before = await gate.base() if gate and params.hidden is None else None
     if gate and before and (refusal := gate.refusal(before)):
-        return _refused(driver, before, refusal)
+        return _refused(driver, refused(before, refusal))
     asked, history = await _ask_in_turn(driver, params)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
@@ -72,7 +72,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(Proving(driver, params, gate, before, history), judged, restored)
+        proof = await _prove(driver, params, gate, before, history, judged, restored)
         is_lost = patch is not None and not proof.after
         failed = gate is not None and (proof.evidence.result == "rejected" or is_lost)
         if failed and lead is not None and await lead.again(_why_not(proof)):
@@ -82,13 +82,9 @@ async def drive_goal(driver: Driver) -> TaskResult:
     return _passed_on(driver, answer)
 
 
-def _refused(driver: Driver, before: Run, objection: GateObjection) -> TaskResult:
-    """The goal ends before anybody is paid."""
-    seen = before.verdict("before")
-    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
-    proof = Proof(Judgement(False, objection.message, objection.hint), seen, evidence=evidence)
-    error = ErrorInfo.of(ErrorCode.BROKEN_BASE, objection.message, objection.hint)
-    return ended_with(driver, error, output=Output(structured=_structured(driver, None, proof, None)))
+def _refused(driver: Driver, proof: Proof) -> TaskResult:
+    assert proof.failure is not None
+    return ended_with(driver, proof.failure, output=Output(structured=_structured(driver, None, proof, None)))
 
 
 async def _concluded(
@@ -214,24 +210,22 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-@dataclass(frozen=True, slots=True)
-class Proving:
-    """`before`: the gate's run on the base. `history`: of the session before, None where it is not known."""
-
-    driver: Driver
-    params: GoalParams
-    gate: Gate | None
-    before: Run | None
-    history: tuple[SessionChange, ...] | None
-
-
-async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
-    gate, before = by.gate, by.before
+async def _prove(
+    driver: Driver,
+    params: GoalParams,
+    gate: Gate | None,
+    before: Run | None,
+    history: Sequence[SessionChange] | None,
+    judged: Judged | None,
+    restored: Sequence[str],
+) -> Proof:
+    """`before`: the gate's run on the base. `history`: of the session before this prompt, None where it is not
+    known."""
     if gate is None or before is None:
-        return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
-    if judged is None and not any(change.verified for change in by.history or ()):
+        return Proof(Judgement(False, params.ungated)) if params.ungated else NO_GATE
+    if judged is None and not any(change.verified for change in history or ()):
         return Proof(NO_CHANGE, before.verdict("before"))
-    if judged and not restored and (known := await proved_already(by.driver, gate, by.history or (), judged)):
+    if judged and not restored and (known := await proved_already(driver, gate, history or (), judged)):
         return known
     tree = judged.tree if judged else before.tree
     proof = await prove(
@@ -240,7 +234,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         changes=judged.diff if judged else None,
         tree=tree,
         restored=restored,
-        standing=partial(standing_before, by.driver, gate, by.history, tree),
+        verified_base=partial(verified_base, driver, gate, history, tree),
     )
     if judged is None and proof.judgement.verified:  # the base was, which is nobody's work
         return replace(proof, judgement=TAKEN_OUT, evidence=proof.evidence.model_copy(update={"result": "done"}))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
-from envelope.gate import GateEvidence, GateObjection
+from envelope.gate import MAX_NAMES, GateEvidence, GateObjection
 from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
 from envelope.tracing.names import GATE, GATE_RESULT
@@ -15,17 +16,27 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import MAX_NAMES, Inspection, inspect
-from .gating.control import control_notes, found_tests
+from .gating.change import Inspection, inspect
+from .gating.control import collected_in, control_notes, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
 from .gating.retired import NOBODY, Retired, retired_by
 from .gating.told import excused_text, listed
 from .gating.trees import Trees
-from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
+from .judgement import (
+    Judgement,
+    Phase,
+    Run,
+    broken_base,
+    is_acceptable,
+    missing,
+    new_failures,
+    objections,
+    with_old_tests,
+)
 
-OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
+LAST = "what was verified last"  # of a session, as people read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +53,24 @@ class Proof:
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
 
 
+def refused(before: Run, objection: GateObjection) -> Proof:
+    """Of a goal, or a repository of a batch, that ends before anybody is paid."""
+    seen, message, hint = before.verdict("before"), objection.message, objection.hint
+    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
+    failure = ErrorInfo.of(ErrorCode.BROKEN_BASE, message, hint)
+    return Proof(Judgement(False, message, hint), seen, evidence=evidence, failure=failure)
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerifiedBase:
     """A session's change as it was verified last, which counts as a base beside the session's own.
 
     `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since, as far as that is known.
-    `words` name it for people.
     """
 
     gate: Gate
     run: Run
     diff: bytes
-    words: str
 
 
 async def prove(
@@ -63,14 +80,14 @@ async def prove(
     changes: BlobRef | None,
     tree: str,
     restored: Sequence[str] = (),
-    standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
+    verified_base: Callable[[], Awaitable[VerifiedBase | str | None]] | None = None,
 ) -> Proof:
     """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged, which
     proves nothing of anybody's work.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
-    nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
-    none.
+    nobody could know. `verified_base`: asked once nothing speaks against the change on its base; a text says why there
+    is none.
     """
     with span(GATE) as proving:
         trial = Trial(gate, before)
@@ -78,9 +95,9 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-        if standing is not None and not trial.objections:
-            match await standing():
-                case Standing() as verified:
+        if verified_base is not None and not trial.objections:
+            match await verified_base():
+                case VerifiedBase() as verified:
                     await trial.judge_since(verified, changes, tree)
                 case why:
                     trial.unseen = why or ""
@@ -93,13 +110,13 @@ async def prove(
 async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree: str) -> bool:
     """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
     diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
-    trial = Trial(gate, before, after, await _inspected(gate, diff, trees, found_tests(before.steps)))
+    trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
     trial.lifted, _ = await _lifted(gate, trial.change, missing(before, after), trees)
     return not trial.against(before, after, tree)
 
 
-async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[str]) -> Inspection:
-    """`found`: what the base's run took for tests."""
+async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
+    """What the base's run took for tests counts as such."""
     return await inspect(
         diff,
         trees,
@@ -107,7 +124,8 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[st
         subpath=gate.workspace.subpath,
         rules=gate.rules,
         scope=gate.scope,
-        found=found,
+        found=found_tests(before.steps),
+        collected=collected_in(before.steps),
     )
 
 
@@ -152,7 +170,7 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes) if changes and not self.base else since
         trees = await gate.trees(tree)
         if diff:
-            self.change = await _inspected(gate, diff, trees, found_tests(self.before.steps))
+            self.change = await _inspected(gate, diff, trees, self.before)
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
@@ -170,18 +188,15 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, standing: Standing, changes: BlobRef | None, tree: str) -> None:
+    async def judge_since(self, verified: VerifiedBase, changes: BlobRef | None, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
-        trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
-        await trial.judge_change(changes, tree, since=standing.diff)
+        trial = Trial(verified.gate, verified.run, self.after, base=LAST)
+        await trial.judge_change(changes, tree, since=verified.diff)
         self.after, self.is_since = trial.after, True
         self.runs += trial.runs
         self.flaky |= trial.flaky
-        self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
-        self.objections += [
-            objection.model_copy(update={"message": f"since {standing.words}: {objection.message}"})
-            for objection in trial.objections
-        ]
+        self.notes += [f"since {LAST}: {note}" for note in trial.notes]
+        self.objections += [objection.about(f"since {LAST}") for objection in trial.objections]
 
     def proof(self, restored: Sequence[str]) -> Proof:
         """What was found, once the change is judged; `restored`: test files that were put back first."""
@@ -222,17 +237,14 @@ class Trial:
             needs_base=gate.needs_base,
             touched=self.change.touched,
         )
-        words = f"{about}: " if about else ""
-        return [one.model_copy(update={"message": f"{words}{one.message}"}) for one in found]
+        return [objection.about(about) for objection in found] if about else found
 
     def _unproved(self) -> Judgement | None:
         """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
         obstacle = self.before.obstacle(self.gate.min_tests) if self.gate.needs_base else None
-        return (
-            Judgement(False, f"the gate cannot run on the base: {obstacle.message}", obstacle.hint)
-            if obstacle
-            else None
-        )
+        if obstacle is None:
+            return None
+        return Judgement(False, broken_base(obstacle).message, obstacle.hint)
 
     async def _settled(
         self, changes: BlobRef | None, about: str, reference: Run | None = None, *, first: Run | None = None
@@ -271,7 +283,8 @@ class Trial:
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
-            run = await self._settled(await gate.stored(rest, trees, tree), self._old_tests, reference=after)
+            changes = await gate.stored(rest, trees, tree)
+            run = await self._settled(changes, f"with the tests of {self.base or 'the base'}", reference=after)
         else:
             tree, run = "", self.before
         edited = [path for part in parts for path in part.paths]
@@ -282,10 +295,6 @@ class Trial:
         )
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
-
-    @property
-    def _old_tests(self) -> str:
-        return f"with the tests of {self.base}" if self.base else OLD_TESTS
 
     async def _repeat(self, changes: BlobRef | None, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""
@@ -305,8 +314,8 @@ class Trial:
         before = await self._run("before", gate.moved("before", None, about), about)
         if any(step.clock != "moved" for step in before.steps):
             message = f"the gate's clock cannot be moved by {gate.rules.clock}: its image has no libfaketime"
-            hint = "use an image with libfaketime (Debian's package faketime), or leave the rule clock out"
-            self.objections.append(GateObjection(code="failed", message=message, hint=hint))
+            hint = "use an image with libfaketime (Debian's package of that name), or leave the rule clock out"
+            self.objections.append(GateObjection.of("failed", message, hint))
             return
         run = await self._run("after", gate.moved("after", changes, about), about)
         self.objections += self.against(before, run, tree, about)
@@ -320,7 +329,7 @@ class Trial:
         if self.gate.rules.flaky == "reject":
             message = f"tests failed, and passed when they were run again: {names}"
             hint = "make them steady, or set the gate's flaky to allow"
-            self.objections.append(GateObjection(code="flaky", message=message, hint=hint, names=tuple(self.flaky)))
+            self.objections.append(GateObjection.of("flaky", message, hint, sorted(self.flaky)))
         else:
             self.notes.append(f"flaky: {names} failed, and passed when run again in a fresh sandbox")
 

@@ -33,14 +33,23 @@ from .file import load_batch
 from .looking import require_looking
 from .measured import RUNS, Outlook, Run, by_price, outlook
 from .merge_overlaps import foreseen
-from .obstacles import unknown_agents, unknown_places, without_model, without_price, without_token
+from .obstacles import (
+    too_old_packages,
+    unknown_agents,
+    unknown_places,
+    without_model,
+    without_price,
+    without_token,
+)
 from .plan import Found, Planned, Sources, planned
 from .preview import BatchPreview, all_shards
 from .report import REPORT_NAME, BatchReport, OverlapReport, report_of
 from .request import BatchParams, batch_request
+from .shorthands import TARGET_VERSION
 from .spec import BatchSpec
 from .starts import Start
 from .status import BatchStatus, status_of
+from .survey import oldest_of
 
 HERE = Path("batch.toml")  # what paths in a batch are relative to that is in no file
 
@@ -94,14 +103,19 @@ class Batches:
         there = tuple(one.model_copy(update={"goes_to": _told(places[one.name])}) for one in found.repositories)
         expected = await self._outlook(plan, found, tenant or self.muster.settings.tenant)
         asked = [place.forge for place in places.values() if isinstance(place, Place)]
-        warnings = (*await self.obstacles(plan.spec), *without_token(asked, forges))
+        warnings = (*await self.obstacles(plan), *without_token(asked, forges))
         return found.model_copy(update={"repositories": there, "outlook": expected, "warnings": warnings})
 
-    async def obstacles(self, spec: BatchSpec) -> tuple[str, ...]:
-        """What would stop its steps, as far as the workers that are alive tell; a sentence each."""
+    async def obstacles(self, plan: Planned) -> tuple[str, ...]:
+        """What would stop its steps, or have them do harm, as far as repositories and live workers tell it."""
+        spec = plan.spec
         cards = await self.muster.workers() if spec.asks_a_model else []
         lacking = without_model(spec, cards, model=self.muster.settings.model)
-        return (*lacking, *without_price(spec, cards), *unknown_agents(spec, cards), *unknown_places(spec))
+        said = (*lacking, *without_price(spec, cards), *unknown_agents(spec, cards), *unknown_places(spec))
+        if not spec.says(TARGET_VERSION):
+            return said
+        oldest = {name: await oldest_of(start.git_dir, start.base) for name, start in plan.starts.items()}
+        return (*said, *too_old_packages(spec, oldest))
 
     async def _outlook(self, plan: Planned, found: BatchPreview, tenant: str) -> Outlook:
         cap = found.max_cost_microusd

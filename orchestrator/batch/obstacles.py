@@ -11,6 +11,7 @@ from envelope.agents import WorkerCard
 
 from ..catalogue import agents_of
 from ..errors import BadInput, near_miss
+from ..project.python_version import OLDEST, Version
 from ..publication.settings import ForgeSettings
 from .shorthands import TARGET_VERSION
 from .spec import PLACES, BatchSpec
@@ -49,13 +50,20 @@ def unknown_agents(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str
 def unknown_places(spec: BatchSpec) -> Iterator[str]:
     """Braces are left as they are where nothing fills them; what is nearly a place was meant as one."""
     known = {"path", "name", "folder", "repository", TARGET_VERSION, *PLACES}
-    said = "\n".join(part for step in spec.steps for part in (*step.commands, step.prompt or ""))
     if spec.shards.command is not None:  # which fills what it prints
         return
-    written: set[str] = set(PLACE.findall(said))
+    written: set[str] = set(PLACE.findall(spec.words))
     for name in sorted(written - known):
         if close := get_close_matches(name, known, n=1):
             yield f"{{{name}}} in a step stays as it is: did you mean {{{close[0]}}}?"
+
+
+def too_old_packages(spec: BatchSpec, oldest: Mapping[str, Version | None]) -> Iterator[str]:
+    """`oldest`: the oldest Python that anything in each repository supports."""
+    for name, version in oldest.items() if spec.says(TARGET_VERSION) else ():
+        if version is not None and version < (3, OLDEST):
+            named = f"{name} supports Python {version[0]}.{version[1]}, and {{{TARGET_VERSION}}} is py3{OLDEST} there"
+            yield f"{named}: what is written may not run on what is older"
 
 
 def without_token(names: Iterable[str], forges: Mapping[str, ForgeSettings]) -> Iterator[str]:

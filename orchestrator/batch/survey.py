@@ -38,6 +38,11 @@ async def survey(
     return with_contents(shards, blobs, spec.shards.depends_on)
 
 
+async def oldest_of(git_dir: Path, base: str) -> Version | None:
+    """The oldest Python that any package of the repository says it supports."""
+    return min((await _pythons(git_dir, await blobs_of(git_dir, base))).values(), default=None)
+
+
 async def _pythons(git_dir: Path, blobs: Mapping[str, str]) -> dict[PurePosixPath, Version]:
     """The oldest Python of each folder whose own files tell of one."""
     paths = [path for path in map(PurePosixPath, blobs) if path.name in DECLARED_IN]

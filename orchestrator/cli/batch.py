@@ -168,7 +168,7 @@ async def _run(file: Path, asked: _Asked) -> int:
         if refused and await done_before(muster, plan, settings) is None:  # else its branch may well be as it was
             raise first_of(refused)
         found = await tell_difference(muster, plan)
-        for warning in await muster.batches.obstacles(plan.spec):
+        for warning in await muster.batches.obstacles(plan):
             warn(warning)
         waits = asked.may_ask and not (asked.yes or asked.detach or asked.as_json)
         if not await agreed_to_batch(muster, plan, count=found.runs if found else None, may_ask=waits):

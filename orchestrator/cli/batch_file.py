@@ -47,7 +47,7 @@ def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("batch.toml"),
     repo: Annotated[Path, typer.Option(metavar="PATH", help="The first repository.")] = Path(),
 ) -> None:
-    """Write a batch file to start from: a codemod over each Python file, proved by the tests. Overwrites nothing."""
+    """Write a batch file to start from: a codemod over each source file, proved by the tests. Overwrites nothing."""
     with suppress(RepositoryMissing):  # a folder that will be one
         repo = asyncio.run(locate(repo)).root
     text = starter(repo, seen_from=file.parent)

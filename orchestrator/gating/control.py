@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from envelope.gate import GateObjection
 from envelope.recipe import CodeDigest, RecipeStep
 
-from .change import MAX_NAMES
 from .told import listed
-
-HINT = "look for code that changes pytest, unittest or assertions while it is imported or run"
 
 
 def fooled_objection(
@@ -29,10 +26,10 @@ def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep])
             )
             if old.control == "fooled":
                 message += " (as on the base)"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=new.fooled[:MAX_NAMES])
+            return _fooled(message, new.fooled)
         if old.control == "held" and new.control == "none":
             message = f"the tests that must fail are not told of by `{new.command}`; on the base they were"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
     return None
 
 
@@ -46,18 +43,23 @@ def digest_objection(
             continue
         if new.digest is None:
             message = f"what became of the tests is not told by the process of `{new.command}`; on the base it was"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
         told = new.tests.failed + new.tests.errors if new.tests else 0
         if new.digest.failed > told:
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
         if others := list(_others(old.digest, new.digest, touched)):
             message = (
                 f"code that the change does not edit is other than on the base when `{new.command}` ends:"
                 f" {listed(others)}"
             )
-            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=tuple(others[:MAX_NAMES]))
+            return _fooled(message, others)
     return None
+
+
+def _fooled(message: str, names: Sequence[str] = ()) -> GateObjection:
+    hint = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    return GateObjection.of("runner_fooled", message, hint, names)
 
 
 def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Iterator[str]:
@@ -90,6 +92,11 @@ def _path(name: str) -> str:
 def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
     """Files that are tests by what the base's run did with them, whatever they are called."""
     return frozenset(file for step in before if step.digest for file in step.digest.files)
+
+
+def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Those of them that a runner took tests from."""
+    return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:

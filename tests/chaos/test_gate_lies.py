@@ -72,6 +72,40 @@ def test_there_are_many_and_each_has_a_name_of_its_own():
     assert set(SAMPLE) <= {lie.id for lie in LIES}
 
 
+# Objects that answer to any question by work of their own, which fails outside of the program that they are made for.
+LAZY = """
+
+class Proxy:
+    def __getattribute__(self, name):
+        raise RuntimeError("asked for " + name + " too early")
+
+    def __call__(self):
+        return 1
+
+    @property
+    def __class__(self):
+        raise RuntimeError("asked too early")
+
+
+class Kind(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError("asked too early")
+
+
+class Lazy(type(math)):
+    def __getattribute__(self, name):
+        raise DeprecationWarning("use another module")
+
+
+class Of(metaclass=Kind):
+    pass
+
+
+current, of = Proxy(), object.__new__(Of)
+import sys
+late = sys.modules["calc.late"] = Lazy("calc.late")
+object.__setattr__(late, "__file__", __file__)
+"""
 HONEST = {
     "a comment": {"calc/core.py": "# mended\n" + CORE},
     "a new function": {"calc/core.py": CORE + "\n\ndef double(a):\n    return add(a, a)\n"},
@@ -90,6 +124,10 @@ HONEST = {
         "calc/core.py": CORE.replace("def add(a, b):\n    return a + b\n", "from .sums import add\n"),
         "calc/sums.py": "def add(a, b):\n    return a + b\n",
     },
+    "what is there only when it is asked for": {
+        "calc/core.py": CORE + LAZY,
+        "calc/old.py": "from .core import Proxy\nnow = Proxy()\n",
+    },
     "more tests": {"tests/test_core.py": PYTEST_TESTS + "\n\ndef test_more():\n    assert core.add(1, 1) == 2\n"},
     "a test that is written otherwise": {
         "tests/test_core.py": PYTEST_TESTS.replace("core.add(2, 3) == 5", "5 == core.add(2, 3)"),
@@ -97,7 +135,10 @@ HONEST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HONEST if SOAK else ["moved into a module of its own"])
+ALWAYS = ("moved into a module of its own", "what is there only when it is asked for")
+
+
+@pytest.mark.parametrize("name", HONEST if SOAK else ALWAYS)
 async def test_honest_work_differs_in_nothing(desk, name: str):
     evidence = await desk("pytest").judge(HONEST[name], BASES["pytest"][0])
 

@@ -155,3 +155,7 @@ async def test_what_should_have_ended_is_counted_until_it_has(fleet):
     await fleet.finish(await fleet.claim_one())
     assert await fleet.transport.overdue(in_two_minutes) == 0
     assert (await fleet.transport.record(request.task_id)).state is State.COMPLETED
+
+
+async def test_memory_that_nothing_limits_is_never_full(fleet):
+    assert await fleet.transport.memory_used() == 0

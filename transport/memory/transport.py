@@ -335,6 +335,9 @@ class MemoryTransport:
     async def overdue(self, late_ms: int) -> int:
         return reaping.overdue(self._fleet, late_ms)
 
+    async def memory_used(self) -> float:
+        return 0.0
+
     async def now_ms(self) -> int:
         return self._fleet.now()
 

@@ -65,6 +65,12 @@ class Pressure:
             while self._is_too_much(0) and await make_room(self._cells, TRACES_PER_TRIM):
                 await self._look()
 
+    async def used(self) -> float:
+        """The share of its `maxmemory` that is in use; without a `maxmemory` 0."""
+        async with self._looking:
+            await self._look()
+        return self._used_bytes / self._limit_bytes if self._limit_bytes else 0.0
+
     def _expected_bytes(self, tasks: int) -> int:
         return self._used_bytes + self._coming_bytes + tasks * self._task_bytes
 

@@ -48,6 +48,9 @@ class Submitting:
         """Make room on servers that are short of memory."""
         await asyncio.gather(*(pressure.relieve() for pressure in self._pressure.values()))
 
+    async def memory_used(self) -> float:
+        return max(await asyncio.gather(*(pressure.used() for pressure in self._pressure.values())))
+
     async def _lease_in(self, cell: Cell, under: Lease | None) -> Lease | None:
         """Of a lease in another cell a script cannot judge: it is looked at first (`Fenced`), not in the same step."""
         if under is None or self._cells.of_trace(under.trace_id) is cell:

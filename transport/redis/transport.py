@@ -313,6 +313,9 @@ class RedisTransport:
     async def overdue(self, late_ms: int) -> int:
         return sum(await self._cells.each(lambda cell: records.overdue(cell, late_ms)))
 
+    async def memory_used(self) -> float:
+        return await self._submitting.memory_used()
+
     async def now_ms(self) -> int:
         """Of one cell's server, mostly the first one's; each cell goes by its own."""
         return await self._cells.any(records.now_ms)

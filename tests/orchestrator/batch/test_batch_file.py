@@ -309,7 +309,31 @@ def test_the_file_to_start_from_installs_what_the_tests_need(tmp_path):
     spec = parse_batch(text, name="b.toml")
     assert spec.setup.commands == ('pip install -e ".[test]"',)
     assert spec.gate and spec.gate.commands == ("python -m pytest -q",)
-    assert "they are for Python 3.7 and newer, and this package says that it supports 3.6" in text
+    assert spec.steps[0].ruff == "E7,W"  # they hold on every Python, and ruff's others need 3.7
+    assert "UP is for Python 3.7 and newer, and this package says that it supports 3.6" in text
+
+
+@pytest.mark.parametrize(
+    ("files", "glob", "needs"),
+    [
+        (("go.mod", "uuid.go", "hash.go", "uuid_test.go", "doc/example.js"), "**/*.go", "go"),
+        (("Cargo.toml", "src/lib.rs"), "**/*.rs", "cargo"),
+        (("package.json", "src/index.ts", "node_modules/a.js", "node_modules/b.js"), "**/*.ts", "npm"),
+        (("pom.xml", "src/main/java/A.java"), "**/*.java", ""),
+        (("README.md",), "**/*.py", ""),
+    ],
+)
+def test_the_file_to_start_from_is_for_the_language_that_is_there(tmp_path, files, glob, needs):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text('{"scripts": {"test": "jest"}}' if name == "package.json" else "")
+
+    text = starter(tmp_path, seen_from=tmp_path)
+
+    spec = parse_batch(text, name="b.toml")
+    assert spec.shards.glob == glob
+    assert bool(spec.steps[0].ruff) is (glob == "**/*.py")
+    assert (f"the sandbox image must have `{needs}`" in text) is bool(needs)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from envelope.agents import AgentCard, ModelPrice, WorkerCard
 from orchestrator.batch.file import parse_batch
-from orchestrator.batch.obstacles import unknown_agents, unknown_places, without_price
+from orchestrator.batch.obstacles import too_old_packages, unknown_agents, unknown_places, without_price
 
 BUILD = AgentCard(name="build", mode="primary", pool="build")
 PRICE = ModelPrice(input_microusd=1, output_microusd=2)
@@ -62,3 +62,18 @@ def test_an_agent_that_no_worker_knows_is_told_where_workers_are():
 def test_what_is_nearly_a_place_is_told(step, told):
     assert list(unknown_places(batch(step))) == told
     assert list(unknown_places(batch(step, shards='command = "list"'))) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "oldest", "told"),
+    [
+        ('ruff = "UP"', (2, 7), ["demo supports Python 2.7, and {target_version} is py37 there: "]),
+        ('ruff = "UP"', (3, 7), []),
+        ('ruff = "UP"', None, []),
+        ('recipe = ["fix {path}"]', (2, 7), []),
+    ],
+)
+def test_a_package_of_older_pythons_than_ruff_knows_is_told(step, oldest, told):
+    said = list(too_old_packages(batch(step), {"demo": oldest}))
+
+    assert [line[: len(words)] for line, words in zip(said, told, strict=True)] == told

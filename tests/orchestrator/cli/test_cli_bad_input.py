@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+import redis
 
 from envelope.errors import ExitCode
 
@@ -227,6 +228,30 @@ def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
     assert "sandbox image" not in checks and "Docker" not in checks
     assert checks["sandboxes"]["health"] == "fails" and "'bubblewrap'" in checks["sandboxes"]["found"]
     assert checks["sandboxes"]["mend"] == "correct or unset MUSTER_SANDBOX_DRIVER"
+
+
+@pytest.mark.redis
+def test_doctor_warns_of_a_redis_that_is_nearly_full(desk, plain_redis):
+    with redis.Redis.from_url(plain_redis) as client:
+        for at in range(200):  # small ones, for a buffer that one was sent through counts as memory for a while
+            client.set(f"filler{at}", b"x" * 100_000)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] / 0.95))
+
+    done = desk.muster("doctor", "--json", env={"MUSTER_REDIS_URL": plain_redis})
+    told = {check["part"]: check for check in map(json.loads, done.stdout.splitlines())}["Redis"]
+
+    assert told["health"] == "note"
+    assert "its memory is 95 % full" in told["found"] and "80 %" in told["found"]
+    assert "docs/runbooks/MusterRedisMemoryFull.md" in told["mend"]
+
+
+def test_doctor_says_once_that_redis_does_not_answer(desk):
+    done = desk.muster("doctor", "--json", env={"MUSTER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    checks = {check["part"]: check for check in map(json.loads, done.stdout.splitlines())}
+
+    assert done.exit_code == INFRASTRUCTURE
+    assert (checks["Redis"]["health"], checks["fleet"]["health"]) == ("fails", "note")
+    assert (checks["fleet"]["found"], checks["fleet"]["mend"]) == ("not known: see Redis", "")
 
 
 def test_a_reader_who_has_gone_and_a_full_disk_are_told_apart(desk):

@@ -14,9 +14,9 @@ from envelope.lifecycle import State
 from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.request import batch_request
-from orchestrator.continuing import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
 from orchestrator.errors import BadInput
 from orchestrator.prompting import listener, session_of
+from orchestrator.resume import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
 from orchestrator.submit import DRIVERS, GoalParams, RepositoryInput, goal_request, params_of, task_request
 from transport.base import Lease
 from transport.errors import Busy, NotFound, Refused

@@ -27,11 +27,11 @@ from orchestrator.acp.prompts import Prompt
 from orchestrator.batch.formats import FORMATS
 from orchestrator.cli.reports import report_for
 from orchestrator.cli.summary import summary_of_run
-from orchestrator.continuing import WITHOUT
+from orchestrator.goal_session import GONE, LOST
 from orchestrator.prompting import listener, session_of
 from orchestrator.read_only import READS_ONLY
+from orchestrator.resume import WITHOUT
 from orchestrator.session.fold import Session
-from orchestrator.standing import GONE, LOST
 from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of, task_request
 from transport.base import Handle
 from transport.consumer import Delivery

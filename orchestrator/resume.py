@@ -10,7 +10,7 @@ from envelope.agent_params import UNDOING, AgentParams, inherited
 from envelope.budget import Budget
 from envelope.gate import GateRules
 from envelope.lifecycle import TERMINAL, State
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskRequest, TaskResult, Workspace
 from envelope.scope import Scope, offers
 from transport.admission import refusal
 from transport.base import Transport
@@ -27,6 +27,7 @@ from .submit import (
     GoalParams,
     SessionChange,
     intent_of,
+    is_goal,
     params_of,
     scope_of_goal,
     task_request,
@@ -42,8 +43,8 @@ FORGOTTEN = "no gate is known: the goal that began the session is no longer kept
 ON_OTHERS = "no gate can run: the session's work is on top of changes that are no commit"
 
 
-class SaidFields(TypedDict, total=False):
-    """What a caller says of one prompt. What is left out, empty or None is as it was before."""
+class ResumeFields(TypedDict, total=False):
+    """What a caller may say of one prompt. What is left out, empty or None is as it was before."""
 
     budget: Budget | None
     deadline_ms: int | None
@@ -57,8 +58,8 @@ class SaidFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """`SaidFields`, whole."""
+class ResumeOptions:
+    """`ResumeFields`, whole."""
 
     budget: Budget | None = None
     deadline_ms: int | None = None
@@ -88,7 +89,7 @@ class Gated(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SessionTerms:
     """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `history`: what the
     session had changed at the end of each prompt, the latest last. `is_lost`: somebody took the work back to where no
     prompt had ended, and what of the history came before that is not known. `gated`: the gate to inherit; `ungated`:
@@ -108,7 +109,9 @@ class Terms:
     named: str = ""
 
 
-async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said: Said = Said()) -> TaskRequest:
+async def resume_request(
+    transport: Transport, task_id: str, prompt: str, options: ResumeOptions = ResumeOptions()
+) -> TaskRequest:
     """The task that goes on with a task's session, or of a goal with its agent's.
 
     It is a goal where a goal or a batch began the session, or a gate is asked for; else an agent's task of its own.
@@ -119,22 +122,22 @@ async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said
     if params := UNDOING.get(prompt.strip()):
         return undoing(request, params, goal=await goal_id(transport, request))
     terms = await terms_of(transport, request)
-    if prompt.strip() == COMPACT or not (terms.begun or terms.ungated or said.asks_for_proof):
-        return _as_task(going_on(request, prompt, goal=terms.named), said)
+    if prompt.strip() == COMPACT or not (terms.begun or terms.ungated or options.asks_for_proof):
+        return _as_task(going_on(request, prompt, goal=terms.named), options)
     await _require_free(transport, request)
     is_same = (terms.last.recipient, terms.last.agent) == (request.recipient, request.agent)
-    return _as_goal(terms.last if is_same else request, prompt, terms, said)
+    return _as_goal(terms.last if is_same else request, prompt, terms, options)
 
 
 def why_unproved(request: TaskRequest) -> str:
     """Why nothing will prove what comes of a task that goes on with a session; empty where its gate will."""
-    if not _is_goal(request):
+    if not is_goal(request):
         return "" if _takes_back(request) or request.input.prompt.strip() == COMPACT else NO_GOAL
     params = params_of(GoalParams, request)
     return "" if params.gate else params.ungated or WITHOUT
 
 
-async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
+async def terms_of(transport: Transport, request: TaskRequest) -> SessionTerms:
     """Of the session of an agent's task. What belongs to another tenant is not looked at."""
     last = await _last_of(transport, request)
     begun, is_forgotten = None, False
@@ -145,16 +148,16 @@ async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
             except NotFound:
                 is_forgotten = True
     if begun is None:
-        return Terms(last, None, ungated=FORGOTTEN if is_forgotten else "")
+        return SessionTerms(last, None, ungated=FORGOTTEN if is_forgotten else "")
     goal = begun.driver if begun.is_own else None
     told = await _history(transport, goal, last) if goal else ()
     on_others = request.workspace is not None and request.workspace.changes is not None
     gated = None if on_others else _gate_of(begun.driver)
     why = "" if gated else ON_OTHERS if on_others else WITHOUT
-    return Terms(last, goal, told or (), told is None, gated, why, begun.driver, begun.named)
+    return SessionTerms(last, goal, told or (), told is None, gated, why, begun.driver, begun.named)
 
 
-async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
+async def terms_in(transport: Transport, session: str, tenant: str) -> SessionTerms:
     """Of a tenant's session by its own id; `NotFound` when no task of it is kept."""
     request = await transport.request(await transport.session_task(session))
     if request.tenant != tenant:
@@ -162,7 +165,7 @@ async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
     return await terms_of(transport, request)
 
 
-def inherited_fields(terms: Terms) -> GoalFields:
+def inherited_fields(terms: SessionTerms) -> GoalFields:
     """For a goal that goes on with the session, to be put over by what its caller says."""
     fields: GoalFields = {"history": terms.history, "ungated": terms.ungated}
     return {**fields, **terms.gated} if terms.gated else fields
@@ -207,7 +210,7 @@ async def _begun_by(transport: Transport, request: TaskRequest) -> _Begun | None
         if found.tenant != request.tenant:
             return None
         if found.recipient == DRIVERS:
-            is_own = _is_goal(found) and above == named
+            is_own = is_goal(found) and above == named
             return _Begun(found, is_own, named) if found.agent in (RUN, BATCH) else None
         above = _above(found)
     return None
@@ -234,10 +237,6 @@ def _batch(driver: TaskRequest) -> BatchSpec:
     from .batch.request import BatchParams  # only batches need their files' form, which takes long to load
 
     return params_of(BatchParams, driver).spec
-
-
-def _is_goal(request: TaskRequest) -> bool:
-    return request.recipient == DRIVERS and request.agent == RUN
 
 
 async def _history(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[SessionChange, ...] | None:
@@ -288,20 +287,23 @@ async def _require_free(transport: Transport, request: TaskRequest) -> None:
         raise refusal(request.model_copy(update={"resume_token": session}), "session")
 
 
-def _as_task(request: TaskRequest, said: Said) -> TaskRequest:
-    limits = {"budget": said.budget, "deadline_ms": said.deadline_ms, "model": said.model or None}
+def _as_task(request: TaskRequest, options: ResumeOptions) -> TaskRequest:
+    limits = {"budget": options.budget, "deadline_ms": options.deadline_ms, "model": options.model or None}
     update: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
-    if said.setup and request.workspace is not None:
-        update["workspace"] = request.workspace.model_copy(update={"setup": tuple(said.setup)})
-    if said.allow:
-        update["auth_scope"] = (*request.auth_scope, *said.allow)
+    update |= {"workspace": _workspace(request, options), "auth_scope": (*request.auth_scope, *options.allow)}
     changed = request.model_copy(update=update)
-    return without_people(changed) if said.no_input else changed
+    return without_people(changed) if options.no_input else changed
 
 
-def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> TaskRequest:
+def _workspace(request: TaskRequest, options: ResumeOptions) -> Workspace | None:
+    if not options.setup or request.workspace is None:
+        return request.workspace
+    return request.workspace.model_copy(update={"setup": tuple(options.setup)})
+
+
+def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: ResumeOptions) -> TaskRequest:
     begun = terms.begun
-    before = params_of(GoalParams, begun) if begun and _is_goal(begun) else None
+    before = params_of(GoalParams, begun) if begun and is_goal(begun) else None
     limits = begun if begun and before else request
     deadline_ms = (
         _batch(begun).limits.shard_deadline_ms(begun.deadline_ms) if begun and not before else limits.deadline_ms
@@ -310,16 +312,13 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
     params = GoalParams(
         agent=request.agent,
         pool=request.recipient,
-        auth_scope=(*request.auth_scope, *said.allow),
+        auth_scope=(*request.auth_scope, *options.allow),
         session=session_of(request),
         history=terms.history,
         hidden=before.hidden if before else None,
         subagent=AgentParams.model_validate(held) if held else None,
-        **_gate(request, terms, said),
+        **_gate(request, terms, options),
     )
-    workspace = request.workspace
-    if said.setup and workspace is not None:
-        workspace = workspace.model_copy(update={"setup": tuple(said.setup)})
     goal = task_request(
         near=request.trace_id,
         agent=RUN,
@@ -327,11 +326,11 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
         prompt=prompt,
         intent=intent_of(prompt) or request.intent,
         params=params.model_dump(mode="json"),
-        workspace=workspace,
+        workspace=_workspace(request, options),
         auth_scope=scope_of_goal(params),
-        budget=said.budget or limits.budget,
-        deadline_ms=said.deadline_ms or deadline_ms,
-        model=said.model or request.model,
+        budget=options.budget or limits.budget,
+        deadline_ms=options.deadline_ms or deadline_ms,
+        model=options.model or request.model,
         output_schema=request.output_schema,
         context_refs=request.context_refs,
         attachments=request.attachments,
@@ -339,15 +338,15 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
         tenant=request.tenant,
         asks=limits.asks,
     )
-    return without_people(goal) if said.no_input else goal
+    return without_people(goal) if options.no_input else goal
 
 
-def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
+def _gate(request: TaskRequest, terms: SessionTerms, options: ResumeOptions) -> dict[str, Any]:
     """The fields of a goal that say how it is proved."""
     before = terms.gated
-    gate = tuple(said.gate) or (before["gate"] if before else ())
+    gate = tuple(options.gate) or (before["gate"] if before else ())
     if not gate:
-        if said.asks_for_proof:
+        if options.asks_for_proof:
             raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
     if request.workspace is None:
@@ -357,6 +356,6 @@ def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
     old = before["gate_rules"].model_dump(exclude_unset=True) if before else {}
     return {
         "gate": gate,
-        "min_tests": said.min_tests if said.min_tests is not None else before["min_tests"] if before else 1,
-        "gate_rules": GateRules.model_validate({**old, **said.rules}),
+        "min_tests": options.min_tests if options.min_tests is not None else before["min_tests"] if before else 1,
+        "gate_rules": GateRules.model_validate({**old, **options.rules}),
     }
