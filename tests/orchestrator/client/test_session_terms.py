@@ -8,10 +8,11 @@ import pytest
 
 from envelope.agents import AgentCard, WorkerCard
 from envelope.budget import Budget
+from envelope.errors import ErrorCode
 from envelope.gate import GateRules
 from envelope.ids import blob_ref, new_task_id
 from envelope.lifecycle import State
-from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
+from envelope.messages import ErrorInfo, Output, PatchRef, TaskRequest, TaskResult, Workspace
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.request import batch_request
 from orchestrator.errors import BadInput
@@ -96,6 +97,47 @@ async def test_options_override_what_is_inherited_each_by_itself(any_stage):
     assert (params.gate_rules.reruns, params.gate_rules.flaky) == (2, "reject")
     assert request.workspace == WHERE.model_copy(update={"setup": ("pip install .",)})
     assert (request.model, request.budget, request.deadline_ms) == ("other", Budget(max_cost_microusd=1), 99_000)
+
+
+ENDINGS = {
+    "gate failed": (State.ERROR, ErrorCode.GATE_FAILED),
+    "out of money": (State.ERROR, ErrorCode.BUDGET),
+    "out of time": (State.EXPIRED, ErrorCode.DEADLINE),
+    "cancelled": (State.CANCELLED, ErrorCode.CANCELLED),
+}
+
+
+@pytest.mark.parametrize("door", ["resume", "prompt", "fork", "/compact"])
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_however_a_goal_ended_its_session_has_its_terms(any_stage, door: str, ending: str):
+    muster, budget = any_stage.muster, Budget(max_cost_microusd=7)
+    request = goal_request(
+        "Begin", agent=BUILD, settings=muster.settings, workspace=WHERE, gate=GATE, budget=budget, deadline_ms=77_000
+    )
+    await muster.submit(request)
+    driver = await claimed(any_stage, DRIVERS)
+    agent = task_request(parent=request, **FIELDS, prompt="Begin", workspace=WHERE, sender="run")
+    await any_stage.transport.submit([agent], under=driver)
+    lease = await claimed(any_stage, "build")
+    await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
+    status, code = ENDINGS[ending]
+    await end(any_stage, lease)
+    error = ErrorInfo.of(code, ending)
+    await end(any_stage, driver, status=status, errors=(error,), patch=CHANGE, output=Output(structured={}))
+    task_id = request.task_id
+    if door in ("fork", "/compact"):
+        handle = await (muster.fork(task_id) if door == "fork" else muster.prompt(task_id, door))
+        lease = await claimed(any_stage, "build")
+        await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
+        await end(any_stage, lease)
+        task_id = handle.task_id
+
+    handle = await (muster.prompt if door == "prompt" else muster.resume)(task_id, "More")
+
+    told = await muster.request(handle.task_id)
+    params = params_of(GoalParams, told)
+    assert (params.gate, told.budget, told.deadline_ms, told.workspace) == (GATE, budget, 77_000, WHERE)
+    assert [change.verified for change in params.history] == [False]
 
 
 async def test_what_was_said_of_one_prompt_holds_for_the_next(any_stage):
