@@ -72,6 +72,9 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
     assert shadows("sub/pytest.py", "sub")
 
 
+INI = "[tool.pytest.ini_options]\n"
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after", "is_other"),
     [
@@ -80,6 +83,13 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
         ("pyproject.toml", "", '[project.entry-points.pytest11]\nx = "x"\n', True),
         ("pyproject.toml", '[tool.poetry]\nname = "a"\n', '[tool.poetry]\nname = "b"\n', False),
         ("pyproject.toml", "", "not toml =", True),
+        ("pyproject.toml", f"{INI}markers = []\n", f'{INI}markers = ["slow: takes long"]\n', False),
+        ("pyproject.toml", INI, f'{INI}markers = ["slow"]\naddopts = "-m fast"\n', True),
+        ("pyproject.toml", "", f'{INI}markers = ["slow"]\n', True),  # pytest reads no other file then
+        ("pytest.ini", "[pytest]\n", "[pytest]\nmarkers =\n    slow: takes long\n    fast: does not\n", False),
+        ("pytest.ini", "[pytest]\n", "[pytest]\nmarkers = slow\nxfail_strict = false\n", True),
+        ("tox.ini", "[pytest]\nmarkers = a\n", "[pytest]\nmarkers = b\n", False),
+        ("setup.cfg", "[tool:pytest]\n", "[tool:pytest]\nmarkers = slow\n", False),
         ("setup.cfg", "[metadata]\nversion = 1\n", "[metadata]\nversion = 2\n", False),
         ("setup.cfg", "", "[tool:pytest]\naddopts = -x\n", True),
         ("setup.cfg", "", "[options.entry_points]\npytest11 =\n  x = x\n", True),
@@ -352,6 +362,7 @@ async def inspected(diff: bytes, rules: GateRules = GateRules(), scope: tuple[st
         (edit("conftest.py", "+x"), GateRules(), "conftest.py"),
         (edit("pyproject.toml", "+x"), GateRules(), "pyproject.toml"),
         (edit("pytest.py", "+x", status="new file mode 100644\n"), GateRules(), "pytest.py"),
+        (edit("pytest.ini", "+", status="new file mode 100644\n"), GateRules(), "pytest.ini"),
         (edit("golden/a.txt", "+x"), GateRules(protect=("golden/**",)), "golden/a.txt"),
         (edit("out/report.xml", "+x"), GateRules(junit="out/*.xml"), "out/report.xml"),
     ],

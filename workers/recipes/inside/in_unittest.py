@@ -28,7 +28,7 @@ def watch() -> None:
     def and_then_the_own(self: Any) -> None:
         cases = _cases(self.test)  # a suite forgets its tests as they run
         names = _names(cases)
-        TELL("collected", {number: _told(case) for number, case in enumerate(cases)})
+        TELL("collected", {id(case): _told(case) for case in cases})
         try:
             run_tests(self)
         finally:
@@ -37,6 +37,14 @@ def watch() -> None:
                 _run_own(self.testRunner, names)
 
     program.runTests = and_then_the_own
+    one: Any = unittest.TestCase
+    run = one.run
+
+    def looked_at_first(self: Any, result: Any = None) -> Any:
+        TELL("before_call", id(self))
+        return run(self, result)
+
+    one.run = looked_at_first
 
 
 def _cases(suite: Any) -> list[Any]:
