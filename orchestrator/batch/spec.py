@@ -189,7 +189,7 @@ class BatchSpec(_Part):
 
     def says(self, place: str) -> bool:
         """Has a step something to be filled in there?"""
-        return any(f"{{{place}}}" in part for step in self.steps for part in (*step.commands, step.prompt or ""))
+        return any(step.says(place) for step in self.steps)
 
     @model_validator(mode="after")
     def _conditions(self) -> Self:
