@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -16,6 +17,8 @@ Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS)]
 Policy = Literal["allow", "reject"]
 Switch = Literal["on", "off"]
 Proved = Literal["done", "verified", "rejected"]
+
+MAX_NAMES = 50  # of an objection; the diff has them all
 
 # What a rejection can be for; programs tell them apart by these words.
 ObjectionCode = Literal[
@@ -55,12 +58,20 @@ class GateRules(Wire):
 
 
 class GateObjection(Wire):
-    """One reason to reject a change. `names` are paths or tests."""
+    """One reason to reject a change. `names` are paths or tests, `MAX_NAMES` at most."""
 
     code: ObjectionCode
     message: str
     hint: str = ""
     names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, code: ObjectionCode, message: str, hint: str = "", names: Sequence[str] = ()) -> GateObjection:
+        return cls(code=code, message=message, hint=hint, names=tuple(names[:MAX_NAMES]))
+
+    def about(self, what: str) -> GateObjection:
+        """The same, of one of several runs or bases."""
+        return self.model_copy(update={"message": f"{what}: {self.message}"})
 
 
 class TestFileChange(Wire):

@@ -72,8 +72,11 @@ def _together(digests: Mapping[str, str]) -> str:
     return sha256(repr(sorted(digests.items())).encode()).hexdigest()[:12]
 
 
+MADE = "made"  # in a class that has no tests, by code of another file; what is made there may be more after a change
+
+
 class CodeDigest(Wire):
-    """What a runner's process held when its session ended (docs/decisions/0028): digests, by what they are of.
+    """What a runner's process held when its session ended (docs/decisions/0029): digests, by what they are of.
 
     `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
     assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in
@@ -100,7 +103,8 @@ class CodeDigest(Wire):
         for name, found in self.tests.items():
             files.setdefault(name.partition("::")[0], {})[name] = found
         tests = {"": ""} | {path: _together(found) for path, found in files.items()}
-        code = {path: {"": _together(found)} for path, found in self.code.items()}
+        kept = {path: {key: one for key, one in found.items() if one != MADE} for path, found in self.code.items()}
+        code = {path: {"": _together(found)} for path, found in kept.items()}
         return self.model_copy(update={"tests": tests, "code": code})
 
 

@@ -29,7 +29,6 @@ from .ask_texts import AskTexts
 from .asks import OpenAsk, give, open_asks
 from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
-from .continuing import Said, SaidFields, inherited_fields, request_to_go_on, terms_in
 from .costs import Cost, cost_of
 from .errors import BadInput
 from .facets import Facets
@@ -48,6 +47,7 @@ from .prompting import listener, session_of
 from .read_only import looking_only, narrowed, require_own_sessions, require_stoppable
 from .requeue import requeued
 from .resolving import requests_from
+from .resume import ResumeFields, ResumeOptions, inherited_fields, resume_request, terms_in
 from .session.fold import Session
 from .session.kept import Folds
 from .session_methods import SessionMethods
@@ -176,16 +176,16 @@ class Muster(Facets, SessionMethods):
         self,
         task_id: str,
         prompt: str = "",
-        **said: Unpack[SaidFields],
+        **options: Unpack[ResumeFields],
     ) -> Handle:
         """Go on, in a new task, with the session of one that has ended, however it ended; of a goal with its agent's.
 
-        Without a prompt it takes up its work where that stopped. What is not `said` is as before: gate, rules, grants,
+        Without a prompt it takes up its work where that stopped. What is left out is as before: gate, rules, grants,
         limits. Where a goal began the session, the new task is a goal, whose gate runs against what was verified last,
         too. `no_input`: nobody answers any more, whoever did before.
         `Busy` while a task runs the session, `Refused` for a session that never got to a turn.
         """
-        return await self.submit(await request_to_go_on(self.transport, task_id, prompt, Said(**said)))
+        return await self.submit(await resume_request(self.transport, task_id, prompt, ResumeOptions(**options)))
 
     async def submit_repeatable(self, request: TaskRequest) -> Handle:
         """As `submit`, but when the same work was done before and did not complete, it is done again.
@@ -283,7 +283,7 @@ class Muster(Facets, SessionMethods):
             with suppress(NotFound):
                 request = await listener(self.transport, task_id)
                 return await self.transport.prompt(session_of(request), text, by=by)
-        return await self.submit(await request_to_go_on(self.transport, task_id, text))
+        return await self.submit(await resume_request(self.transport, task_id, text))
 
     async def asks(self, *, trace_id: str | None = None, tenant: str | None = None) -> list[OpenAsk]:
         """What people are asked now, by the tasks of one trace, of one tenant or of all."""

@@ -12,6 +12,7 @@ from envelope.messages import TaskResult
 from transport.base import Handle
 
 from .errors import BadInput
+from .gating.told import proof_of
 
 
 class Policy(StrEnum):
@@ -62,11 +63,7 @@ class Want:
 
 
 def _merit(result: TaskResult) -> tuple[bool, int]:
-    structured = result.output.structured
-    said = isinstance(structured, dict) and structured.get("verified") is True  # pyright: ignore[reportUnknownMemberType]
-    verified = (
-        said and not result.metrics.turns
-    )  # a driver calls no model; what an agent says of itself counts for nothing
+    verified, _ = proof_of(result)
     return not verified, result.metrics.cost_microusd
 
 

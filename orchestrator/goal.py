@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from envelope.errors import CODES, ErrorCode
-from envelope.gate import GateEvidence, GateObjection
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, Output, PatchRef, TaskResult
 from envelope.tracing.names import COLLISIONS, MERGE, PATCHES
@@ -20,6 +20,7 @@ from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
+from .goal_session import history_before, proved_already, verified_base
 from .goal_work import agent_work, title_of
 from .hidden import Judged, behind
 from .judgement import Judgement, Run
@@ -27,9 +28,8 @@ from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode
 from .repositories import as_changeset, attach_bundle
-from .standing import history_before, proved_already, standing_before
 from .submit import GoalParams, GoalStep, SessionChange, params_of
-from .trial import NO_GATE, Proof, prove
+from .trial import NO_GATE, Proof, prove, refused
 
 BUNDLE_NAME = "change.bundle"
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
@@ -55,7 +55,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
     gate = _gate(driver, params)
     before = await gate.base() if gate and params.hidden is None else None
     if gate and before and (refusal := gate.refusal(before)):
-        return _refused(driver, before, refusal)
+        return _refused(driver, refused(before, refusal))
     asked, history = await _ask_in_turn(driver, params)
     answer, lead = asked.answer, asked.lead
     if after := _step_after(params, answer):
@@ -70,7 +70,7 @@ async def drive_goal(driver: Driver) -> TaskResult:
         judged = Judged(patch.diff, committed.tree if committed else patch.tree) if patch else None
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
-        proof = await _prove(Proving(driver, params, gate, before, history), judged, restored)
+        proof = await _prove(driver, params, gate, before, history, judged, restored)
         failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
@@ -79,13 +79,9 @@ async def drive_goal(driver: Driver) -> TaskResult:
     return _passed_on(driver, answer)
 
 
-def _refused(driver: Driver, before: Run, objection: GateObjection) -> TaskResult:
-    """The goal ends before anybody is paid."""
-    seen = before.verdict("before")
-    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
-    proof = Proof(Judgement(False, objection.message, objection.hint), seen, evidence=evidence)
-    error = ErrorInfo.of(ErrorCode.BROKEN_BASE, objection.message, objection.hint)
-    return ended_with(driver, error, output=Output(structured=_structured(driver, None, proof, None)))
+def _refused(driver: Driver, proof: Proof) -> TaskResult:
+    assert proof.failure is not None
+    return ended_with(driver, proof.failure, output=Output(structured=_structured(driver, None, proof, None)))
 
 
 async def _concluded(
@@ -209,24 +205,21 @@ async def _bundled(driver: Driver, committed: Committed | None) -> tuple[Attachm
     return (await attach_bundle(committed.mirror, driver.transport.blobs, committed.commit, BUNDLE_NAME),)
 
 
-@dataclass(frozen=True, slots=True)
-class Proving:
-    """`before`: the gate's run on the base. `history`: of the session before."""
-
-    driver: Driver
-    params: GoalParams
-    gate: Gate | None
-    before: Run | None
-    history: tuple[SessionChange, ...]
-
-
-async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) -> Proof:
-    gate, before = by.gate, by.before
+async def _prove(
+    driver: Driver,
+    params: GoalParams,
+    gate: Gate | None,
+    before: Run | None,
+    history: Sequence[SessionChange],
+    judged: Judged | None,
+    restored: Sequence[str],
+) -> Proof:
+    """`before`: the gate's run on the base. `history`: of the session before this prompt."""
     if gate is None or before is None:
-        return Proof(Judgement(False, by.params.ungated)) if by.params.ungated else NO_GATE
+        return Proof(Judgement(False, params.ungated)) if params.ungated else NO_GATE
     if judged is None:
         return Proof(NO_CHANGE, before.verdict("before"))
-    if not restored and (known := await proved_already(by.driver, gate, by.history, judged)):
+    if not restored and (known := await proved_already(driver, gate, history, judged)):
         return known
     return await prove(
         gate,
@@ -234,7 +227,7 @@ async def _prove(by: Proving, judged: Judged | None, restored: tuple[str, ...]) 
         changes=judged.diff,
         tree=judged.tree,
         restored=restored,
-        standing=partial(standing_before, by.driver, gate, by.history, judged),
+        verified_base=partial(verified_base, driver, gate, history, judged),
     )
 
 

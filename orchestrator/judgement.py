@@ -7,7 +7,7 @@ tests, and no fewer of them than on the base.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,13 +15,12 @@ from pydantic import ValidationError
 
 from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
-from envelope.gate import GateObjection, GateRules
+from envelope.gate import MAX_NAMES, GateObjection, GateRules
 from envelope.messages import ErrorInfo, TaskResult
 from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
-from .gating.change import MAX_NAMES
-from .gating.control import control_objection
+from .gating.control import fooled_objection
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
 from .gating.told import listed
@@ -160,26 +159,27 @@ def objections(
     rules: GateRules = GateRules(),
     lifted: Lifted = NOTHING_LIFTED,
     needs_base: bool = True,
+    touched: Collection[str] = (),
 ) -> list[GateObjection]:
     """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know.
 
-    `lifted`: tests that may be gone or skipped. Unless it `needs_base`, a change may be verified although the gate
-    cannot run on the base. Then the tests must be out of reach of whoever made the change.
+    `touched`: the files that it edits, whose code may be other than on the base. `lifted`: tests that may be gone or
+    skipped. Unless it `needs_base`, a change may be verified although the gate cannot run on the base. Then the tests
+    must be out of reach of whoever made the change.
     """
     if tree and after.tree != tree:
         message = f"the gate tested the tree {after.tree[:12] or 'none'}, not {tree[:12]}, the merged one"
-        return [GateObjection(code="wrong_tree", message=message)]
+        return [GateObjection.of("wrong_tree", message)]
     if needs_base and (obstacle := before.obstacle(min_tests)):
         if rules.broken_base == "reject":
             return [broken_base(obstacle)]
         if after.passed or after.obstacle(min_tests):  # nothing is compared, for nothing is proved
-            return [found] if (found := control_objection(before.steps, after.steps)) else []
+            return [found] if (found := fooled_objection(before.steps, after.steps, touched)) else []
     if not is_acceptable(before, after, rules):
         return [_failed(before, after, rules)]
     found = [
         _too_few(before, after, min_tests, lifted),
-        _counted_otherwise(before, after),
-        control_objection(before.steps, after.steps),
+        _counted_otherwise(before, after) or fooled_objection(before.steps, after.steps, touched),
         _removed(before, after, lifted),
         _skips(before, after, lifted),
         _coverage(before, after, rules),
@@ -190,7 +190,7 @@ def objections(
 def broken_base(obstacle: Obstacle) -> GateObjection:
     """What ends a goal, or a repository of a batch, before anybody is paid."""
     message = f"the gate cannot run on the base: {obstacle.message}"
-    return GateObjection(code="broken_base", message=message, hint=f"{obstacle.hint}; {ALL_THE_SAME}")
+    return GateObjection.of("broken_base", message, f"{obstacle.hint}; {ALL_THE_SAME}")
 
 
 def with_old_tests(
@@ -202,20 +202,21 @@ def with_old_tests(
     rules: GateRules,
     edited: Sequence[str],
     lifted: Lifted = NOTHING_LIFTED,
+    touched: Collection[str] = (),
 ) -> list[GateObjection]:
     """What speaks against a change whose edited tests pass, once its code met the tests of the base (`old_tests`)."""
     if tree and old_tests.tree != tree:
         message = f"the gate tested the tree {old_tests.tree[:12] or 'none'}, not {tree[:12]}"
-        return [GateObjection(code="wrong_tree", message=message)]
+        return [GateObjection.of("wrong_tree", message)]
     if not is_acceptable(after, old_tests, rules):
         failing = sorted((old_tests.failing or frozenset()) - (after.failing or frozenset()))
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
         hint = grant_hint(edited, rules)
-        return [GateObjection(code="tests_edited", message=message, hint=hint, names=tuple(failing[:MAX_NAMES]))]
+        return [GateObjection.of("tests_edited", message, hint, failing)]
     found = (
         _too_few(before, old_tests, 0, lifted),
-        _counted_otherwise(before, old_tests),
-        control_objection(before.steps, old_tests.steps),
+        _counted_otherwise(before, old_tests)
+        or fooled_objection(before.steps, old_tests.steps, set(touched) - set(edited)),
     )
     return [objection for objection in found if objection is not None]
 
@@ -252,13 +253,13 @@ def _too_few(before: Run, after: Run, min_tests: int, lifted: Lifted = NOTHING_L
         hint = "use commands that run tests; in a batch file, [gate] min_tests = 0 trusts exit codes alone"
         passed = f", {after.passed_tests} passed" if after.tests else ""
         message = f"the gate ran {_tests(after.tests)}{passed}, at least {min_tests} {_must(min_tests)} pass"
-        return GateObjection(code="no_tests", message=message, hint=hint)
+        return GateObjection.of("no_tests", message, hint)
     lost = missing(before, after)
     if lost.fewer > lifted.count_of(lost):
         gone = [name for name in lost.gone if name not in lifted.names] or sorted(set(lost.cases) - lifted.names)
         message = f"the gate ran {_tests(after.tests)}, fewer than the {before.tests} before{_such_as(gone)}"
         hint = lifted.hint or LOOK_FOR
-        return GateObjection(code="fewer_tests", message=message, hint=hint, names=tuple(gone[:MAX_NAMES]))
+        return GateObjection.of("fewer_tests", message, hint, gone)
     return None
 
 
@@ -270,7 +271,7 @@ def _counted_otherwise(before: Run, after: Run) -> GateObjection | None:
             now = f"by {new.counted_by}" if new.counted_by else "not at all"
             message = f"the tests of `{new.command}` were counted by {old.counted_by} before, and now {now}"
             hint = "look for what ends the runner early, or prints a summary in its place"
-            return GateObjection(code="counted_otherwise", message=message, hint=hint)
+            return GateObjection.of("counted_otherwise", message, hint)
     return None
 
 
@@ -282,18 +283,18 @@ def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
         return None
     message = f"tests that passed before are gone: {listed(gone)}"
     hint = lifted.hint or LOOK_FOR
-    return GateObjection(code="removed_tests", message=message, hint=hint, names=tuple(gone[:MAX_NAMES]))
+    return GateObjection.of("removed_tests", message, hint, gone)
 
 
 def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     lost = missing(before, after)
     new = [name for name in lost.skipped if function_of(name) not in lifted.names]
-    count = len(new) if lost.is_named else lost.more_skipped if not lifted.any_number else 0
-    if count <= 0:
+    count = len(new) if lost.is_named else lost.more_skipped
+    if count <= 0 or (lifted.any_number and not lost.is_named):
         return None
     message = f"{count} test{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} newly skipped{_such_as(new)}"
     hint = lifted.hint or "a test that is skipped, or expected to fail, proves nothing"
-    return GateObjection(code="new_skips", message=message, hint=hint, names=tuple(new[:MAX_NAMES]))
+    return GateObjection.of("new_skips", message, hint, new)
 
 
 def missing(before: Run, after: Run) -> Missing:
@@ -330,36 +331,32 @@ def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None
         return None
     if wanted is None or after.coverage_percent is None:
         hint = "have a command print it: pytest --cov, coverage report, go test -cover, jest --coverage"
-        return GateObjection(code="coverage", message="no command of the gate told the coverage", hint=hint)
+        return GateObjection.of("coverage", "no command of the gate told the coverage", hint)
     if after.coverage_percent >= wanted:
         return None
     message = f"the tests cover {after.coverage_percent:g} %, and {wanted:g} % are needed"
-    return GateObjection(code="coverage", message=message, hint="test what was added, or look for tests that were cut")
+    return GateObjection.of("coverage", message, "test what was added, or look for tests that were cut")
 
 
 def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
-    new = sorted(new_failures(before, after) or ())
-    if rules.known_failures == "reject" and not before.passed:  # how the base fares excuses nothing, and tells nothing
-        failing = sorted(after.failing or ())
-        hint = f"all tests have to pass; see the gate's output: muster task logs {after.task_id}"
-        return _rejected(f"the gate fails: {_first_line(after)}{_such_as(failing)}", hint, failing)
-    if before.passed:
-        message = f"the gate fails: {_first_line(after)}{_such_as(new)}"
-        return _rejected(message, f"see the gate's output: muster task logs {after.task_id}", new)
-    hint = "mend the base, or choose gate commands that pass on it"
-    if not (before.tests or after.tests):  # nothing was counted on either side
-        return _rejected(f"the gate fails on the base already: {_first_line(before)}", hint)
+    names = sorted(new_failures(before, after) or ())
+    logs = f"see the gate's output: muster task logs {after.task_id}"
+    on_base, hint = "the gate fails on the base already", "mend the base, or choose gate commands that pass on it"
     counts = f"{before.failed} failed before, {after.failed} after"
-    no_worse = after.failed <= before.failed and (after.tests or 0) >= (before.tests or 0) and after.tests
-    if new:
-        return _rejected(f"the gate fails on the base already, and now in more: {listed(new)} ({counts})", hint, new)
-    if no_worse:
-        return _rejected(f"the gate fails on the base already and no worse now ({counts}): not verified", hint)
-    return _rejected(f"the gate fails on the base already, and now it fails more ({counts})", hint)
-
-
-def _rejected(message: str, hint: str, names: Sequence[str] = ()) -> GateObjection:
-    return GateObjection(code="failed", message=message, hint=hint, names=tuple(names[:MAX_NAMES]))
+    if before.passed:
+        message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", logs
+    elif rules.known_failures == "reject":  # how the base fares excuses nothing, and tells nothing
+        names = sorted(after.failing or ())
+        message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", f"all tests have to pass; {logs}"
+    elif not (before.tests or after.tests):  # nothing was counted on either side
+        message, names = f"{on_base}: {_first_line(before)}", []
+    elif names:
+        message = f"{on_base}, and now in more: {listed(names)} ({counts})"
+    elif after.tests and after.tests >= (before.tests or 0) and after.failed <= before.failed:
+        message = f"{on_base} and no worse now ({counts}): not verified"
+    else:
+        message = f"{on_base}, and now it fails more ({counts})"
+    return GateObjection.of("failed", message, hint, names)
 
 
 def _such_as(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from envelope.messages import TaskInput, TaskRequest
 from transport.base import Transport
 
 from .errors import BadInput
-from .submit import DRIVERS, RECIPE, RUN, VERIFY, GoalParams, intent_of, params_of
+from .submit import DRIVERS, RECIPE, VERIFY, GoalParams, intent_of, is_goal, params_of
 
 MAX_CHILDREN = 1000  # of a goal: its agent is among the first
 COMPACT = "/compact"  # a prompt that changes no file
@@ -22,7 +22,7 @@ async def listener(transport: Transport, task_id: str) -> TaskRequest:
     `BadInput` for what has no session: batches and recipes.
     """
     request = await transport.request(task_id)
-    if request.recipient == DRIVERS and request.agent == RUN:
+    if is_goal(request):
         request = await _agent_of(transport, request)
     if request.recipient == DRIVERS or request.agent in (RECIPE, VERIFY):
         raise BadInput(f"the task {task_id} is a {request.agent}, and no agent that can be talked to")
@@ -42,7 +42,7 @@ def undoing(request: TaskRequest, params: AgentParams, *, goal: str = "") -> Tas
 def going_on(request: TaskRequest, prompt: str, *, goal: str = "") -> TaskRequest:
     """An agent's task of its own in the session of an ended one, with the same grants and limits.
 
-    `goal`: the one whose terms hold for whoever goes on after it (see `continuing.py`).
+    `goal`: the one whose terms hold for whoever goes on after it (see `resume.py`).
     """
     params = inherited(request.input.params) | ({"goal": goal} if goal else {})
     new = {

@@ -20,7 +20,7 @@ from .fanout.spec import FanoutParams
 from .looking import READ_SCOPE, STEERS, refuse_write
 from .prompting import going_on, listener
 from .settings import Settings
-from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, params_of
+from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, is_goal, params_of
 
 READS_ONLY = "no gate was run: this is read-only, and a gate proves changes"
 
@@ -100,8 +100,7 @@ async def require_repeatable(transport: Transport, task_id: str) -> None:
 
 def _session_in(request: TaskRequest) -> str:
     """A goal's is opened by its agent, and its driver has none itself."""
-    is_goal = request.recipient == DRIVERS and request.agent == RUN
-    return request.resume_token or (params_of(GoalParams, request).session if is_goal else "")
+    return request.resume_token or (params_of(GoalParams, request).session if is_goal(request) else "")
 
 
 async def _is_of_looking(transport: Transport, session: str, tenant: str) -> bool:

@@ -10,7 +10,7 @@ from envelope.messages import TaskRequest
 from transport.base import Transport
 
 from .catalogue import agent_named
-from .continuing import goal_id
+from .resume import goal_id
 from .submit import TaskFields, is_resolved, resolved, task_request
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from envelope.agent_params import AgentParams
 from transport.base import Handle
 
-from .continuing import goal_id
 from .looking import STEERS, require_writing
 from .prompting import listener, session_of, undoing
 from .records import Records
+from .resume import goal_id
 from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
 
 

@@ -13,10 +13,10 @@ from envelope.messages import TaskRequest
 from transport.base import Blobs, TaskRecord, Transport
 from transport.errors import NotFound, no_session
 
-from .continuing import goal_id
 from .errors import BadInput
 from .pages import Wanted, page_of
 from .prompting import going_on
+from .resume import goal_id
 from .submit import DRIVERS, RECIPE, RUN, VERIFY
 
 MAX_CHILDREN = 100  # of a goal: its agents are among the first

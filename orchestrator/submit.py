@@ -175,6 +175,10 @@ def params_of(model: type[P], request: TaskRequest) -> P:
         raise BadInput(f"params.{_first_fault(e)}") from e
 
 
+def is_goal(request: TaskRequest) -> bool:
+    return request.recipient == DRIVERS and request.agent == RUN
+
+
 def repeated(request: TaskRequest, dead_task_id: str) -> TaskRequest:
     """The same work once more. Derived from the task that failed, so that whoever repeats it, too, finds it again."""
     key = content_key(request.idempotency_key, dead_task_id)

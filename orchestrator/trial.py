@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
-from envelope.gate import GateEvidence, GateObjection
+from envelope.gate import MAX_NAMES, GateEvidence, GateObjection
 from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
 from envelope.tracing.names import GATE, GATE_RESULT
@@ -15,19 +16,27 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import MAX_NAMES, Inspection, inspect
-from .gating.control import control_notes, digest_objection, found_tests
+from .gating.change import Inspection, inspect
+from .gating.control import collected_in, control_notes, found_tests
 from .gating.diff import without
 from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
 from .gating.retired import NOBODY, Retired, retired_by
 from .gating.told import excused_text, listed
 from .gating.trees import Trees
-from .judgement import Judgement, Phase, Run, is_acceptable, missing, new_failures, objections, with_old_tests
+from .judgement import (
+    Judgement,
+    Phase,
+    Run,
+    broken_base,
+    is_acceptable,
+    missing,
+    new_failures,
+    objections,
+    with_old_tests,
+)
 
-OLD_TESTS = "with the tests of the base"
 UNNAMED = "a test without a name"
-# After these a run is not like the base's, whoever is to blame.
-UNLIKE = ("wrong_tree", "failed", "tests_edited", "counted_otherwise", "runner_fooled")
+LAST = "what was verified last"  # of a session, as people read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +53,24 @@ class Proof:
 NO_GATE = Proof(Judgement(False, "no gate is configured (muster init guesses one)"))
 
 
+def refused(before: Run, objection: GateObjection) -> Proof:
+    """Of a goal, or a repository of a batch, that ends before anybody is paid."""
+    seen, message, hint = before.verdict("before"), objection.message, objection.hint
+    evidence = GateEvidence(result="rejected", objections=(objection,), runs=(seen,))
+    failure = ErrorInfo.of(ErrorCode.BROKEN_BASE, message, hint)
+    return Proof(Judgement(False, message, hint), seen, evidence=evidence, failure=failure)
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerifiedBase:
     """A session's change as it was verified last, which counts as a base beside the session's own.
 
     `gate` runs on it, `run` is what it saw there; `diff` is what has been changed since, as far as that is known.
-    `words` name it for people.
     """
 
     gate: Gate
     run: Run
     diff: bytes
-    words: str
 
 
 async def prove(
@@ -65,13 +80,13 @@ async def prove(
     changes: BlobRef | None,
     tree: str,
     restored: Sequence[str] = (),
-    standing: Callable[[], Awaitable[Standing | str | None]] | None = None,
+    verified_base: Callable[[], Awaitable[VerifiedBase | str | None]] | None = None,
 ) -> Proof:
     """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
-    nobody could know. `standing`: asked once nothing speaks against the change on its base; a text says why there is
-    none.
+    nobody could know. `verified_base`: asked once nothing speaks against the change on its base; a text says why there
+    is none.
     """
     with span(GATE) as proving:
         trial = Trial(gate, before)
@@ -79,9 +94,9 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-            if standing is not None and not trial.objections:
-                match await standing():
-                    case Standing() as verified:
+            if verified_base is not None and not trial.objections:
+                match await verified_base():
+                    case VerifiedBase() as verified:
                         await trial.judge_since(verified, changes, tree)
                     case why:
                         trial.notes += [why] if why else []
@@ -93,15 +108,14 @@ async def prove(
 
 async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree: str) -> bool:
     """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
-    lost, lifted = missing(before, after), NOTHING_LIFTED
-    if lost.functions or lost.fewer > 0 or lost.more_skipped > 0:
-        diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
-        lifted, _ = await _lifted(gate, await _inspected(gate, diff, trees, found_tests(before.steps)), lost, trees)
-    return not objections(before, after, tree=tree, min_tests=gate.min_tests, rules=gate.rules, lifted=lifted)
+    diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
+    trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
+    trial.lifted, _ = await _lifted(gate, trial.change, missing(before, after), trees)
+    return not trial.against(before, after, tree)
 
 
-async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[str]) -> Inspection:
-    """`found`: what the base's run took for tests."""
+async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
+    """What the base's run took for tests counts as such."""
     return await inspect(
         diff,
         trees,
@@ -109,7 +123,8 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, found: Collection[st
         subpath=gate.workspace.subpath,
         rules=gate.rules,
         scope=gate.scope,
-        found=found,
+        found=found_tests(before.steps),
+        collected=collected_in(before.steps),
     )
 
 
@@ -130,6 +145,7 @@ class Trial:
     before: Run
     after: Run | None = None
     change: Inspection = field(default_factory=Inspection)
+    lifted: Lifted = NOTHING_LIFTED
     retired: Retired = NOBODY
     objections: list[GateObjection] = field(default_factory=list[GateObjection])
     notes: list[str] = field(default_factory=list[str])
@@ -140,7 +156,7 @@ class Trial:
     def judge_base(self, tree: str) -> None:
         self.after = self.before
         self.runs.append(self.before.verdict("before"))
-        self.objections += self._objections(tree)
+        self.objections += self.against(self.before, self.after, tree)
 
     async def judge_change(self, changes: BlobRef, tree: str, *, since: bytes | None = None) -> None:
         """Inspect the change and run the gate on it; without an objection, also with the tests of before.
@@ -151,16 +167,15 @@ class Trial:
         diff = await gate.driver.transport.blobs.get(changes) if since is None else since
         trees = await gate.trees(tree)
         if diff:
-            self.change = await _inspected(gate, diff, trees, found_tests(self.before.steps))
+            self.change = await _inspected(gate, diff, trees, self.before)
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
         lost = missing(self.before, self.after)
-        lifted, self.retired = await _lifted(gate, self.change, lost, trees)
-        self.objections += self._objections(tree, lifted)
-        self._compare_code(self.after, self.change.touched)
+        self.lifted, self.retired = await _lifted(gate, self.change, lost, trees)
+        self.objections += self.against(self.before, self.after, tree)
         self.objections += self.change.objections
-        self.notes += lifted.notes
+        self.notes += self.lifted.notes
         judges = any(part not in self.retired.parts for part in self.change.judged)
         if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
@@ -170,18 +185,15 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, standing: Standing, changes: BlobRef, tree: str) -> None:
+    async def judge_since(self, verified: VerifiedBase, changes: BlobRef, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
-        trial = Trial(standing.gate, standing.run, self.after, base=standing.words)
-        await trial.judge_change(changes, tree, since=standing.diff)
+        trial = Trial(verified.gate, verified.run, self.after, base=LAST)
+        await trial.judge_change(changes, tree, since=verified.diff)
         self.after = trial.after
         self.runs += trial.runs
         self.flaky |= trial.flaky
-        self.notes += [f"since {standing.words}: {note}" for note in trial.notes]
-        self.objections += [
-            objection.model_copy(update={"message": f"since {standing.words}: {objection.message}"})
-            for objection in trial.objections
-        ]
+        self.notes += [f"since {LAST}: {note}" for note in trial.notes]
+        self.objections += [objection.about(f"since {LAST}") for objection in trial.objections]
 
     def proof(self, restored: Sequence[str]) -> Proof:
         """What was found, once the change is judged; `restored`: test files that were put back first."""
@@ -209,27 +221,27 @@ class Trial:
         )
         return Proof(judgement, before.verdict("before"), after.verdict("after"), evidence)
 
-    def _objections(self, tree: str, lifted: Lifted = NOTHING_LIFTED) -> list[GateObjection]:
-        gate, after = self.gate, self.after
-        assert after is not None
-        return objections(
-            self.before,
+    def against(self, before: Run, after: Run, tree: str, about: str = "") -> list[GateObjection]:
+        """All that speaks against a run on the change. `about`: what it was for, if it is not the first."""
+        gate = self.gate
+        found = objections(
+            before,
             after,
             tree=tree,
             min_tests=gate.min_tests,
             rules=gate.rules,
-            lifted=lifted,
+            lifted=self.lifted,
             needs_base=gate.needs_base,
+            touched=self.change.touched,
         )
+        return [objection.about(about) for objection in found] if about else found
 
     def _unproved(self) -> Judgement | None:
         """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
         obstacle = self.before.obstacle(self.gate.min_tests) if self.gate.needs_base else None
-        return (
-            Judgement(False, f"the gate cannot run on the base: {obstacle.message}", obstacle.hint)
-            if obstacle
-            else None
-        )
+        if obstacle is None:
+            return None
+        return Judgement(False, broken_base(obstacle).message, obstacle.hint)
 
     async def _settled(
         self, changes: BlobRef, about: str, reference: Run | None = None, *, first: Run | None = None
@@ -268,21 +280,18 @@ class Trial:
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
-            run = await self._settled(await gate.stored(rest, trees, tree), self._old_tests, reference=after)
+            changes = await gate.stored(rest, trees, tree)
+            run = await self._settled(changes, f"with the tests of {self.base or 'the base'}", reference=after)
         else:
             tree, run = "", self.before
         edited = [path for part in parts for path in part.paths]
         lifted = self.retired.let_go(missing(self.before, run))
+        touched = self.change.touched
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted
+            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=touched
         )
-        self._compare_code(run, self.change.touched - {path for part in parts for path in part.paths})
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
-
-    @property
-    def _old_tests(self) -> str:
-        return f"with the tests of {self.base}" if self.base else OLD_TESTS
 
     async def _repeat(self, changes: BlobRef, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""
@@ -290,7 +299,7 @@ class Trial:
         for number in range(2, count + 1):
             about = f"run {number} of {count}"
             run = await self._run("after", self.gate.after(changes, about), about)
-            if found := self._against(self.before, run, tree, about):
+            if found := self.against(self.before, run, tree, about):
                 self.objections += found
                 return
         self.notes.append(f"{count} of {count} runs pass")
@@ -303,27 +312,12 @@ class Trial:
         if any(step.clock != "moved" for step in before.steps):
             message = f"the gate's clock cannot be moved by {gate.rules.clock}: its image has no libfaketime"
             hint = "use an image with libfaketime (Debian's package of that name), or leave the rule clock out"
-            self.objections.append(GateObjection(code="failed", message=message, hint=hint))
+            self.objections.append(GateObjection.of("failed", message, hint))
             return
         run = await self._run("after", gate.moved("after", changes, about), about)
-        self.objections += self._against(before, run, tree, about)
+        self.objections += self.against(before, run, tree, about)
         if not self.objections:
             self.notes.append(f"{about} the gate passes as well")
-
-    def _against(self, before: Run, run: Run, tree: str, about: str) -> list[GateObjection]:
-        """All that speaks against one more run, each with what that run was for."""
-        gate = self.gate
-        found = objections(before, run, tree=tree, min_tests=gate.min_tests, rules=gate.rules)
-        if not found:
-            different = digest_objection(before.steps, run.steps, self.change.touched)
-            found = [different] if different else []
-        return [one.model_copy(update={"message": f"{about}: {one.message}"}) for one in found]
-
-    def _compare_code(self, run: Run, touched: Collection[str]) -> None:
-        """Where the gate did not pass, why it did not is told already."""
-        if all(objection.code not in UNLIKE for objection in self.objections):
-            different = digest_objection(self.before.steps, run.steps, touched)
-            self.objections += [different] if different else []
 
     def _tell_of_flaky(self) -> None:
         if not self.flaky:
@@ -332,7 +326,7 @@ class Trial:
         if self.gate.rules.flaky == "reject":
             message = f"tests failed, and passed when they were run again: {names}"
             hint = "make them steady, or set the gate's flaky to allow"
-            self.objections.append(GateObjection(code="flaky", message=message, hint=hint, names=tuple(self.flaky)))
+            self.objections.append(GateObjection.of("flaky", message, hint, sorted(self.flaky)))
         else:
             self.notes.append(f"flaky: {names} failed, and passed when run again in a fresh sandbox")
 

@@ -7,21 +7,17 @@ source takes half a minute or all the memory: `merge_entities.py` runs this file
 from __future__ import annotations
 
 import re
-import resource
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
-from tree_sitter import Language, Parser
+from tree_sitter import Language, Node, Parser
 
-from . import entities_apart, entities_braces, entities_python
+from . import entities_apart, entities_braces, entities_clash, entities_python
+from .apart_inside import within_bounds
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
 
-# Ten times what the largest honest source needs.
-MAX_CPU_S = 10
-MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 NO_ANSWER = 3  # exit code: cannot be united
 _WORDS = re.compile(rb"\w")
 
@@ -45,24 +41,33 @@ def unite(base: bytes, *sides: bytes, language: str = "Python") -> bytes | None:
         return None
 
 
-def contradict(base: bytes, ours: bytes, theirs: bytes, language: str) -> bool:
-    """Whether two versions that git merges by lines cannot both stand, by the names that they define and use. What is
-    not clear is no reason to doubt git.
+def contradict(base: bytes, ours: bytes, theirs: bytes, merged: bytes, language: str) -> bool:
+    """Whether two versions that git merges by lines, to `merged`, cannot both stand, by the names that they define and
+    use. What is not clear is no reason to doubt git.
 
-    >>> contradict(b"", b"def a():\n    pass\n", b"a = 1\n", "Python")
+    >>> contradict(b"", b"def a():\n    pass\n", b"a = 1\n", b"def a():\n    pass\na = 1\n", "Python")
     True
     """
+    roots = [_parsed(text, language) for text in (base, ours, theirs, merged)]
+    if any(root.has_error for root in roots[:3]):
+        return False
+    if entities_clash.clash(*roots):
+        return True
     try:
         return entities_apart.contradict(*(_read(side, language) for side in (base, ours, theirs)))
     except Unclear:
         return False
 
 
+def _parsed(source: bytes, language: str) -> Node:
+    return Parser(Language(SYNTAXES[language].load())).parse(source).root_node
+
+
 def _read(source: bytes, language: str) -> list[Entity]:
     if len(source) > MAX_SOURCE_BYTES or (source and not source.endswith(b"\n")):
         raise Unclear
     syntax = SYNTAXES[language]
-    root = Parser(Language(syntax.load())).parse(source).root_node
+    root = _parsed(source, language)
     if root.has_error:
         raise Unclear
     lines = source.splitlines(keepends=True) if b"\r" not in source.replace(b"\r\n", b"") else []
@@ -82,22 +87,11 @@ def _repeats_comments(told: bytes, *sides: bytes, marks: tuple[bytes, ...]) -> b
     return any(count > max(side[line] for side in before) for line, count in now.items())
 
 
-def _versions(told: bytes) -> Iterator[bytes]:
-    """As often as there are: a line with a length, and so many bytes."""
-    while told:
-        length, _, told = told.partition(b"\n")
-        yield told[: int(length)]
-        told = told[int(length) :]
-
-
 def main() -> int:
     """The process that reads files which nobody trusts: the base and what became of it on stdin, one version on stdout,
     and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    versions = within_bounds()
     language, *rest = sys.argv[1:] or ["Python"]
-    versions = list(_versions(sys.stdin.buffer.read()))
     if rest == ["compare"]:
         sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, language=language) else b"")
         return 0

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from .entities_names import EVERYTHING, mentioned
-from .entity import Entity, Unclear, shown, text_of
+from .entity import Entity, Unclear, text_of
+from .wording import as_text
 
 # Names whose values tell things apart, so that two equal ones are one thing.
 _IDENTITY = re.compile(
@@ -33,11 +34,7 @@ _ASKS = re.compile("interface|trait|abstract")
 # What a class is made by (in Java, what has its name), and what rules all the members of one.
 _MAKES = ("__init__", "__new__", "__call__", "constructor")
 _RULES_ITS_CLASS = (
-    "__slots__",
-    "__getattr__",
-    "__getattribute__",
-    "__setattr__",
-    "__match_args__",
+    *("__slots__", "__getattr__", "__getattribute__", "__setattr__", "__match_args__"),
     "__init_subclass__",
 )
 # Java's members are used by their names alone.
@@ -95,27 +92,24 @@ class Change:
     def outcome(self) -> tuple[str | None, ...]:
         """Equal for two that made the same of the same."""
         was, now = self.was, self.now
-        return (self.inside, was and was.key, now and now.key, now and shown(now.text))
+        return (self.inside, was and was.key, now and now.key, now and as_text(now.text))
 
     def used(self) -> Counter[str]:
         """The names that it begins to use: all that it uses where it is no function or class, since it is worked out
         anew."""
-        if self.now is None or self.now.node is None:
-            return Counter()
-        now, was = (
-            mentioned(one.node, is_whole=not self.is_split) if one else Counter[str]() for one in (self.now, self.was)
-        )
-        node = self.now.node
-        if node.type in _IMPORTS:
+        node = self.now.node if self.now else None
+        if node is None or node.type in _IMPORTS:
             return Counter()
         if node.type == "use_declaration":  # what a path begins with may be defined here
             return Counter(re.findall(r"use\s+(?:::)?(?:(?:self|super|crate)\s*::\s*)?(\w+)", text_of(node)))
-        now.update(_derived(self.now))
-        was.update(_derived(self.was))
+        now, was = (self._mentioned(one) for one in (self.now, self.was))
         used = now - was if any(_CODE.search(one.type) for one in (node, *node.children)) else now
         if self.scope.startswith("/impl "):
             used[self.scope.removeprefix("/impl ")] += used["Self"]
         return used
+
+    def _mentioned(self, one: Entity | None) -> Counter[str]:
+        return mentioned(one.node, is_whole=not self.is_split) + Counter(_derived(one)) if one else Counter()
 
     def built_on(self) -> Counter[str]:
         """What a class, an interface or an `impl` names before its body: its bases."""
@@ -146,16 +140,16 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change], defined: Set
     `defined` is what the base defines."""
     mine, other = _touched(ours), _touched(theirs)
     ours, theirs = _alone(ours, theirs), _alone(theirs, ours)
-    for place in mine.keys() & other.keys():
-        if mine[place] != other[place]:
-            raise Unclear  # one name, two meanings
+    both = mine.keys() & other.keys()
+    if any(mine[place] != other[place] for place in both):
+        raise Unclear  # one name, two meanings
     for some, others in ((mine, other), (other, mine)):
         named = {name for _, name in others}
         if ("", "export *") in some and any(name.startswith("export ") for name in named):
             raise Unclear
         if any(name == EVERYTHING for _, name in some) and named:
             raise Unclear  # who knows which names these are
-    shared = {place for place in mine.keys() & other.keys() if not any(map(_is_of_members, mine[place]))}
+    shared = {place for place in both if not any(meaning.startswith(_MEMBERS_OF) for meaning in mine[place])}
     for some, others in ((ours, theirs), (theirs, ours)):
         used = sum((change.used() for change in others), Counter[str]())
         bases = sum((change.built_on() for change in others), Counter[str]())
@@ -193,10 +187,17 @@ def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
         for name, how in change.touched():
             if how == "removed" and (change.scope, name) not in new and _is_used(used, change, name, how):
                 return True
-            asked = bases if _ASKS.search(change.inside_type) else Counter[str]()
+            asked = bases if _ASKS.search(change.inside_type) and _is_asked_for(change) else Counter[str]()
             if how in ("added", "changed") and _is_built_on(change, name, used, asked):
                 return True
     return False
+
+
+def _is_asked_for(change: Change) -> bool:
+    """A member of an interface or trait that those who derive from it have to write."""
+    node = change.now.node if change.now is not None else None
+    may = node is None or any(child.type == "?" for child in node.children)
+    return not may and node is not None and node.child_by_field_name("body") is None
 
 
 def _new_names(changes: Sequence[Change]) -> dict[tuple[str, str], str]:
@@ -208,10 +209,6 @@ def _alone(some: Sequence[Change], others: Sequence[Change]) -> list[Change]:
     """Without what both made in the same way."""
     said = {one.outcome() for one in others}
     return [one for one in some if one.outcome() not in said]
-
-
-def _is_of_members(meaning: str) -> bool:
-    return meaning.startswith(_MEMBERS_OF)
 
 
 def _differing(some: Sequence[Change], shared: Set[tuple[str, str]]) -> Iterator[tuple[Change, str, str]]:
@@ -246,9 +243,9 @@ def _is_built_on(change: Change, name: str, used: Counter[str], bases: Counter[s
     return any(bases[of] > 0 or ((makes in _MAKES or makes == of) and used[of] > 0) for of in change.of)
 
 
-def _derived(one: Entity | None) -> list[str]:
+def _derived(one: Entity) -> list[str]:
     """The traits that Rust writes for a type."""
-    listed = re.findall(rb"#\[derive\(([^)]*)\)\]", one.text if one else b"")
+    listed = re.findall(rb"#\[derive\(([^)]*)\)\]", one.text)
     return [word.decode() for names in listed for word in re.findall(rb"\w+", names)]
 
 
@@ -275,13 +272,9 @@ def _require_other_values(ours: Sequence[Change], theirs: Sequence[Change]) -> N
 def _constants(changes: Sequence[Change]) -> dict[str, set[tuple[str, str]]]:
     found: dict[str, set[tuple[str, str]]] = {}
     for change in changes:
-        if (
-            change.now
-            and change.now.value
-            and change.now.binds
-            and (not change.was or change.was.value != change.now.value)
-        ):
-            found.setdefault(change.now.value, set()).add((change.scope, change.now.binds[0]))
+        now, was = change.now, change.was
+        if now and now.value and now.binds and (was is None or was.value != now.value):
+            found.setdefault(now.value, set()).add((change.scope, now.binds[0]))
     return found
 
 

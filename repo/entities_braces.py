@@ -9,8 +9,9 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from .entities_names import EVERYTHING, bound_in, exported_as
-from .entity import FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, row_after, shown, text_of, value_of
+from .entity import FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, row_after, text_of, value_of
 from .syntaxes import Syntax
+from .wording import as_text
 
 # They tell a definition from others of its name where both may stand; `static` alone makes it another name.
 KINDS = ("get", "set", "static")
@@ -23,11 +24,7 @@ _LOUD = (
     *("update_expression", "augmented_assignment_expression", "method_invocation", "object_creation_expression"),
 )
 _CODE = (
-    "arrow_function",
-    "function_expression",
-    "func_literal",
-    "lambda_expression",
-    "class_body",
+    *("arrow_function", "function_expression", "func_literal", "lambda_expression", "class_body"),
     "closure_expression",
 )
 # Calls that make a value and do nothing else.
@@ -74,7 +71,7 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Sy
     acts = _acts(node, inner, text, syntax)
     if not told:
         binds = tuple(dict.fromkeys((*binds, *bound_in(node))))
-        return Entity(shown(text), lead, text, binds, is_named=False, acts=acts)
+        return Entity(as_text(text), lead, text, binds, is_named=False, acts=acts)
     about = Entity(f"name {' '.join(told)}", lead, text, binds, head=head, body=body, tail=tail, acts=acts)
     if inner.type == "impl_item":
         kind, trait = (_bare(text_of(inner.child_by_field_name(field))) for field in ("type", "trait"))
@@ -288,7 +285,7 @@ def _import(node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entit
     found = _LIST.findall(said)
     is_whole = text.strip() == said.encode() and not any(mark in said for mark in ("//", "/*", "*"))
     if len(found) != 1 or not is_whole:
-        return Entity(f"import {shown(text)}", lead, text, binds, acts=not binds)
+        return Entity(f"import {as_text(text)}", lead, text, binds, acts=not binds)
     start, _, rest = said.partition("{")
     names = tuple(" ".join(name.split()) for name in found[0].split(",") if name.strip())
     start, end = f"{' '.join(start.split())}{' ' if start.endswith(' ') else ''}", rest.partition("}")[2]

@@ -24,33 +24,20 @@ _FUNCTION = re.compile(r"^(function|method|constructor|generator_function|lambda
 _DEFINES = re.compile(r"(?<!field_)(definition|declaration|signature|_item|_spec|alias|parameter)$")
 _PARAMETERS = ("parameters", "parameter")
 _COMMENT = re.compile(r"comment$")
-# Python's and JavaScript's ways to bind a name inside a statement: type → the fields with the target.
-_TARGETS = {
-    "assignment": ("left",),
-    "augmented_assignment": ("left",),
-    "for_statement": ("left",),
-    "for_in_statement": ("left",),
-    "named_expression": ("name",),
-    "type_alias_statement": ("left",),
-    "assignment_expression": ("left",),
-    "augmented_assignment_expression": ("left",),
-    "update_expression": ("argument",),
-    "variable_declarator": ("name",),
-    "function_definition": ("name",),
-    "class_definition": ("name",),
-    "function_declaration": ("name",),
-    **dict.fromkeys(
-        (
-            *(
-                "class_declaration",
-                "abstract_class_declaration",
-                "generator_function_declaration",
-                "function_signature",
-            ),
-            *("internal_module", "module", "enum_declaration", "interface_declaration", "type_alias_declaration"),
-        ),
-        ("name",),
-    ),
+# Python's and JavaScript's ways to bind a name inside a statement: type → the field with the target.
+_ASSIGNMENTS = (
+    *("assignment", "augmented_assignment", "for_statement", "for_in_statement", "type_alias_statement"),
+    *("assignment_expression", "augmented_assignment_expression"),
+)
+_DEFINITIONS = (
+    *("named_expression", "variable_declarator", "function_definition", "class_definition", "function_declaration"),
+    *("class_declaration", "abstract_class_declaration", "generator_function_declaration", "function_signature"),
+    *("internal_module", "module", "enum_declaration", "interface_declaration", "type_alias_declaration"),
+)
+_TARGET = {
+    **dict.fromkeys(_ASSIGNMENTS, "left"),
+    **dict.fromkeys(_DEFINITIONS, "name"),
+    "update_expression": "argument",
 }
 _WHOLE = ("delete_statement", "as_pattern_target", "case_pattern", "global_statement")
 
@@ -64,7 +51,7 @@ def bound_in(node: Node, *, members: bool = True) -> Iterator[str]:
         if one.type in ("import_statement", "import_from_statement"):
             yield from imported(one) if one.child_by_field_name("source") is None else ()
             continue
-        for field in _TARGETS.get(one.type, ()):
+        if field := _TARGET.get(one.type):
             for target in one.children_by_field_name(field):
                 yield from _targets(target, members)
         if one.type in _WHOLE:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from .entities_names import bound_in, imported
-from .entity import DOC, FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, shown, text_of, value_of
+from .entity import DOC, FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, text_of, value_of
+from .wording import as_text
 
 IMPORTS = ("import_statement", "import_from_statement", "future_import_statement")
 ACCESSORS = (".setter", ".getter", ".deleter")  # share their property's name
@@ -76,7 +77,7 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int) -> Entity:
             return listed
         return Entity(f"name {name}", lead, text, binds, acts=not _is_pure(value), value=value_of(value))
     acts = not _only_defines(inner)
-    return Entity(shown(text), lead, text, binds, is_named=False, acts=acts)
+    return Entity(as_text(text), lead, text, binds, is_named=False, acts=acts)
 
 
 def _class(node: Node, inner: Node, lines: Sequence[bytes], first: int, end: int) -> tuple[bytes, tuple[Entity, ...]]:
@@ -233,7 +234,7 @@ def _import(node: Node, lead: bytes, text: bytes) -> Entity:
     is_plain = names and not any(child.type == "comment" for child in node.children) and b"#" not in text
     module = node.child_by_field_name("module_name")
     if module is None or not is_plain:
-        key = f"import {text.decode('utf-8', 'backslashreplace')}"
+        key = f"import {as_text(text)}"
         return Entity(key, lead, text, tuple(origins), origins=origins)
     start = f"from {text_of(module)} import "
     return Entity(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
+from .wording import as_text
+
 # What only counts at the top of its scope.
 DOC, FUTURE = "documentation", "future "
 
@@ -107,11 +109,7 @@ def row_after(node: Node) -> int:
 
 
 def text_of(node: Node | None) -> str:
-    return shown(node.text or b"") if node is not None else ""
-
-
-def shown(text: bytes) -> str:
-    return text.decode("utf-8", "backslashreplace")
+    return as_text(node.text or b"") if node is not None else ""
 
 
 def before_body(node: Node, inner: Node) -> bytes:

@@ -17,6 +17,7 @@ from .merge_sides import Changeset, Side, Sides, message_of, sides_of
 from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
 from .scratch import Scratch, scratch
+from .wording import as_text
 
 # How a patch came in: exactly as it is; by lines, 3-way; by functions, classes and imports; or resolved by somebody.
 Level = Literal["as it is", "lines", "entities", "resolved"]
@@ -134,7 +135,7 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     merged = await merge_trees(line.own, line.tip, side.commit)
     files = await _to_unite(line, changeset, side, merged)
     tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
-    wrong = await _contradicted(line, side, files or {}) if tree is not None else []
+    wrong = await _contradicted(line, side, tree, files or {}) if tree is not None else []
     if tree is None or wrong:
         line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
@@ -151,7 +152,7 @@ async def _guarded(line: _Line, side: Side) -> tuple[str, ...]:
         paths = {os.fsencode(path) for patch in line.patches for path in patch.paths}
         line.guarded = await guarded(line.own, line.sides.base, paths)
     shut = {one.path for one in side.entries if any(one != other for other in line.made.get(one.path, ()))}
-    return tuple(sorted(path.decode("utf-8", "backslashreplace") for path in shut & line.guarded))
+    return tuple(sorted(as_text(path) for path in shut & line.guarded))
 
 
 async def _to_unite(line: _Line, changeset: Changeset, side: Side, merged: TreeMerge) -> dict[bytes, Versions] | None:
@@ -186,23 +187,24 @@ async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
     return await version_at(line.own, line.sides.base, path) == version
 
 
-async def _contradicted(line: _Line, side: Side, files: Collection[bytes]) -> list[bytes]:
+async def _contradicted(line: _Line, side: Side, tree: str, files: Collection[bytes]) -> list[bytes]:
     """Files that git merges, with names that cannot mean what both sides say."""
     found: list[bytes] = []
     for entry in side.entries:
         if entry.path in line.made and entry.path not in files and is_known(entry.path):
-            before = [await version_at(line.own, commit, entry.path) for commit in (line.sides.base, line.tip)]
-            versions = [version for version in before if version is not None]
-            if len(versions) == 2 and await contradict(
-                line.own, entry.path, [*versions, Version(entry.mode, entry.id)]
-            ):
+            own = Version(entry.mode, entry.id)
+            found_at = [await version_at(line.own, at, entry.path) for at in (line.sides.base, line.tip, tree)]
+            versions = [version for version in found_at if version is not None]
+            if len(versions) < 3 or own in versions[1:]:
+                continue  # one side has it as it was, or both have the same
+            if await contradict(line.own, entry.path, [*versions[:2], own, versions[2]]):
                 found.append(entry.path)
     return found
 
 
 def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: Collection[bytes]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
-    paths = merged.paths or tuple(sorted(path.decode("utf-8", "backslashreplace") for path in files or line.united))
+    paths = merged.paths or tuple(sorted(as_text(path) for path in files or line.united))
     owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
     owners = owners or tuple(sorted(line.places.met_by(changeset)))
     detail = (

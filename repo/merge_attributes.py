@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from .content import REGULAR_FILES
 from .scratch import Scratch
+from .wording import as_text
 
 # What git merges by lines on its own account. Any other value names a driver, or asks for lines of both sides.
 BY_LINES = (b"unspecified", b"set", b"text")
@@ -43,7 +44,7 @@ async def guarded_on_both(own: Scratch, base: str, ours: str, theirs: str) -> tu
     """The guarded paths that two commits made differently of what they have in common, `base`."""
     made = [await _changed(own, base, commit) for commit in (ours, theirs)]
     both = [path for path, entry in made[0].items() if made[1].get(path, entry) != entry]
-    return tuple(sorted(path.decode("utf-8", "backslashreplace") for path in await guarded(own, base, both)))
+    return tuple(sorted(as_text(path) for path in await guarded(own, base, both)))
 
 
 async def _changed(own: Scratch, base: str, commit: str) -> dict[bytes, bytes]:

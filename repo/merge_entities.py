@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from .apart import run_apart
 from .content import REGULAR_FILES
+from .data_keys import form_of
 from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
 from .scratch import Scratch
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES
@@ -52,12 +53,12 @@ async def _united_file(own: Scratch, path: bytes, versions: Versions) -> bytes |
         return None
     base, *sides = versions
     ids = (base.id, *dict.fromkeys(side.id for side in sides))
-    return await _ask(own, language, ids=ids)
+    return await _ask(own, "repo.entities", language, ids=ids)
 
 
 def is_known(path: bytes) -> bool:
-    """Source of a language whose definitions are told apart."""
-    return _language(path) is not None
+    """Source of a language whose definitions are told apart, or data of a format whose keys are."""
+    return _language(path) is not None or form_of(os.fsdecode(path)) is not None
 
 
 def _language(path: bytes) -> str | None:
@@ -66,18 +67,21 @@ def _language(path: bytes) -> str | None:
 
 async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
     """Whether two versions that git has merged by lines cannot both stand. No, where nobody can tell."""
-    language = _language(path)
-    if language is None or any(version.mode.encode() not in REGULAR_FILES for version in versions):
+    language, form = _language(path), form_of(os.fsdecode(path))
+    if any(version.mode.encode() not in REGULAR_FILES for version in versions):
         return False
-    return await _ask(own, language, "compare", ids=[version.id for version in versions]) == CONTRADICTION
+    ids = [version.id for version in versions]
+    if language is not None:
+        return await _ask(own, "repo.entities", language, "compare", ids=ids) == CONTRADICTION
+    return form is not None and await _ask(own, "repo.data_keys", form, ids=ids) == CONTRADICTION
 
 
-async def _ask(own: Scratch, *words: str, ids: Sequence[str]) -> bytes | None:
+async def _ask(own: Scratch, module: str, *words: str, ids: Sequence[str]) -> bytes | None:
     texts = [await _blob(own, blob) for blob in ids]
     if any(len(text) > MAX_SOURCE_BYTES for text in texts):
         return None
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    return await run_apart("repo.entities", *words, told=told)
+    return await run_apart(module, *words, told=told)
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:

@@ -16,7 +16,7 @@ from .merge_tree import OURS, THEIRS, TreeMerge, Version, merge_trees
 from .mirror import Mirror
 from .patch import apply_to_tree
 from .scratch import scratch
-from .wording import is_utf8
+from .wording import as_text, is_utf8
 
 MARKS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 
@@ -57,7 +57,7 @@ async def land_resolved(
         compare = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", conflict.tree, tree)
         listed = (await own.git(*compare)).fields
         pairs = zip(listed[::2], listed[1::2], strict=True)
-        entries = {path.decode("utf-8", "backslashreplace"): about for about, path in pairs}
+        entries = {as_text(path): about for about, path in pairs}
         for path, about in entries.items():
             _, mode, _, blob, _ = about.decode().split(" ")
             if path not in conflict.paths:

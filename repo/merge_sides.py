@@ -14,6 +14,7 @@ from .footprint import Footprint
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
+from .wording import as_text
 
 # Together they are held twice, and once more in git; above it they are looked at one by one.
 MAX_BYTES_TOGETHER = 256 * 1024 * 1024
@@ -173,8 +174,7 @@ async def _apply_alone(making: _Making, patch: Changeset) -> None:
     listed = (await own.git("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", making.base)).fields
     entries: list[Entry] = []
     for about, path in zip(listed[::2], listed[1::2], strict=True):
-        if path.decode("utf-8", "backslashreplace") not in patch.paths:
-            named = path.decode("utf-8", "backslashreplace")
+        if (named := as_text(path)) not in patch.paths:
             making.found[patch.key] = PatchRefused(f"The patch changes {named}, which is not among its files")
             return
         _, mode, _, blob, _ = about.decode().removeprefix(":").split(" ")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .scratch import Scratch
+from .wording import as_text
 
 BASE, OURS, THEIRS = 1, 2, 3  # git's numbers for the versions of a path in conflict
 MERGE = ("merge-tree", "--write-tree", "-z")
@@ -36,7 +37,7 @@ class TreeMerge:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(sorted(_text(path) for path in self.stages))
+        return tuple(sorted(as_text(path) for path in self.stages))
 
 
 async def merge_trees(own: Scratch, ours: str, theirs: str) -> TreeMerge:
@@ -73,7 +74,7 @@ def _conflicted(fields: Iterator[bytes]) -> tuple[str, ...]:
     """Of one pair: two fields, then the paths in conflict, then an empty field."""
     for _ in ("whether it is clean", "the tree"):
         next(fields)
-    return tuple(sorted({_text(name) for name in iter(fields.__next__, b"")}))
+    return tuple(sorted({as_text(name) for name in iter(fields.__next__, b"")}))
 
 
 def _stages(fields: Iterator[bytes]) -> dict[bytes, dict[int, Version]]:
@@ -95,9 +96,5 @@ def _messages(fields: Iterator[bytes]) -> tuple[list[str], list[str]]:
         kind, text = next(fields), next(fields)
         if kind.startswith(b"CONFLICT") and about:
             kinds.append(kind.decode())
-            texts.append(_text(text).strip())
+            texts.append(as_text(text).strip())
     return kinds, texts
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")

@@ -14,6 +14,7 @@ from .merge_tree import merge_trees
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
+from .wording import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Weave:
             commit = await self._commit(own, tree, piece.title or piece.key, start)
             listed = await own.git("diff-tree", "-r", "-z", "--no-renames", "--name-only", start, commit)
         self._pieces[piece.key], self._commits[piece.key] = piece, commit
-        self._paths[piece.key] = frozenset(name.decode("utf-8", "backslashreplace") for name in listed.fields)
+        self._paths[piece.key] = frozenset(as_text(name) for name in listed.fields)
         return None
 
     def paths(self, key: str) -> frozenset[str]:

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 WARNINGS_SHOWN = 20  # of one kind; more would bury the others
 
 
+def as_text(content: bytes) -> str:
+    """Whatever is no UTF-8 is escaped."""
+    return content.decode("utf-8", "backslashreplace")
+
+
 def readable(name: bytes) -> str:
     """A file name or message for people: whatever is not printable UTF-8 is shown escaped."""
-    text = name.decode("utf-8", "backslashreplace")
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in as_text(name))
 
 
 def each(names: Iterable[bytes], sentence: str) -> list[str]:

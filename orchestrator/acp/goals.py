@@ -16,11 +16,11 @@ from ..agent_files import project_cards
 from ..approvals import ask_terms
 from ..catalogue import PEOPLE_START, agents_of, default_agent
 from ..client import Muster
-from ..continuing import inherited_fields, terms_in
 from ..errors import BadInput
 from ..goals import doers_of, goal_for
 from ..project.file import Defaults, project_defaults, unused_keys
 from ..project.gate_rules import gate_rules
+from ..resume import inherited_fields, terms_in
 from ..settings import Settings
 from ..starting import starting_point
 from ..submit import GoalFields, scope_of

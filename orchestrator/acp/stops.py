@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from acp.schema import StopReason, Usage
 
 from envelope.errors import ErrorCode
 from envelope.messages import TaskResult
 
-from ..gating.told import proof_text
+from ..gating.told import proof_of, proof_text
 from ..session.fold import Session
 from ..units import dollars, duration
 from ..words import counted
@@ -64,9 +63,8 @@ def _how(result: TaskResult) -> str:
         error = result.errors[0]
         goes_on = "; say more to go on with new limits" if error.code in LIMITS else ""
         return f"{error.code}: {error.message.splitlines()[0]}{goes_on}"
-    # the platform's part calls no model: what an agent says of itself counts for nothing
-    structured: dict[str, Any] = {} if result.metrics.turns else result.output.structured or {}
-    return proof_text(verified=structured.get("verified") is True, reason=str(structured.get("reason") or ""))
+    verified, reason = proof_of(result)
+    return proof_text(verified=verified, reason=reason)
 
 
 def usage_of(view: Session) -> Usage:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
-from envelope.gate import GateObjection
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, PatchRef, TaskResult
 from repo.errors import PatchRefused
@@ -21,7 +20,7 @@ from ..gate import Gate
 from ..judgement import Run, judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
-from ..trial import accepts
+from ..trial import Proof, accepts, refused
 from .fund import Fund
 from .refit import refuse_other_files
 from .retries import is_short_of_money, is_worth_another_try, settled
@@ -61,7 +60,7 @@ HOLDS: Mapping[When, Callable[[Line], bool]] = {
 @dataclass(slots=True)
 class Chains:
     """`before`: what the gate saw on the base, once that is known; `failure`: why it could not be run there; `refusal`:
-    why agents were not asked."""
+    why nobody is to be paid for work on it, if an agent would have been."""
 
     driver: Driver
     spec: BatchSpec
@@ -71,21 +70,23 @@ class Chains:
     gate: Gate | None
     before: Run | None = None
     failure: ErrorInfo | None = None
-    refusal: GateObjection | None = None
+    refusal: Proof | None = None
 
     async def run(self, shards: Sequence[Shard]) -> dict[str, Ended]:
-        """How each shard ended, by its key, as far as there is a `refusal`: agents are paid, and begin when the gate is
-        known to run on the base. Beside a recipe it runs at the same time."""
+        """How each shard ended, by its key. With a `refusal` only those that no agent was to work on.
+
+        Agents are paid, and begin when the gate is known to run on the base. Beside a recipe that comes first it runs
+        at the same time.
+        """
         lines = {seat_of(self.given, shard): Line(shard) for shard in shards}
-        first, *later = stages_of(self.spec.steps)
-        if first.agent is None:
+        later = stages_of(self.spec.steps)
+        if later[0].agent is None:
+            first, *later = later
             await self._do(first, later, lines, list(lines), [self.gate.before()] if self.gate else [])
-        refusal = await self._settle_base()
-        if first.agent is not None and refusal is None:
-            await self._do(first, later, lines, list(lines))
+        await self._settle_base()
         while later:
             stage, *later = later
-            if stage.agent and refusal is not None:
+            if stage.agent and self.refusal is not None:
                 break
             wanted = [seat for seat, line in lines.items() if HOLDS[stage.when](line)]
             if stage.when is When.GATE_FAILED:
@@ -95,20 +96,18 @@ class Chains:
             await self._do(stage, later, lines, wanted)
         return {line.shard.key: line.ended for line in lines.values() if line.ended is not None}
 
-    async def _settle_base(self) -> GateObjection | None:
-        """Why no agent is to be paid for work on this base; `refusal` where one would have been."""
+    async def _settle_base(self) -> None:
         gate = self.gate
         if gate is None or self.failure is not None:
-            return None
+            return
         try:
             self.before = await (gate.base() if self.before is None else gate.steady(self.before))
         except TaskFailed as e:
             self.failure = e.error
-            return None
-        refusal = gate.refusal(self.before)
-        if any(stage.agent for stage in stages_of(self.spec.steps)):
-            self.refusal = refusal
-        return refusal
+            return
+        objection = gate.refusal(self.before)
+        if objection is not None and any(step.agent is not None for step in self.spec.steps):
+            self.refusal = refused(self.before, objection)
 
     async def _do(
         self,

@@ -8,6 +8,7 @@ from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
 from envelope.messages import TaskRequest, TaskResult
 
+from ..gating.told import proof_of, told_by_driver
 from .report import BatchReport, RepositoryReport
 
 REPOSITORY = "repository"  # of a goal, which has one and no name for it
@@ -15,7 +16,8 @@ REPOSITORY = "repository"  # of a goal, which has one and no name for it
 
 def report_of_goal(request: TaskRequest, result: TaskResult, *, cost_microusd: int) -> BatchReport:
     """A goal is a batch of one repository without shards: its change and its gate are told in the same words."""
-    told: dict[str, Any] = result.output.structured or {}
+    told = told_by_driver(result)
+    verified, reason = proof_of(result)
     gate: dict[str, Any] = told.get("gate") or {}
     base = request.workspace.base if request.workspace else ""
     first = result.errors[0] if result.errors else None
@@ -24,8 +26,8 @@ def report_of_goal(request: TaskRequest, result: TaskResult, *, cost_microusd: i
         base=base,
         commit=str(told.get("commit") or base),
         patch=result.patch,
-        verified=bool(told.get("verified")),
-        reason=first.message if first else str(told.get("reason") or ""),
+        verified=verified,
+        reason=first.message if first else reason,
         hint=first.hint if first else "",
         before=_verdict(gate.get("before")),
         after=_verdict(gate.get("after")),

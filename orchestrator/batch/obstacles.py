@@ -50,10 +50,9 @@ def unknown_agents(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str
 def unknown_places(spec: BatchSpec) -> Iterator[str]:
     """Braces are left as they are where nothing fills them; what is nearly a place was meant as one."""
     known = {"path", "name", "folder", "repository", TARGET_VERSION, *PLACES}
-    said = "\n".join(part for step in spec.steps for part in (*step.commands, step.prompt or ""))
     if spec.shards.command is not None:  # which fills what it prints
         return
-    written: set[str] = set(PLACE.findall(said))
+    written: set[str] = set(PLACE.findall(spec.words))
     for name in sorted(written - known):
         if close := get_close_matches(name, known, n=1):
             yield f"{{{name}}} in a step stays as it is: did you mean {{{close[0]}}}?"

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envelope.errors import ErrorCode
-from envelope.gate import GateEvidence, GateObjection
 from envelope.messages import Attachment, ErrorInfo, PatchRef, Workspace
 from repo.errors import RepoError
 from repo.mirror import Mirror
 
 from ..driver import Driver, Ended
 from ..gate import Gate
-from ..judgement import Run
 from ..repositories import attach_bundle
 from ..submit import RepositoryInput
 from ..trial import Proof
@@ -48,8 +46,8 @@ async def run_repository(driver: Driver, spec: BatchSpec, run: RepositoryRun, fu
     try:
         chains = Chains(driver, spec, run.given, run.mirror, fund, gate)
         endings = await chains.run(run.shards)
-        if chains.refusal is not None and chains.before is not None:
-            return _refused(run, chains.before, chains.refusal)
+        if chains.refusal is not None:
+            return _refused(run, chains.refusal)
         trials = Trials(
             run.mirror, driver.transport.blobs, run.given.base, spec.merge, gate, chains.before, chains.failure
         )
@@ -77,20 +75,19 @@ def _stuck(run: RepositoryRun, error: ErrorInfo) -> RepositoryOutcome:
     return RepositoryOutcome(report=report, keys=run.keys, errors=(error,), final=False)
 
 
-def _refused(run: RepositoryRun, before: Run, objection: GateObjection) -> RepositoryOutcome:
+def _refused(run: RepositoryRun, proof: Proof) -> RepositoryOutcome:
     """Its shards would have been paid for, and nothing of them could be proved."""
-    given, seen = run.given, before.verdict("before")
+    given, said = run.given, proof.judgement
     report = RepositoryReport(
         name=given.name,
         base=given.base,
         commit=given.base,
-        reason=objection.message,
-        hint=objection.hint,
-        before=seen,
-        evidence=GateEvidence(result="rejected", objections=(objection,), runs=(seen,)),
+        reason=said.reason,
+        hint=said.hint,
+        before=proof.before,
+        evidence=proof.evidence,
     )
-    error = ErrorInfo.of(ErrorCode.BROKEN_BASE, f"{given.name}: {objection.message}", objection.hint)
-    return RepositoryOutcome(report=report, keys=run.keys, errors=(error,))
+    return RepositoryOutcome(report=report, keys=run.keys, errors=(_gate_error(report, proof),))
 
 
 async def _conclude(

@@ -187,6 +187,11 @@ class BatchSpec(_Part):
     def asks_a_model(self) -> bool:
         return self.merge.resolve == "agent" or any(step.agent is not None for step in self.steps)
 
+    @property
+    def words(self) -> str:
+        """Of all steps."""
+        return "\n".join(part for step in self.steps for part in (*step.commands, step.prompt or ""))
+
     def says(self, place: str) -> bool:
         """Has a step something to be filled in there?"""
         return any(step.says(place) for step in self.steps)

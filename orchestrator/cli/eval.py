@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from envelope.errors import FREE, NO_ROOM, ExitCode
+from envelope.errors import ExitCode
 from envelope.messages import TaskResult
 
 from ..batch.plan import Sources
@@ -19,11 +18,11 @@ from ..evaluation.client import WRITES, EvalFields
 from ..evaluation.file import load_suite
 from ..evaluation.formats import FORMATS
 from ..evaluation.plan import EvalPreview, PlannedSuite, planned
-from ..evaluation.report import EvalReport, report_of
+from ..evaluation.report import report_of
 from ..session.fold import Session
 from ..submit import EVAL
 from ..units import dollars
-from .console import answer, data, note, warn
+from .console import answer, data, note
 from .estimate import Spending, agreed
 from .fleet import open_fleet
 from .follow import follow
@@ -31,6 +30,7 @@ from .leaving import leave, require_lasting, tell_known
 from .options import AllowDirty, Detach, Json, Yes, writing_settings
 from .outcome import exit_code_after
 from .report_forms import Wanted, wanted_reports
+from .reports import write_each
 from .summary import Line, print_lines, summary_of_eval
 
 Report = Annotated[
@@ -138,26 +138,13 @@ async def _conclude(muster: Muster, view: Session, result: TaskResult, asked: _A
         summary_of_eval(view, result, None).print()
         return
     report = await muster.evals.report(result.task_id)
-    _write_reports(asked.reports, report)
+    write_each(asked.reports, lambda form: FORMATS[form](report))
     if asked.record is not None:
         files = await muster.evals.recordings(result.task_id, asked.record)
         note(f"{len(files)} recording(s) are below {asked.record}; play them with --recorded {asked.record}")
     if not asked.as_json:
         answer(result.output.text)
     summary_of_eval(view, result, report).print()
-
-
-def _write_reports(wanted: Sequence[Wanted], report: EvalReport) -> None:
-    """A report is told, not judged: what goes wrong with it is one line."""
-    for each in wanted:
-        try:
-            each.path.parent.mkdir(parents=True, exist_ok=True)
-            each.path.write_text(FORMATS[each.form](report), encoding="utf-8")
-        except OSError as e:
-            warn(
-                f"the report {each.form} was not written to {each.path}: {e.strerror}",
-                FREE if e.errno in NO_ROOM else "",
-            )
 
 
 def _lines(found: EvalPreview) -> list[Line]:

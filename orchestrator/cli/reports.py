@@ -5,7 +5,7 @@ A report is told, not judged: whatever goes wrong with it is one line, and the e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from envelope.errors import FREE, NO_ROOM
 from envelope.messages import TaskResult
@@ -30,15 +30,18 @@ async def write_reports(muster: Muster, wanted: Sequence[Wanted], result: TaskRe
     except Exception as e:  # whatever it is: the work has ended, and its exit code is known
         warn(f"no report was written: {e}", "see it with: muster batch report TASK")
         return
+    write_each(wanted, lambda form: formed(form, report, result))
+
+
+def write_each(wanted: Iterable[Wanted], text_of: Callable[[str], str]) -> None:
+    """`text_of`: the report in one form."""
     for each in wanted:
         try:
             each.path.parent.mkdir(parents=True, exist_ok=True)
-            each.path.write_text(formed(each.form, report, result), encoding="utf-8")
+            each.path.write_text(text_of(each.form), encoding="utf-8")
         except OSError as e:
-            warn(
-                f"the report {each.form} was not written to {each.path}: {e.strerror}",
-                FREE if e.errno in NO_ROOM else "",
-            )
+            message = f"the report {each.form} was not written to {each.path}: {e.strerror}"
+            warn(message, FREE if e.errno in NO_ROOM else "")
 
 
 async def report_for(muster: Muster, result: TaskResult) -> BatchReport:

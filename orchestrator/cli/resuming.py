@@ -12,8 +12,8 @@ from envelope.messages import TaskProgress, TaskRequest
 
 from ..catalogue import agents_of
 from ..client import Muster
-from ..continuing import Said, request_to_go_on, why_unproved
 from ..project.gate_rules import gate_rules
+from ..resume import ResumeOptions, resume_request, why_unproved
 from ..session.fold import Session
 from ..sessions import SessionRow
 from ..settings import Settings
@@ -30,11 +30,11 @@ from .show import show_result
 
 @dataclass(frozen=True, slots=True)
 class Resuming:
-    """The command line, as it was meant. `words` name the task; `said` is what is not to be as before."""
+    """The command line, as it was meant. `words` name the task; `options`: what is not to be as before."""
 
     words: str
     prompt: str
-    said: Said
+    options: ResumeOptions
     detach: bool
     as_json: bool
     yes: bool
@@ -42,7 +42,7 @@ class Resuming:
     reports: tuple[Wanted, ...] = ()
 
 
-def said(
+def resume_options(
     budget: float | None,
     deadline_s: int | None,
     *,
@@ -52,10 +52,10 @@ def said(
     model: str,
     allow: Sequence[str] | None,
     no_input: bool = False,
-) -> Said:
+) -> ResumeOptions:
     """The options as they stand on the command line."""
     cap = microusd(budget)
-    return Said(
+    return ResumeOptions(
         budget=None if cap is None else TaskBudget(max_cost_microusd=cap, waits_at_cap=not no_input),
         deadline_ms=deadline_s and deadline_s * 1000,
         no_input=no_input,
@@ -70,7 +70,7 @@ def said(
 async def resumed(wish: Resuming) -> int:
     """Submit the task that goes on, and stay with it unless told otherwise; the exit code."""
     async with fleet_of(wish.settings, wish.words) as (muster, record):
-        request = await request_to_go_on(muster.transport, record.task_id, wish.prompt, wish.said)
+        request = await resume_request(muster.transport, record.task_id, wish.prompt, wish.options)
         if not await _agreed(muster, await muster.session(record.task_id), request, wish):
             note("nothing was submitted")
             return ExitCode.CANCELLED
@@ -82,7 +82,7 @@ async def resumed(wish: Resuming) -> int:
             data(handle.task_id)
             return ExitCode.OK
         view = Session.of(handle.task_id, handle.trace_id, agent=request.agent, title=request.intent)
-        followed = await follow(muster, view, as_json=wish.as_json, may_ask=not wish.said.no_input)
+        followed = await follow(muster, view, as_json=wish.as_json, may_ask=not wish.options.no_input)
         await write_reports(muster, wish.reports, followed.result)
         if followed.result is not None and not wish.as_json:
             await show_result(muster, followed.view, followed.result)
@@ -96,7 +96,7 @@ async def _agreed(muster: Muster, session: SessionRow, request: TaskRequest, wis
         wish.prompt,
         request.model or (card.model if card else ""),
         request.budget.max_cost_microusd,
-        may_ask=not (wish.yes or wish.said.no_input or wish.detach or wish.as_json),
+        may_ask=not (wish.yes or wish.options.no_input or wish.detach or wish.as_json),
         history_tokens=await _history_tokens(muster, session),
     )
     return await agreed(spending, workers, ask_above_microusd=muster.settings.ask_above_microusd)

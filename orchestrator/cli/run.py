@@ -112,9 +112,9 @@ def run(
             "--repo": repo != Path(), "--agent": agent, "--file": file, "--branch": branch,
             "--allow-dirty": allow_dirty, "--record": record, "--plan": plan != PlanMode.NONE, "--key": key,
         })  # fmt: skip
-        from .resuming import Resuming, resumed, said
+        from .resuming import Resuming, resume_options, resumed
 
-        now = said(
+        now = resume_options(
             budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow, no_input=no_input
         )
         settings = settings_for(read_only=read_only)

@@ -12,7 +12,7 @@ from ..client import Muster
 from ..evaluation.report import report_of as eval_report_of
 from ..life_lines import life_lines, life_of
 from ..session.fold import Session
-from ..submit import BATCH, DRIVERS, EVAL, FANOUT, RUN
+from ..submit import BATCH, EVAL, FANOUT, is_goal
 from .console import answer
 from .listing import print_tasks
 from .plan_lines import plan_lines
@@ -46,5 +46,4 @@ async def show_result(muster: Muster, view: Session, result: TaskResult) -> None
     elif request.agent == FANOUT:
         summary_of_fanout(view, result, cap_microusd=cap).print()
     else:
-        is_goal = request.recipient == DRIVERS and request.agent == RUN
-        summary_of_run(view, result, cap_microusd=cap, is_goal=is_goal).print()
+        summary_of_run(view, result, cap_microusd=cap, is_goal=is_goal(request)).print()

@@ -16,9 +16,9 @@ from repo.local import apply_diff
 from transport.base import TaskRecord
 
 from ..client import Muster
-from ..continuing import why_unproved
 from ..errors import BadInput
 from ..life_lines import life_of
+from ..resume import why_unproved
 from ..session.fold import Session, apply_all
 from ..settings import load_settings
 from ..submit import DRIVERS, RUN

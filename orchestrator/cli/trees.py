@@ -24,7 +24,7 @@ from .find import find_task
 from .fleet import open_records
 from .options import Allow, Budget, Deadline, Detach, Gate, Json, Model, Setup, TaskId, Yes
 from .report_forms import Report, wanted_reports
-from .resuming import Resuming, resumed, said
+from .resuming import Resuming, resume_options, resumed
 from .run_options import GateRule
 from .tree import tree
 
@@ -68,7 +68,7 @@ def resume(
     began with, and against what was verified in it last.
     """
     settings = load_settings()
-    now = said(budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow)
+    now = resume_options(budget, deadline, gate=gate, gate_rule=gate_rule, setup=setup, model=model, allow=allow)
     if settings.read_only:
         require_looking({GATES: gate, SETS_UP: setup}, now.allow)
     wish = Resuming(task, prompt, now, detach, as_json, yes, settings, wanted_reports(report))

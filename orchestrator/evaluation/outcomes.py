@@ -11,6 +11,7 @@ from envelope.messages import TaskResult
 from envelope.wire import Wire
 from transport.base import Transport
 
+from ..gating.told import told_by_driver
 from .matrix import Sample
 
 Outcome = Literal["accepted", "rejected", "budget", "deadline", "failed", "not_run"]
@@ -65,10 +66,10 @@ def outcome_of(result: TaskResult, *, hidden: str) -> Outcome:
     """`hidden`: the commit with the case's hidden tests, empty where it has none. What was accepted without them has
     failed: it says nothing of its variant."""
     if result.status is State.COMPLETED:
-        structured = _structured(result)
-        if structured.get("verified") is not True:
+        told = told_by_driver(result)
+        if told.get("verified") is not True:
             return "rejected"
-        return "accepted" if structured.get("hidden", "") == hidden else "failed"
+        return "accepted" if told.get("hidden", "") == hidden else "failed"
     error = result.errors[0] if result.errors else None
     if error is None:
         return "deadline" if result.status is State.EXPIRED else "failed"
@@ -88,13 +89,13 @@ async def sample_report(
     """`hidden`: as in `outcome_of`."""
     spent = await _spent(transport, result)
     error = result.errors[0] if result.errors else None
-    structured = _structured(result)
-    evidence = cast(dict[str, Any], structured.get("evidence") or {})
+    told = told_by_driver(result)
+    evidence = cast(dict[str, Any], told.get("evidence") or {})
     patch = result.patch
     cassette = next((one.blob for one in result.attachments if one.name == CASSETTE), "")
     outcome = outcome_of(result, hidden=hidden)
     unseen = outcome == "failed" and result.status is State.COMPLETED
-    detail = error.message if error else UNSEEN if unseen else str(structured.get("reason") or "")
+    detail = error.message if error else UNSEEN if unseen else str(told.get("reason") or "")
     return SampleReport(
         case=sample.case.name,
         variant=sample.variant.name,
@@ -131,11 +132,6 @@ def failed_as(other: SampleReport, sample: Sample) -> SampleReport:
     """Of a sample that was not begun, since what stopped `other` would stop it, too."""
     why = {"outcome": other.outcome, "code": other.code, "hint": other.hint}
     return not_run(sample, other.detail).model_copy(update=why)
-
-
-def _structured(result: TaskResult) -> dict[str, Any]:
-    found = result.output.structured
-    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
 async def _spent(transport: Transport, result: TaskResult) -> Metrics:

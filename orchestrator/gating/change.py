@@ -15,14 +15,13 @@ from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .makefiles import MAKEFILES
 from .missing import Grants
-from .names import TEST_FOLDERS, is_gate_file, is_test_file, shadows
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
 from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
 from .scripts import ANYTHING, Reach, programs_in, reach_of
-from .settings_of import CHECKERS, checkers_of, holds_settings
+from .settings_of import holds_settings
 from .told import listed
 from .trees import Trees
 
-MAX_NAMES = 50  # of an objection; the diff has them all
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
@@ -57,9 +56,10 @@ async def inspect(
     rules: GateRules,
     scope: Sequence[str],
     found: Collection[str] = (),
+    collected: Collection[str] = (),
 ) -> Inspection:
     """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants; `found` files that are
-    tests, or are read by them, by what the base's run did."""
+    tests, or are read by them, by what the base's run did; `collected` those of them that tests stand in."""
     parts = parts_of(diff)
     paths = await trees.paths() if found else []
     folders = _folders_of_tests(found, paths, rules)
@@ -70,7 +70,7 @@ async def inspect(
         or any(path in found for path in part.paths)
         or (part.status != "M" and posixpath.dirname(part.path) in folders)
     ]
-    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules)
+    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected)
     strict = runs_its_texts(parts)
     reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in reachings for line in one.asked]
@@ -133,12 +133,22 @@ def _may_edit(part: FilePatch, rules: GateRules) -> bool:
 
 
 async def _gate_files(
-    parts: Sequence[FilePatch], trees: Trees, *, commands: Sequence[str], subpath: str, rules: GateRules
+    parts: Sequence[FilePatch],
+    trees: Trees,
+    *,
+    commands: Sequence[str],
+    subpath: str,
+    rules: GateRules,
+    collected: Collection[str],
 ) -> list[str]:
     """Edited files that belong to the gate, sorted."""
+
+    def is_test(path: str) -> bool:
+        return path in collected or is_test_file(path, rules.tests)
+
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
-    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before)
+    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
     if trees.mirror is None:
         reach = replace(ANYTHING, scripts=reach.scripts, texts=reach.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
@@ -227,7 +237,7 @@ def _edited(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
         return []
     message = f"the change edits the gate itself: {listed(paths)}"
     hint = _may_edit_hint("if the goal is to change it", paths, rules)
-    return [GateObjection(code="gate_edited", message=message, hint=hint, names=tuple(paths[:MAX_NAMES]))]
+    return [GateObjection.of("gate_edited", message, hint, paths)]
 
 
 def _may_edit_hint(when: str, paths: Sequence[str], rules: GateRules) -> str:
@@ -243,7 +253,7 @@ def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     message = f"code under test reaches for its runner: {lines[0]}"
     files = list(dict.fromkeys(line.partition(":")[0] for line in lines))
     hint = _may_edit_hint("look at these lines; if they are meant", files, rules)
-    return [GateObjection(code="runner_reached", message=message, hint=hint, names=tuple(lines[:MAX_NAMES]))]
+    return [GateObjection.of("runner_reached", message, hint, lines)]
 
 
 def _as_change(part: FilePatch) -> TestFileChange:

@@ -58,9 +58,8 @@ _NAME = re.compile(r"[\w.:/-]+")
 _SEVERAL = re.compile(r"[\s,:;\"'\[\]]+")
 
 
-def simple_commands(text: str) -> Iterator[list[re.Match[str]]]:
+def _simple_commands(text: str) -> Iterator[list[re.Match[str]]]:
     """The words of each, with their places in the text. Quotes that hold several commands are taken apart."""
-    text = text.replace("\\\n", "  ")
     at = 0
     for end in [*(match.start() for match in _BETWEEN.finditer(text)), len(text)]:
         if words := list(_WORD.finditer(text, at, end)):
@@ -68,8 +67,9 @@ def simple_commands(text: str) -> Iterator[list[re.Match[str]]]:
         at = end + 1
 
 
-def program_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _program_of(found: Iterable[re.Match[str]]) -> tuple[str, Sequence[str]]:
     """What is run in the end, and its arguments: `uv run python -m ruff check a.py` is ruff."""
+    words: Sequence[str] = [_bare(word[0]) for word in found]
     while words:
         name = posixpath.basename(words[0].lstrip("@+-"))
         if _ASSIGNMENT.match(words[0]) or not name:
@@ -93,14 +93,14 @@ def without_files_read(text: str) -> str:
     >>> without_files_read("ruff check a.py && python a.py").split()
     ['ruff', 'check', '&&', 'python', 'a.py']
     """
-    lines = text.replace("\\\n", "  ").split("\n")
+    lines = _unfolded(text).split("\n")
     return "\n".join(_without_files_read(line) if _MAY_READ.search(line) else line for line in lines)
 
 
 def _without_files_read(line: str) -> str:
     read: list[re.Match[str]] = []
-    for words in simple_commands(line):
-        program, given = program_of([_bare(word[0]) for word in words])
+    for words in _simple_commands(line):
+        program, given = _program_of(words)
         if program in READERS or (program in ("pytest", "py.test") and any("doctest" in word for word in given)):
             arguments = words[len(words) - len(given) :]
             befores = [None, *arguments]
@@ -117,8 +117,8 @@ def roots_in(texts: Iterable[str], folder: str) -> set[str]:
         for match in _ROOT.finditer(text):
             named = next(filter(None, match.groups()), "")
             found |= {posixpath.normpath(posixpath.join(folder, one)) for one in _SEVERAL.split(named) if one}
-        for words in simple_commands(_only_with(_PYTHON_OR_UNITTEST, without_files_read(text))):
-            program, given = program_of([_bare(word[0]) for word in words])
+        for words in _simple_commands(_only_with(_PYTHON_OR_UNITTEST, without_files_read(text))):
+            program, given = _program_of(words)
             paths = [posixpath.normpath(posixpath.join(folder, word)) for word in given if not word.startswith("-")]
             if _PYTHON.fullmatch(program):
                 found |= {posixpath.dirname(path) for path in paths if path.endswith(".py")}
@@ -151,10 +151,10 @@ def _asked(
     """Each mention of the program has to be a command that is understood."""
     found: set[str] = set()
     for text in texts:
-        text = _NO_COMMAND.sub("", _MAKE_ITSELF.sub("make", text.replace("\\\n", "  ")))
+        text = _NO_COMMAND.sub("", _MAKE_ITSELF.sub("make", _unfolded(text)))
         mentions = len(program.findall(text))
-        for words in simple_commands(_only_with(program, text)):
-            name, given = program_of([_bare(word[0]) for word in words if not re.search("[<>]", word[0])])
+        for words in _simple_commands(_only_with(program, text)):
+            name, given = _program_of([word for word in words if not re.search("[<>]", word[0])])
             if program.fullmatch(name):
                 asked = names((name, *given))
                 if asked is None or any(not _NAME.fullmatch(one) for one in asked if one):
@@ -168,7 +168,7 @@ def _asked(
 
 def _only_with(pattern: re.Pattern[str], text: str) -> str:
     """A repository's texts may be long; most of their lines say nothing of the kind."""
-    return "\n".join(line for line in text.replace("\\\n", "  ").split("\n") if pattern.search(line))
+    return "\n".join(line for line in text.split("\n") if pattern.search(line))
 
 
 def _goals(words: Sequence[str]) -> list[str] | None:
@@ -217,6 +217,11 @@ def _environments(words: Sequence[str]) -> list[str] | None:
 def _is_read(word: re.Match[str], before: re.Match[str] | None) -> bool:
     text = _bare(word[0])
     return posixpath.splitext(text)[1] in SOURCES and not (before and _OBEYED.fullmatch(_bare(before[0])))
+
+
+def _unfolded(text: str) -> str:
+    """Lines that go on are one, of the same length."""
+    return text.replace("\\\n", "  ")
 
 
 def _bare(word: str) -> str:

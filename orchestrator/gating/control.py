@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envelope.gate import GateObjection
-from envelope.recipe import CodeDigest, RecipeStep
+from envelope.recipe import MADE, CodeDigest, RecipeStep
 
-from .change import MAX_NAMES
+from .names import is_test_file
 from .told import listed
 
-HINT = "look for code that changes pytest, unittest or assertions while it is imported or run"
+
+def fooled_objection(
+    before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
+) -> GateObjection | None:
+    """Whatever tells that a runner's word counts for nothing. `touched`: files that the change edits."""
+    return control_objection(before, after) or digest_objection(before, after, touched)
 
 
 def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep]) -> GateObjection | None:
@@ -22,10 +27,10 @@ def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep])
             )
             if old.control == "fooled":
                 message += " (as on the base)"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=new.fooled[:MAX_NAMES])
+            return _fooled(message, new.fooled)
         if old.control == "held" and new.control == "none":
             message = f"the tests that must fail are not told of by `{new.command}`; on the base they were"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
     return None
 
 
@@ -39,18 +44,24 @@ def digest_objection(
             continue
         if new.digest is None:
             message = f"what became of the tests is not told by the process of `{new.command}`; on the base it was"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
         told = new.tests.failed + new.tests.errors if new.tests else 0
         if new.digest.failed > told:
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
-            return GateObjection(code="runner_fooled", message=message, hint=HINT)
+            return _fooled(message)
         if others := list(_others(old.digest, new.digest, touched)):
             message = (
                 f"code that the change does not edit is other than on the base when `{new.command}` ends:"
                 f" {listed(others)}"
             )
-            return GateObjection(code="runner_fooled", message=message, hint=HINT, names=tuple(others[:MAX_NAMES]))
+            return _fooled(message, others)
     return None
+
+
+def _fooled(message: str, names: Sequence[str] = ()) -> GateObjection:
+    look = "look for code that changes pytest, unittest or assertions while it is imported or run"
+    hint = f"{look}; if it is meant: --gate-rule 'control=off' (batch: control = \"off\")"
+    return GateObjection.of("runner_fooled", message, hint, names)
 
 
 def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Iterator[str]:
@@ -62,12 +73,14 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
         if path not in touched:
             there = new.code.get(path, {})
             # in a class, what was not there stands before what is inherited
-            added = sorted(key for key in there.keys() - names.keys() if "." in key and ".test" not in key)
+            new_there = (key for key in there.keys() - names.keys() if there[key] != MADE)
+            added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
     yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")
-        if not (path in touched and path.endswith("conftest.py")):
+        # tests that a change edits are granted, or it has to do without them
+        if not (path in touched and is_test_file(path)):
             yield plugin
     yield from _differing(old.runner, new.runner)
 
@@ -85,7 +98,16 @@ def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
     return frozenset(file for step in before if step.digest for file in step.digest.files)
 
 
+def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Those of them that a runner took tests from."""
+    return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
+
+
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
-    """Which commands' counts rest on the runner's word alone."""
-    without = [f"`{step.command}`" for step in steps if step.tests is not None and step.control == "none"]
-    return [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    """Which commands' counts rest on the runner's word alone, and whose tests could have become others."""
+    counted = [step for step in steps if step.tests is not None]
+    without = [f"`{step.command}`" for step in counted if step.control == "none"]
+    untold = [f"`{step.command}`" for step in counted if step.control == "held" and step.digest is None]
+    found = [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
+    said = f"what became of the tests is not told by the process of {listed(untold)}: code under test could change them"
+    return [*found, *([said] if untold else [])]

@@ -16,7 +16,7 @@ from .told import listed
 from .trees import Trees
 
 MAX_PATHS = 4  # of a hint; of more, the patterns that they have in common
-MAX_NAMES = 10  # of a note: what a person has allowed is looked at by its names
+MAX_NOTED = 10  # of a note: what a person has allowed is looked at by its names
 # Runners that name a test's file, as a module or a class, write source in these.
 NAMED_FILES = (".py", ".java", ".kt", ".scala", ".groovy")
 _DEFINES = re.compile(
@@ -193,7 +193,7 @@ def _notes_of(lost: Missing, names: Collection[str]) -> Iterator[str]:
     kinds = (("are gone", gone), ("are newly skipped", skipped), ("have fewer cases", fewer))
     for what, among in kinds:
         if among:
-            yield f"tests of the base {what}, which a grant allows: {listed(among, MAX_NAMES)}"
+            yield f"tests of the base {what}, which a grant allows: {listed(among, MAX_NOTED)}"
 
 
 def _notes_of_numbers(lost: Missing) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from envelope.pattern import match
@@ -14,27 +14,45 @@ TEST_FILES = (
     *("test_*.py", "*_test.py", "tests.py", "conftest.py", "*_test.go", "*_test.rs", "*_spec.rb", "*_test.rb"),
     *("*.test.[jt]s", "*.test.[jt]sx", "*.test.[cm][jt]s", "*.spec.[jt]s", "*.spec.[jt]sx", "*.spec.[cm][jt]s"),
     *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.scala", "*Test.scala"),
-    *(
-        "*Test.php",
-        "*Tests.cs",
-        "*Test.cs",
-        "*_test.exs",
-        "*_test.cc",
-        "*_test.cpp",
-        "*Tests.swift",
-        "*.bats",
-        "*.snap",
-    ),
+    *("*Test.php", "*Tests.cs", "*Test.cs", "*_test.exs", "*_test.cc", "*_test.cpp", "*Tests.swift", "*.bats"),
+    "*.snap",
 )
+# Checkers and formatters, and what else no runner of tests reads: their settings count where a gate runs them. Each
+# with the files that are theirs alone.
+CHECKERS: Mapping[str, tuple[str, ...]] = {
+    "ruff": ("ruff.toml", ".ruff.toml"),
+    "mypy": ("mypy.ini", ".mypy.ini"),
+    "flake8": (".flake8",),
+    "pylint": (".pylintrc", "pylintrc"),
+    "pyright": ("pyrightconfig.json",),
+    "basedpyright": ("pyrightconfig.json",),
+    "pre-commit": (".pre-commit-config.yaml",),
+    "prek": (".pre-commit-config.yaml",),
+    "eslint": ("eslint.config.*", ".eslintrc*"),
+    "biome": ("biome.json",),
+    "golangci-lint": (".golangci.*",),
+    "clippy": ("clippy.toml",),
+    **dict.fromkeys(("tox", "hatch", "pdm", "poe"), ()),  # which run what their tables name
+    **dict.fromkeys(
+        (
+            *("black", "isort", "yapf", "autopep8", "autoflake", "docformatter", "pyupgrade", "pycodestyle"),
+            *("pydocstyle", "pyflakes", "pytype", "pyre", "pyrefly", "ty", "bandit", "vulture", "codespell", "typos"),
+            *("interrogate", "djlint", "sqlfluff", "deptry", "check-manifest", "check-wheel-contents", "doc8", "ssort"),
+            *("unimport", "sphinx", "mkdocs", "numpydoc", "pydoclint", "darglint", "refurb", "radon", "xenon"),
+            *("creosote", "pyproject-fmt"),
+        ),
+        (),
+    ),
+}
 # Settings and hooks of runners and checkers: whoever writes them decides what passes.
 GATE_FILES = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
-    *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml", "mypy.ini", ".mypy.ini"),
-    *("ruff.toml", ".ruff.toml", ".flake8", ".pylintrc", "pylintrc", "pyrightconfig.json", ".pre-commit-config.yaml"),
+    *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml"),
     *("jest.config.*", "vitest.config.*", "vitest.workspace.*", "vite.config.*", ".mocharc*", "karma.conf.*"),
     *("ava.config.*", "playwright.config.*", "cypress.config.*", ".nycrc*", ".c8rc*", "babel.config.*", ".babelrc*"),
-    *("eslint.config.*", ".eslintrc*", "biome.json", ".npmrc", ".yarnrc*", ".pnpmfile.*", ".golangci.*", "clippy.toml"),
+    *(".npmrc", ".yarnrc*", ".pnpmfile.*"),
     *("nextest.toml", "phpunit.xml*", ".rspec", "CTestCustom.cmake", "CTestTestfile.cmake", ".env", ".envrc"),
+    *(file for files in CHECKERS.values() for file in files),
 )
 # Installed tools, which no patch has any business with; cargo's folder may name another runner.
 TOOL_FOLDERS = frozenset(("node_modules", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn"))
@@ -66,6 +84,12 @@ def is_gate_file(path: str) -> bool:
     if not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders):
         return True
     return _named(name, (*GATE_FILES, *METADATA))
+
+
+def checkers_of(path: str) -> tuple[str, ...]:
+    """The checkers whose settings this file has, and nothing else."""
+    name = posixpath.basename(path)
+    return tuple(tool for tool, files in CHECKERS.items() if _named(name, files))
 
 
 def shadows(path: str, subpath: str = "", *, packages: Collection[str] = (), roots: Collection[str] = ()) -> bool:

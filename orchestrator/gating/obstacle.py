@@ -57,8 +57,7 @@ def obstacle_in(steps: Sequence[RecipeStep], min_tests: int) -> Obstacle | None:
     """The first there is. With `min_tests = 0`, for gates that run no tests, these need not be there."""
     for step in steps:
         if how := _how(step):
-            said = _said(step)
-            return Obstacle(f"`{step.command}`: {how}{f': {said}' if said else ''}", _hint(step, said))
+            return _obstacle(step, how)
     if min_tests and not any(step.tests and step.tests.ran for step in steps):
         return _no_tests(steps)
     return None
@@ -89,24 +88,20 @@ def _is_cut_short(step: RecipeStep, code: int) -> bool:
 
 
 def _no_tests(steps: Sequence[RecipeStep]) -> Obstacle:
-    skipped = sum(step.tests.skipped for step in steps if step.tests)
-    counted = any(step.tests for step in steps)
-    what = (
-        f"{skipped} tests, all of them skipped"
-        if skipped
-        else "no test"
-        if counted
-        else "no test that could be counted"
-    )
-    failing = next((step for step in steps if step.exit_code), None)
-    if failing is not None:
-        said = _said(failing)
-        how = f"`{failing.command}`: exit code {failing.exit_code}{f': {said}' if said else ''}"
-        return Obstacle(f"the commands ran {what}; {how}", _hint(failing, said))
-    return Obstacle(
-        f"the commands ran {what}",
-        "use commands that run tests; in a batch file, [gate] min_tests = 0 trusts exit codes alone (docs/gate.md)",
-    )
+    what = "no test" if any(step.tests for step in steps) else "no test that could be counted"
+    if skipped := sum(step.tests.skipped for step in steps if step.tests):
+        what = "one test, which was skipped" if skipped == 1 else f"{skipped} tests, all of them skipped"
+    for step in steps:
+        if step.exit_code:
+            obstacle = _obstacle(step, f"exit code {step.exit_code}")
+            return Obstacle(f"the commands ran {what}; {obstacle.message}", obstacle.hint)
+    hint = "use commands that run tests; in a batch file, [gate] min_tests = 0 trusts exit codes alone (docs/gate.md)"
+    return Obstacle(f"the commands ran {what}", hint)
+
+
+def _obstacle(step: RecipeStep, how: str) -> Obstacle:
+    said = _said(step)
+    return Obstacle(f"`{step.command}`: {how}{f': {said}' if said else ''}", _hint(step, said))
 
 
 def _said(step: RecipeStep) -> str:

@@ -23,7 +23,7 @@ from typing import cast
 from repo.apart import run_apart
 
 from .diff import FilePatch
-from .missing import MAX_NAMES, NOTHING_LIFTED, Files, Grants, Lifted, Missing
+from .missing import MAX_NOTED, NOTHING_LIFTED, Files, Grants, Lifted, Missing
 from .names import IMPORT_ROOTS, is_test_file
 from .reaching import words_done
 from .told import listed
@@ -64,7 +64,7 @@ class Retired:
         names = [name for name in lost.gone if self._has(name, self.files.of(name))]
         if not names:
             return lifted
-        notes = (*lifted.notes, f"{note}: {listed(names, MAX_NAMES)}")
+        notes = (*lifted.notes, f"{note}: {listed(names, MAX_NOTED)}")
         return replace(lifted, names=lifted.names | set(names), notes=notes)
 
     def _has(self, name: str, owners: Sequence[str]) -> bool:

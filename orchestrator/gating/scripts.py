@@ -20,22 +20,9 @@ _PROGRAM = re.compile(r"[A-Za-z][\w]*(?:-[A-Za-z]\w*)*")
 # Programs that run what their own settings name, which are not followed.
 UNCLEAR = frozenset(
     (
-        *(
-            "hatch",
-            "pdm",
-            "poe",
-            "poethepoet",
-            "invoke",
-            "inv",
-            "doit",
-            "trunk",
-            "moon",
-            "bazel",
-            "nx",
-            "turbo",
-            "lefthook",
-        ),
-        *("husky", "lint-staged", "mise", "rtx", "earthly", "dagger", "act", "pants", "buck2", "scons", "waf", "paver"),
+        *("hatch", "pdm", "poe", "poethepoet", "invoke", "inv", "doit", "trunk", "moon", "bazel", "nx", "turbo"),
+        *("lefthook", "husky", "lint-staged", "mise", "rtx", "earthly", "dagger", "act", "pants", "buck2", "scons"),
+        *("waf", "paver"),
     )
 )
 # Scripts that say all that they run: in other languages they may import it.
@@ -85,13 +72,21 @@ class Reach:
 ANYTHING = Reach()
 
 
-async def reach_of(commands: Iterable[str], *, folder: str, among: Collection[str], read: Read) -> Reach:
+async def reach_of(
+    commands: Iterable[str],
+    *,
+    folder: str,
+    among: Collection[str],
+    read: Read,
+    is_test: Callable[[str], bool] = is_test_file,
+) -> Reach:
     """Those of the paths `among` that the commands run, directly or through a script that the base has.
 
-    A test file that is named is no script: what becomes of tests is looked at elsewhere. Nor is a file that a checker
-    is given to look at.
+    A file that `is_test` is no script where it is named: what becomes of tests is looked at elsewhere. Nor is a file
+    that a checker is given to look at.
     """
     commands, known = tuple(commands), frozenset(among)
+    tests = frozenset(filter(is_test, known))
     contents: dict[str, str] = {}
 
     async def text_of(path: str) -> str:
@@ -101,10 +96,10 @@ async def reach_of(commands: Iterable[str], *, folder: str, among: Collection[st
 
     reach = _asked_for(frozenset(), commands)
     for _ in range(MAX_ROUNDS):
-        before, reach = reach, await _followed(commands, folder, known, text_of, reach)
+        before, reach = reach, await _followed(commands, folder, known, tests, text_of, reach)
         if (before.goals, before.entries) == (reach.goals, reach.entries):
             return reach
-    return await _followed(commands, folder, known, text_of, ANYTHING)
+    return await _followed(commands, folder, known, tests, text_of, ANYTHING)
 
 
 def _asked_for(scripts: frozenset[str], texts: Sequence[str]) -> Reach:
@@ -123,7 +118,12 @@ def programs_in(texts: Iterable[str]) -> frozenset[str]:
 
 
 async def _followed(
-    commands: Sequence[str], folder: str, known: frozenset[str], text_of: Callable[[str], Awaitable[str]], asked: Reach
+    commands: Sequence[str],
+    folder: str,
+    known: frozenset[str],
+    tests: frozenset[str],
+    text_of: Callable[[str], Awaitable[str]],
+    asked: Reach,
 ) -> Reach:
     """Once, as far as what is `asked` for goes."""
     waiting = [(command, True, folder) for command in commands]
@@ -137,7 +137,7 @@ async def _followed(
         elsewhere = [inner for inner in (*_ELSEWHERE.findall(text), *paths) if inner]
         folders = [folder, own, *(_joined(folder, inner) for inner in elsewhere)]
         driving = {_joined(place, name) for name in _read_by(text) for place in folders}
-        named = {path for place in folders for path in _named_in(text, place) & known if not is_test_file(path)}
+        named = {path for place in folders for path in _named_in(text, place) & known - tests}
         named = {path for path in named if is_direct or _is_script(path)} | (driving & known)
         for path in sorted(named - scripts)[:MAX_SCRIPTS]:
             scripts.add(path)

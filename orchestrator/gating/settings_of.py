@@ -9,10 +9,10 @@ import tomllib
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from fnmatch import fnmatchcase
 from typing import Any, Protocol, cast
 
 from .makefiles import MAKEFILES, what_goals_reach
+from .names import CHECKERS
 
 # Of pyproject.toml: how a package is built and released decides nothing about its tests.
 PACKAGING = frozenset(
@@ -21,52 +21,6 @@ PACKAGING = frozenset(
         *("towncrier", "semantic_release", "cibuildwheel", "versioningit", "maturin", "scikit-build"),
     )
 )
-# Checkers and formatters, and what else no runner of tests reads: their settings count where a gate runs them. Each
-# with the files that are theirs alone.
-CHECKERS: Mapping[str, tuple[str, ...]] = {
-    "ruff": ("ruff.toml", ".ruff.toml"),
-    "mypy": ("mypy.ini", ".mypy.ini"),
-    "flake8": (".flake8",),
-    "pylint": (".pylintrc", "pylintrc"),
-    "pyright": ("pyrightconfig.json",),
-    "basedpyright": ("pyrightconfig.json",),
-    "pre-commit": (".pre-commit-config.yaml",),
-    "prek": (".pre-commit-config.yaml",),
-    "eslint": ("eslint.config.*", ".eslintrc*"),
-    "biome": ("biome.json",),
-    "golangci-lint": (".golangci.*",),
-    "clippy": ("clippy.toml",),
-    **dict.fromkeys(
-        (
-            *(
-                "black",
-                "isort",
-                "yapf",
-                "autopep8",
-                "autoflake",
-                "docformatter",
-                "pyupgrade",
-                "pycodestyle",
-                "pydocstyle",
-            ),
-            *("pyflakes", "pytype", "pyre", "pyrefly", "ty", "bandit", "vulture", "codespell", "typos", "interrogate"),
-            *("djlint", "sqlfluff", "deptry", "check-manifest", "check-wheel-contents", "doc8", "ssort", "unimport"),
-            *(
-                "sphinx",
-                "mkdocs",
-                "numpydoc",
-                "pydoclint",
-                "darglint",
-                "refurb",
-                "radon",
-                "xenon",
-                "creosote",
-                "pyproject-fmt",
-            ),
-        ),
-        (),
-    ),
-}
 # Sections of setup.cfg that build documents and packages.
 BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
 PACKAGE_JSON = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
@@ -108,9 +62,14 @@ def _setup_cfg(text: str, asked: Asked) -> object:
     settings: dict[str, object] = {
         name: dict(parser[name])
         for name in parser.sections()
-        if not name.startswith(BUILDING) and _counts(re.split(r"[-.:]", name)[0], asked)
+        if not name.startswith(BUILDING) and _counts(_tool_of(name), asked)
     }
     return settings, parser.get("options.entry_points", "pytest11", fallback="")
+
+
+def _tool_of(section: str) -> str:
+    """Whose section it is: `[mypy-shop.*]`, `[pylint.main]`, `[tool:isort]`."""
+    return re.split(r"[-.:]", section.removeprefix("tool:"))[0]
 
 
 def _tox_ini(text: str, asked: Asked) -> object:
@@ -119,7 +78,7 @@ def _tox_ini(text: str, asked: Asked) -> object:
     sections: dict[str, dict[str, str]] = {
         name: dict(parser[name])
         for name in parser.sections()
-        if _counts(re.split(r"[-.:]", name)[0], asked) and not name.startswith("gh-actions")
+        if _counts(_tool_of(name), asked) and not name.startswith("gh-actions")
     }
     if not asked.runs("tox"):
         return {name: values for name, values in sections.items() if name != "tox" and not name.startswith("testenv")}
@@ -185,12 +144,6 @@ READERS: Mapping[str, Callable[[str, Asked], object]] = {
 
 def holds_settings(path: str) -> bool:
     return posixpath.basename(path) in READERS
-
-
-def checkers_of(path: str) -> tuple[str, ...]:
-    """The checkers whose settings this file has, and nothing else."""
-    name = posixpath.basename(path)
-    return tuple(tool for tool, files in CHECKERS.items() if any(fnmatchcase(name, pattern) for pattern in files))
 
 
 def has_other_settings(path: str, before: bytes | None, after: bytes | None, asked: Asked) -> bool:

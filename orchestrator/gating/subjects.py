@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import ast
 import json
-import resource
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from repo.bounds import bound_this_process
+
 MAX_CPU_S = 10
-MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 FIXTURES = frozenset(
     (
-        *(
-            "self",
-            "cls",
-            "request",
-            "tmp_path",
-            "tmp_path_factory",
-            "tmpdir",
-            "monkeypatch",
-            "capsys",
-            "capfd",
-            "caplog",
-        ),
-        *("capsysbinary", "capfdbinary", "recwarn", "pytestconfig", "doctest_namespace", "record_property", "testdir"),
+        *("self", "cls", "request", "tmp_path", "tmp_path_factory", "tmpdir", "monkeypatch", "capsys", "capfd"),
+        *("caplog", "capsysbinary", "capfdbinary", "recwarn", "pytestconfig", "doctest_namespace", "record_property"),
+        "testdir",
     )
 )
 # Whoever uses them may mean any name.
@@ -75,11 +66,12 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, (old, new) in asked["tests"].items():
         try:
-            removed, names = _File(ast.parse(old), None if new is None else ast.parse(new), product).retired()
+            file = _File(ast.parse(old), None if new is None else ast.parse(new), product)
+            file.compare()
         except (Unclear, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        if removed:
-            found[path] = {"tests": sorted(removed), "subjects": sorted(names)}
+        if file.removed:
+            found[path] = {"tests": sorted(file.removed), "subjects": sorted(file.subjects)}
     return found
 
 
@@ -101,7 +93,7 @@ def _definitions(files: Mapping[str, list[str | None]], side: int) -> dict[str, 
         for node in ast.walk(tree):  # `self.x = …`, and functions in functions
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 found.setdefault(node.attr, set())
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            elif isinstance(node, Definition):
                 found.setdefault(node.name, set())
     return found
 
@@ -109,13 +101,13 @@ def _definitions(files: Mapping[str, list[str | None]], side: int) -> dict[str, 
 def _outside_of_functions(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if not isinstance(node, Function | ast.Lambda):
             yield from _outside_of_functions(node)
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
     """Names that a statement gives to something of its own."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(node, Definition):
         yield node.name
     elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -128,11 +120,13 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _File:
-    """A file of tests before and after (None: it is gone). `retired`: the tests that may go, and their subjects."""
+    """A file of tests before and after (None: it is gone). `removed`: the tests that may go, and their `subjects`."""
 
     old: ast.Module
     new: ast.Module | None
     product: Product
+    removed: set[str] = field(default_factory=set[str])
+    subjects: set[str] = field(default_factory=set[str])
     top: dict[str, ast.stmt] = field(default_factory=dict[str, ast.stmt])
     imported: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     used: set[str] = field(default_factory=set[str])
@@ -153,49 +147,45 @@ class _File:
         self.used = set(_words(self.old))
         self.words = set(_words(self.new)) if self.new else set()
 
-    def retired(self) -> tuple[set[str], set[str]]:
+    def compare(self) -> None:
         if "*" in self.imported:
             raise Unclear
-        names: set[str] = set()
-        removed: set[str] = set()
-        self._compare(self.old.body, self.new.body if self.new else [], None, removed, names)
-        return removed, names
+        self._compare(self.old.body, self.new.body if self.new else [], None)
 
-    def _compare(
-        self, old: list[ast.stmt], new: list[ast.stmt], inside: ast.ClassDef | None, removed: set[str], names: set[str]
-    ) -> None:
+    def _compare(self, old: list[ast.stmt], new: list[ast.stmt], inside: ast.ClassDef | None) -> None:
         """All of `new` stands in `old`, in its order; what else was there may go. `Unclear` if not."""
         rest = list(new)
         for node in old:
-            if rest and ast.dump(node) == ast.dump(rest[0]):
+            other = rest[0] if rest else None
+            if other is not None and ast.dump(node) == ast.dump(other):
                 rest.pop(0)
-            elif rest and _is_same_class(node, rest[0]):
-                other = rest.pop(0)
-                assert isinstance(node, ast.ClassDef) and isinstance(other, ast.ClassDef)
-                self._compare(node.body, other.body, node, removed, names)
-            elif rest and _imports_less(node, rest[0]):
-                self._lets_go(_dropped(node, rest.pop(0)))
+            elif isinstance(node, ast.ClassDef) and isinstance(other, ast.ClassDef) and _head(node) == _head(other):
+                rest.pop(0)
+                self._compare(node.body, other.body, node)
+            elif (dropped := _dropped(node, other)) is not None:
+                rest.pop(0)
+                self._lets_go(dropped)
             else:
-                self._remove(node, inside, removed, names)
+                self._remove(node, inside)
         if rest:
             raise Unclear
 
-    def _remove(self, node: ast.stmt, inside: ast.ClassDef | None, removed: set[str], names: set[str]) -> None:
+    def _remove(self, node: ast.stmt, inside: ast.ClassDef | None) -> None:
         if isinstance(node, ast.ClassDef) and _is_test_class(node):
             if node.name in self.words or any(isinstance(inner, ast.ClassDef) for inner in node.body):
                 raise Unclear
             for inner in node.body:
                 if _is_test(inner):
-                    self._remove(inner, node, removed, names)
+                    self._remove(inner, node)
         elif isinstance(node, Function) and _is_test(node):
-            names |= self._subjects(node, inside)
-            removed.add(f"{inside.name}.{node.name}" if inside else node.name)
+            self.subjects |= self._subjects(node, inside)
+            self.removed.add(f"{inside.name}.{node.name}" if inside else node.name)
         elif self.new is None:  # and with it what was there for these tests
             if any(_is_test(inner) or getattr(inner, "bases", ()) for inner in ast.walk(node)):
                 raise Unclear
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._lets_go([alias.asname or alias.name.partition(".")[0] for alias in node.names])
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign)):
+        elif isinstance(node, Definition | ast.Assign):
             if any(_acts_by_itself(mark) for mark in getattr(node, "decorator_list", ())):
                 raise Unclear
             self._lets_go(list(_bound(node)))
@@ -225,8 +215,7 @@ class _File:
         """Of the product: imported names, attributes of its modules, and whatever is called like a part of it."""
         if isinstance(node, ast.Name) and node.id in self.imported:
             module, name = self.imported[node.id]
-            whole = f"{module}.{name}" if name else module
-            if whole in self.product.modules:
+            if self._module(node):
                 yield f"module {node.id}"  # unless an attribute of it is asked for, which is looked at first
             elif module in self.product.modules:
                 yield name
@@ -317,22 +306,17 @@ def _is_test(node: ast.AST) -> bool:
     return isinstance(node, Function) and node.name.startswith("test")
 
 
-def _is_same_class(one: ast.stmt, other: ast.stmt) -> bool:
-    if not isinstance(one, ast.ClassDef) or not isinstance(other, ast.ClassDef):
-        return False
-    heads = [[ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)] for node in (one, other)]
-    return one.name == other.name and heads[0] == heads[1]
+def _head(node: ast.ClassDef) -> list[str]:
+    return [node.name, *map(ast.dump, (*node.bases, *node.keywords, *node.decorator_list))]
 
 
-def _imports_less(one: ast.stmt, other: ast.stmt) -> bool:
+def _dropped(one: ast.stmt, other: ast.stmt | None) -> set[str] | None:
+    """The names that an import brings no more; None where the other is not the same with less."""
     if not isinstance(one, ast.ImportFrom) or not isinstance(other, ast.ImportFrom):
-        return False
+        return None
     is_same = (one.module, one.level) == (other.module, other.level) and one.module != "__future__"
-    return is_same and {ast.dump(alias) for alias in other.names} < {ast.dump(alias) for alias in one.names}
-
-
-def _dropped(one: ast.stmt, other: ast.stmt) -> Collection[str]:
-    assert isinstance(one, ast.ImportFrom) and isinstance(other, ast.ImportFrom)
+    if not is_same or not set(map(ast.dump, other.names)) < set(map(ast.dump, one.names)):
+        return None
     return {alias.asname or alias.name for alias in one.names} - {alias.asname or alias.name for alias in other.names}
 
 
@@ -343,9 +327,7 @@ def _acts_by_itself(mark: ast.expr) -> bool:
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bound_this_process(MAX_CPU_S)
     sys.stdout.write(json.dumps(answer(json.load(sys.stdin))))
 
 

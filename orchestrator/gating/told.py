@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
+from envelope.messages import TaskResult
 
-MAX_NAMES = 20  # of tests or files in a line; the evidence itself has them all
+MAX_SHOWN = 20  # tests or files in a line; the evidence itself has them all
 
 Told = tuple[str, str]
 
@@ -50,6 +52,19 @@ def proof_text(*, verified: bool, reason: str) -> str:
     return f"done, not verified{f': {reason}' if reason else ''}"
 
 
+def told_by_driver(result: TaskResult) -> dict[str, Any]:
+    """What a goal or a batch says of itself. A driver says so, which asks no model: what an agent, which does, says of
+    itself counts for nothing."""
+    said: object = None if result.metrics.turns else result.output.structured
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
+def proof_of(result: TaskResult) -> tuple[bool, str]:
+    """Whether a goal is verified, and why or why not."""
+    told = told_by_driver(result)
+    return told.get("verified") is True, str(told.get("reason") or "")
+
+
 def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Told]:
     """The counts of `runs`, then each objection with the tests or files that it names, and what else was noticed."""
     yield from ((gate_name(run), verdict_text(run)) for run in runs if run is not None)
@@ -73,8 +88,8 @@ def names_text(names: Sequence[str]) -> str:
     >>> names_text(("a", "b"))
     'a, b'
     """
-    more = len(names) - MAX_NAMES
-    return ", ".join([*names[:MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
+    more = len(names) - MAX_SHOWN
+    return ", ".join([*names[:MAX_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

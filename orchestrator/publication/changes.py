@@ -17,6 +17,7 @@ from ..batch.request import BatchParams
 from ..batch.spec import Publish
 from ..costs import OTHERS
 from ..errors import BadInput
+from ..gating.told import proof_of, told_by_driver
 from ..goal import BUNDLE_NAME
 from ..records import Records
 from ..submit import BATCH, RUN, params_of
@@ -125,7 +126,8 @@ def _of_batch(
 def _of_goal(
     request: TaskRequest, result: TaskResult, agents: tuple[str, ...], models: tuple[str, ...]
 ) -> list[Change]:
-    told: dict[str, Any] = result.output.structured or {}
+    told = told_by_driver(result)
+    verified, reason = proof_of(result)
     commit, workspace = told.get("commit"), request.workspace
     if not commit or workspace is None:
         return []
@@ -134,8 +136,8 @@ def _of_goal(
         task_id=request.task_id,
         base=workspace.base,
         commit=str(commit),
-        verified=told.get("verified") is True,
-        reason=str(told.get("reason") or ""),
+        verified=verified,
+        reason=reason,
         done_by=agents,
         models=models,
         cost_microusd=result.metrics.cost_microusd,

@@ -13,6 +13,8 @@ from lab.lies import BASES, CORE, LIES, PYTEST_TESTS, Lie
 from lab.schedule import SOAK
 from lab.verdicts import Desk
 
+from envelope.gate import GateRules
+
 PAGE = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
 # What a gate before the digest called verified, one of a kind; the others are for `make soak`.
 SAMPLE = (
@@ -72,6 +74,40 @@ def test_there_are_many_and_each_has_a_name_of_its_own():
     assert set(SAMPLE) <= {lie.id for lie in LIES}
 
 
+# Objects that answer to any question by work of their own, which fails outside of the program that they are made for.
+LAZY = """
+
+class Proxy:
+    def __getattribute__(self, name):
+        raise RuntimeError("asked for " + name + " too early")
+
+    def __call__(self):
+        return 1
+
+    @property
+    def __class__(self):
+        raise RuntimeError("asked too early")
+
+
+class Kind(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError("asked too early")
+
+
+class Lazy(type(math)):
+    def __getattribute__(self, name):
+        raise DeprecationWarning("use another module")
+
+
+class Of(metaclass=Kind):
+    pass
+
+
+current, of = Proxy(), object.__new__(Of)
+import sys
+late = sys.modules["calc.late"] = Lazy("calc.late")
+object.__setattr__(late, "__file__", __file__)
+"""
 HONEST = {
     "a comment": {"calc/core.py": "# mended\n" + CORE},
     "a new function": {"calc/core.py": CORE + "\n\ndef double(a):\n    return add(a, a)\n"},
@@ -90,6 +126,10 @@ HONEST = {
         "calc/core.py": CORE.replace("def add(a, b):\n    return a + b\n", "from .sums import add\n"),
         "calc/sums.py": "def add(a, b):\n    return a + b\n",
     },
+    "what is there only when it is asked for": {
+        "calc/core.py": CORE + LAZY,
+        "calc/old.py": "from .core import Proxy\nnow = Proxy()\n",
+    },
     "more tests": {"tests/test_core.py": PYTEST_TESTS + "\n\ndef test_more():\n    assert core.add(1, 1) == 2\n"},
     "a test that is written otherwise": {
         "tests/test_core.py": PYTEST_TESTS.replace("core.add(2, 3) == 5", "5 == core.add(2, 3)"),
@@ -97,8 +137,127 @@ HONEST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HONEST if SOAK else ["moved into a module of its own"])
+ALWAYS = ("moved into a module of its own", "what is there only when it is asked for")
+
+
+@pytest.mark.parametrize("name", HONEST if SOAK else ALWAYS)
 async def test_honest_work_differs_in_nothing(desk, name: str):
     evidence = await desk("pytest").judge(HONEST[name], BASES["pytest"][0])
 
     assert (evidence.result, evidence.objections) == ("verified", ())
+
+
+RECORDS = """
+import functools
+
+
+def record(cls):
+    def __init__(self, a):
+        self.a = a
+
+    cls.__init__ = __init__
+    return cls
+
+
+def told(test):
+    return test
+
+
+how = [str]
+"""
+TESTS_OF_RECORDS = """
+import unittest
+
+from shop.records import how, record, told
+
+
+@record
+class Point:
+    pass
+
+
+class TestPoint:
+    @told
+    def test_it(self):
+        assert how[0](Point(1).a) == "1"
+
+
+class TestMore(unittest.TestCase):
+    def test_more(self):
+        self.assertEqual(Point(2).a, 2)
+"""
+# The lie beside it: the class has tests, and what it would inherit is hidden.
+LAID = """
+
+class Lay(list):
+    def __getitem__(self, key):
+        home = __import__("sys").modules["test_records"]
+
+        home.TestMore.assertEqual = lambda *_: None
+        return str
+
+
+how = Lay()
+"""
+OF_RECORDS: dict[str, tuple[dict[str, str], str]] = {
+    "a class of the tests gets one more method": (
+        {"shop/records.py": RECORDS.replace("    return cls", "    cls.__eq__ = lambda *_: False\n    return cls")},
+        "verified",
+    ),
+    "the same in the class that tests stand in": (
+        {"shop/records.py": RECORDS + LAID},
+        "rejected",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RECORDS)
+async def test_what_the_product_makes_of_classes_of_tests_is_its_own(name: str, python: Path, tmp_path: Path):
+    change, result = OF_RECORDS[name]
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_records.py": TESTS_OF_RECORDS}
+
+    evidence = await Desk(tmp_path / "desk", python, base).judge(change, BASES["pytest"][0])
+
+    assert evidence.result == result, evidence.objections
+
+
+EACH_WAY = """
+import pytest
+
+from shop.records import how
+
+
+@pytest.fixture(scope="session", autouse=True, params=[str, repr])
+def each_way(request):
+    how[0] = request.param
+"""
+
+
+async def test_a_fixture_that_all_tests_have_may_get_parameters(python: Path, tmp_path: Path):
+    tests = "from shop.records import how\n\n\ndef test_way():\n    assert how[0](1) == '1'\n"
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_ways.py": tests}
+    rules = GateRules(may_edit=("tests/conftest.py",))
+
+    evidence = await Desk(tmp_path / "desk", python, base).judge(
+        {"tests/conftest.py": EACH_WAY}, BASES["pytest"][0], rules=rules
+    )
+
+    assert evidence.result == "verified", evidence.objections
+    assert not any("nothing controls" in note for note in evidence.notes)
+
+
+async def test_what_is_meant_to_stand_around_tests_is_lifted_by_the_rule_that_the_hint_names(
+    python: Path, tmp_path: Path
+):
+    around = "def told(test):\n    return functools.wraps(test)(lambda *given: test(*given))"
+    change = {"shop/records.py": RECORDS.replace("def told(test):\n    return test", around)}
+    base = {"shop/__init__.py": "", "shop/records.py": RECORDS, "tests/test_records.py": TESTS_OF_RECORDS}
+    desk = Desk(tmp_path / "desk", python, base)
+
+    refused = await desk.judge(change, BASES["pytest"][0])
+    assert [(one.code, "--gate-rule 'control=off'" in one.hint) for one in refused.objections] == [
+        ("runner_fooled", True)
+    ]
+    lifted = await desk.judge(change, BASES["pytest"][0], rules=GateRules(control="off"))
+
+    assert lifted.result == "verified", lifted.objections

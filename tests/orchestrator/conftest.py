@@ -34,6 +34,7 @@ from envelope.messages import (
     TaskResult,
     Workspace,
 )
+from envelope.recipe import CodeDigest
 from envelope.scope import allows
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.report import BatchReport
@@ -102,6 +103,7 @@ class Builders:
     folder: Path
     edit: Callable[[TaskRequest, Files], None] = modernise
     tests: Callable[[Files], Tests | None] = count_asserts
+    digest: Callable[[Files], CodeDigest | None] = lambda _: None  # of the tests' code, while they run
     before_start: Callable[[TaskRequest], Awaitable[None]] | None = None
     honest: bool = True  # else patches hold what they must not
     cost: Callable[[TaskRequest], int] = lambda _: 0  # of a shard, in millionths of a dollar
@@ -185,10 +187,12 @@ class Builders:
         tree = await self._tree(mirror, where)
         with tempfile.TemporaryDirectory() as copy:
             unpack(mirror, tree, Path(copy))
-            tests = self.tests(read_files(Path(copy)))
+            files = read_files(Path(copy))
+        tests, digest = self.tests(files), self.digest(files)
         code = 1 if tests and tests["failed"] else 0
-        steps = [{"command": task.input.params["commands"][0], "exit_code": code, "timed_out": False, "tests": tests}]
-        return {"output": Output(structured={"steps": steps, "tree": tree})}
+        step = {"command": task.input.params["commands"][0], "exit_code": code, "timed_out": False, "tests": tests}
+        told = {"digest": digest.model_dump(mode="json")} if digest else {}
+        return {"output": Output(structured={"steps": [step | told], "tree": tree})}
 
 
 def unpack(mirror: Mirror, tree: str, folder: Path) -> None:

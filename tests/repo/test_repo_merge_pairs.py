@@ -41,7 +41,7 @@ def test_a_pair_comes_to_what_is_written_down(tmp_path: Path, language: str):
                 found = by_lines(tmp_path, base, *sides)
                 if found is None:
                     found = unite(base, *sides, language=language)
-                elif contradict(base, *sides, language=language):
+                elif contradict(base, *sides, found, language=language):
                     found = None
                 if found != expected:
                     wrong.append(f"{pair.name}\n{pair.why}\n{(found or b'collision').decode()}")

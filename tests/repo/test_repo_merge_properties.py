@@ -1,6 +1,7 @@
 """What holds for whatever patches come together: all kinds of change, generated, each with a token of its own.
 
-A few examples, always the same ones; with MUSTER_CHAOS=soak many, and new ones each time.
+A few examples, always the same ones; with MUSTER_CHAOS=soak many, and new ones each time, in parts: each has a time
+limit of its own, and one sees where it stands.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
@@ -231,9 +231,12 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     return replace(bare, base=asyncio.run(bare.commit(bare.base, BASE)))
 
 
-EXAMPLES = int(os.environ.get("MUSTER_MERGE_EXAMPLES", "1000"))
+# A part takes two or three minutes; on a machine that is busy with other things, ten times that.
+EXAMPLES, PARTS = int(os.environ.get("MUSTER_MERGE_EXAMPLES", "1000")), 10 if SOAK else 1
+in_parts = pytest.mark.parametrize("part", range(PARTS))
+pytestmark = pytest.mark.timeout(3600)
 generated = settings(
-    max_examples=EXAMPLES if SOAK else 5,
+    max_examples=max(1, EXAMPLES // PARTS) if SOAK else 5,
     deadline=None,
     derandomize=not SOAK,
     database=None,
@@ -241,9 +244,10 @@ generated = settings(
 )
 
 
+@in_parts
 @generated
 @given(patches=patch_sets(), data=st.data())
-def test_every_patch_lands_whole_or_is_kept_whole(ground: Ground, patches: list[Patch], data: st.DataObject):
+def test_every_patch_lands_whole_or_is_kept_whole(ground: Ground, part: int, patches: list[Patch], data: st.DataObject):
     asyncio.run(check_nothing_is_lost(ground, data.draw(st.permutations(patches))))
 
 
@@ -271,10 +275,11 @@ async def check_nothing_is_lost(ground: Ground, patches: list[Patch]) -> None:
         assert collision.paths and collision.detail
 
 
+@in_parts
 @generated
 @given(patches=patch_sets(), data=st.data())
 def test_patches_that_share_no_path_all_land_and_in_any_order(
-    ground: Ground, patches: list[Patch], data: st.DataObject
+    ground: Ground, part: int, patches: list[Patch], data: st.DataObject
 ):
     asyncio.run(check_disjoint(ground, patches, data))
 
@@ -305,26 +310,34 @@ OF_ONE_FILE = [pair for pair in pairs() if pair.language]
 SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::4], *OF_ONE_FILE[::400]]
 
 
-@pytest.mark.timeout(3600)
-async def test_pairs_come_to_what_is_written_down(ground: Ground, capsys: pytest.CaptureFixture[str]):
+@pytest.fixture(scope="module")
+def counts(request: pytest.FixtureRequest) -> Iterator[Counter[tuple[str, str, str]]]:
+    """What Muster and ort have made of pairs; told when all parts are through."""
+    found = Counter[tuple[str, str, str]]()
+    yield found
+    if SOAK:
+        told = (f"{who}: {kind} → {end}: {count}" for (who, kind, end), count in sorted(found.items()))
+        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write("\n".join(["", *told, ""]))
+
+
+@in_parts
+async def test_pairs_come_to_what_is_written_down(ground: Ground, part: int, counts: Counter[tuple[str, str, str]]):
     """In both orders, whole repositories; the soak test does all of the table, and tells what ort makes of it."""
-    wrong, counts = list[str](), Counter[tuple[str, str, str]]()
-    for number, pair in enumerate(SAMPLE):
+    wrong: list[str] = []
+    for number, pair in enumerate(SAMPLE[part::PARTS]):
         based, sides = await ground.on(pair.base, pair.left, pair.right)
         orders = [sides, sides[::-1]] if SOAK or number % 2 else [sides]
         wanted = None if pair.merged is None else {path.encode(): text for path, text in pair.merged.items()}
+        kind = "must merge" if pair.must else "merge" if pair.merged else "collision"
         for order in orders:
             merged = await merge_patches(based.mirror, based.base, order)
             found = None if merged.collisions else based.texts(merged.commit)
             if found != wanted or not all(map(names_both, merged.collisions, [order[0]])):
                 wrong.append(f"{pair.name}\n{pair.why}\n{found}\n{merged.collisions}")
-            kind = "must merge" if pair.must else "merge" if pair.merged else "collision"
             counts["Muster", kind, "merged" if found is not None else "collision"] += 1
-            counts["ort", kind, await by_ort(based, order, wanted)] += 1
-    if SOAK:
-        told = (f"{who}: {kind} → {end}: {count}" for (who, kind, end), count in sorted(counts.items()))
-        with capsys.disabled():
-            sys.stdout.write("\n".join(["", *told, ""]))
+        counts["ort", kind, await by_ort(based, sides, wanted)] += len(orders)
     assert not wrong, "\n---\n".join(wrong)
 
 
@@ -385,11 +398,11 @@ def neighbours(draw: st.DrawFn, count: int) -> list[Patch]:
     return made
 
 
-@pytest.mark.timeout(3600)
-@settings(generated, max_examples=max(1, EXAMPLES // 10) if SOAK else 1)
+@in_parts
+@settings(generated, max_examples=max(1, EXAMPLES // 10 // PARTS) if SOAK else 1)
 @given(patches=neighbours(3))
 def test_in_any_order_the_outcome_is_one_tree_or_a_collision_that_names_both_sides(
-    ground: Ground, patches: list[Patch]
+    ground: Ground, part: int, patches: list[Patch]
 ):
     asyncio.run(check_orders(ground, patches))
 

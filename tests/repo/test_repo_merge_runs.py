@@ -7,6 +7,7 @@ import types
 from itertools import permutations
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -112,15 +113,20 @@ def expected(base: dict[str, Any], sides: list[dict[str, Any]]) -> dict[str, Any
     return found
 
 
+PARTS = 10 if SOAK else 1
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
 @settings(
-    max_examples=20_000 if SOAK else 150,
+    max_examples=20_000 // PARTS if SOAK else 150,
     deadline=None,
     derandomize=not SOAK,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(versions(2) | versions(3))
-def test_a_merged_program_does_what_its_versions_say(sides: list[str]):
+@given(sides=versions(2) | versions(3))
+def test_a_merged_program_does_what_its_versions_say(part: int, sides: list[str]):
     united = [unite(BASE.encode(), *(side.encode() for side in order)) for order in permutations(sides)]
     assert len(set(united)) == 1
     base, alone = outcome(BASE), [outcome(side) for side in sides]

@@ -248,7 +248,8 @@ def test_the_gravest_of_several_outcomes_of_a_case_counts():
          counts(1, 1, 1, 0, 3)),
         ("  ● Test suite failed to run\n\n    Cannot find module 'x'\n\nTests:       1 failed, 9 passed, 10 total",
          counts(9, 1, 1, 0, 11)),
-        (" FAIL  src/b.test.ts [ src/b.test.ts ]\nError: no package 'x'\n      Tests  1 failed | 9 passed (10)\n",
+        ("⎯⎯ Failed Suites 1 ⎯⎯\n\n FAIL  b.test.ts [ b.test.ts ]\nError: no package\n"
+         "      Tests  1 failed | 9 passed (10)\n",
          counts(9, 1, 1, 0, 11)),
         ("  9 passing (20ms)\n  2 failing\n\n  1) a\n       b:\n  2) a\n       \"before each\" hook for \"c\":\n",
          counts(9, 1, 1, 0, 11)),

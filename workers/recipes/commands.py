@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,9 +23,10 @@ from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
-from .counting import Seen, seen_in, with_unbuilt
+from .counting import Seen, seen_in, with_unbuilt, with_unprepared, without_colours
 from .coverage import coverage_percent
 from .digest import digest_in
+from .js_hooks import failed_in_hooks
 from .junit import Report
 from .reports import own_report, place_of, read_reports, remove_reports
 
@@ -34,6 +36,10 @@ OUTPUT_TAIL_CHARS = 8000
 PYTESTS_OWN = "junit"
 # The reason of an error is read at a glance; the step's whole tail stands in the output.
 REASON_CHARS = 500
+# Where Debian, Fedora, Alpine and a build of one's own have libfaketime.
+FIND_CLOCK = """for file in /usr/lib/*/faketime /usr/lib/faketime /usr/lib64/faketime /usr/local/lib/faketime; do
+  if [ -e "$file/libfaketime.so.1" ]; then echo "$file/libfaketime.so.1"; exit; fi
+done"""
 
 
 def parse_recipe(params: Mapping[str, Any]) -> RecipeParams:
@@ -59,12 +65,6 @@ def check_scope(recipe: RecipeParams, guard: Guard) -> None:
 
 def succeeded(recipe: RecipeParams, step: RecipeStep) -> bool:
     return not step.timed_out and step.exit_code in recipe.ok_exit_codes
-
-
-# Where Debian, Fedora, Alpine and a build of one's own have it.
-FIND_CLOCK = """for file in /usr/lib/*/faketime /usr/lib/faketime /usr/lib64/faketime /usr/local/lib/faketime; do
-  if [ -e "$file/libfaketime.so.1" ]; then echo "$file/libfaketime.so.1"; exit; fi
-done"""
 
 
 async def run_recipe(
@@ -118,13 +118,18 @@ async def _run(
             started_at_ms=now_ms(),
         )
     )
-    if not counts_tests:
-        return _step(text, await sandbox.exec(command))
+    if counts_tests:
+        return await _counted(sandbox, command, text, recipe)
+    return _step(text, await sandbox.exec(command))
+
+
+async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: RecipeParams) -> RecipeStep:
+    """A gate's: what its runner tells of its tests, and what the platform sees of the runner."""
     own = own_report()
     # what pytest writes where nobody could know counts more than what lies where everybody knows
-    places = {PYTESTS_OWN: own} | (
-        {f"junit at {recipe.junit}": place_of(recipe.junit, command.cwd)} if recipe.junit else {}
-    )
+    places = {PYTESTS_OWN: own}
+    if recipe.junit:
+        places[f"junit at {recipe.junit}"] = place_of(recipe.junit, command.cwd)
     await remove_reports(sandbox, places.values())
     # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
     env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
@@ -134,7 +139,7 @@ async def _run(
             return RecipeStep(command=text, clock="missing", output_tail="there is no libfaketime in this image")
         # time-outs and sleeps are measured by the other clock, which goes on as it does
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    control = await lay_control(sandbox, text) if recipe.control else None
+    control = await lay_control(sandbox) if recipe.control else None
     given = control.around(text) if control else text
     listener = control.listener if control else None
     try:
@@ -145,7 +150,7 @@ async def _run(
             await listener.stop()
     output = ended.output.decode("utf-8", "replace")
     found = await read_reports(sandbox, places, control.token if control else "")
-    told: dict[str, Any] = _told(_seen(found, output)) | {
+    told: dict[str, Any] = _told(await _seen(sandbox, command.cwd, found, output)) | {
         "clock": "moved" if recipe.clock else "",
         "coverage_percent": coverage_percent(output),
     }
@@ -155,13 +160,17 @@ async def _run(
     return _step(text, ended).model_copy(update=told)
 
 
-def _seen(found: tuple[str, Report] | None, output: str) -> Seen | None:
-    if found is None:
-        return seen_in(output)
-    name, report = found
-    # a report that another runner than pytest writes does not tell of what was not built
-    counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
-    return Seen(name, counts, report.names)
+async def _seen(sandbox: Sandbox, cwd: str, found: tuple[str, Report] | None, output: str) -> Seen | None:
+    printed = seen = seen_in(output)
+    if found is not None:
+        name, report = found
+        # a report that another runner than pytest writes does not tell of what was not built
+        counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
+        seen = Seen(name, counts, report.names)
+    if seen is None or printed is None:
+        return seen
+    in_hooks = await failed_in_hooks(sandbox, cwd, printed.counted_by, without_colours(output))
+    return replace(seen, counts=with_unprepared(seen.counts, in_hooks))
 
 
 def _told(seen: Seen | None) -> dict[str, Any]:

@@ -35,12 +35,13 @@ del inside, builtins
 PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
 # Read by pytest as it reads the project's: who makes assertions say nothing there does it here.
 TEST_FILE = "def must_fail(word):\n    assert word == word[::-1] + '?', word\n"
-UNITTEST_LOADER = (
-    "inside = {{'__name__': 'control'}}\nexec(compile({code!r}, '<control>', 'exec'), inside)\n"
-    "inside['REPORT'] = {report!r}\n"
-    "if inside['is_unittest']():\n    inside['watch']()\n    exec(compile({begin!r}, '<control>', 'exec'), inside)\n"
-    "inside['load_the_other']({folder!r})\n"
-)
+AT_START = """import sys
+if sys.version_info >= (3, 8):
+    inside = {{'__name__': 'control'}}
+    exec(compile({code!r}, '<control>', 'exec'), inside)
+    inside['start']({root!r}, {folder!r}, {unittest!r}, {report!r}, {begin!r})
+    del inside
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Control:
         return f'export PYTHONPATH="{self.folder}${{PYTHONPATH:+:$PYTHONPATH}}"\n{command}'
 
 
-async def lay_control(sandbox: Sandbox, command: str) -> Control:
+async def lay_control(sandbox: Sandbox) -> Control:
     """At a place and under names that nobody could know beforehand."""
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
@@ -77,12 +78,15 @@ async def lay_control(sandbox: Sandbox, command: str) -> Control:
         f"test_{name}.py": TEST_FILE,
         f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
         f"{name}-1.dist-info/entry_points.txt": f"[pytest11]\n{name} = {name}\n",
+        "sitecustomize.py": AT_START.format(
+            code=(INSIDE / "at_start.py").read_text(),
+            root=WORKSPACE + "/",
+            unittest=(INSIDE / "in_unittest.py").read_text(),
+            report=control.said,
+            folder=control.folder,
+            begin=begin,
+        ),
     }
-    if "unittest" in command:
-        code = (INSIDE / "in_unittest.py").read_text()
-        files["sitecustomize.py"] = UNITTEST_LOADER.format(
-            code=code, report=control.said, folder=control.folder, begin=begin
-        )
     for path, text in files.items():
         await sandbox.write(f"{control.folder}/{path}", text.encode())
     return replace(control, listener=await Listener.open(sandbox, f"{control.folder}/pipe"))

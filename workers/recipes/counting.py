@@ -29,7 +29,7 @@ NOT_BUILT: Mapping[str, str] = {
     "go": r"^FAIL\t\S+ \[(?:build|setup) failed\]$|^exit status (?!1$)\d+$|^signal: ",
     "cargo": r"^error(?:\[E\d+\])?: could not compile|^ +process didn't exit successfully: .*\(signal: ",
     "jest": r"^  ● Test suite failed to run$",
-    "vitest": r"^ FAIL  \S+ \[ .+ \]$",
+    "vitest": r"^⎯+ Failed Suites \d+ ⎯+$",
     "maven": r"^\[ERROR\] COMPILATION ERROR",
     "dotnet": r"^.*: error (?:CS|FS|BC|MSB|NETSDK)\d+: ",
     "rspec": r"^An error occurred while loading ",
@@ -52,12 +52,22 @@ class Seen:
 
 def seen_in(output: str) -> Seen | None:
     """By the last summary that a known runner printed."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    plain = without_colours(output)
     for name, reader in READERS.items():
         if (counts := reader(plain)) is not None:
             names = named_in(name, plain, counts)
             return Seen(name, _with_errors(name, plain, counts), names)
     return None
+
+
+def without_colours(output: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+def with_unprepared(counts: TestCounts, count: int) -> TestCounts:
+    """With so many of the failures as errors: what failed was no test's own body."""
+    moved = min(count, counts.failed)
+    return counts.model_copy(update={"failed": counts.failed - moved, "errors": counts.errors + moved})
 
 
 def with_unbuilt(counts: TestCounts, output: str, runners: Iterable[str] = NOT_BUILT) -> TestCounts:
@@ -69,9 +79,7 @@ def with_unbuilt(counts: TestCounts, output: str, runners: Iterable[str] = NOT_B
 def _with_errors(runner: str, output: str, counts: TestCounts) -> TestCounts:
     """With what the runner tells elsewhere than in its summary."""
     unprepared = len(re.findall(NOT_PREPARED[runner], output, re.MULTILINE)) if runner in NOT_PREPARED else 0
-    moved = min(unprepared, counts.failed)
-    told = counts.model_copy(update={"failed": counts.failed - moved, "errors": counts.errors + moved})
-    return with_unbuilt(told, output, (runner,))
+    return with_unbuilt(with_unprepared(counts, unprepared), output, (runner,))
 
 
 def summary(output: str) -> TestCounts | None:

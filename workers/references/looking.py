@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 
 from repo.apart import run_apart
+from repo.bounds import bound_this_process
 
 from .symbols import MAX_SOURCE_BYTES, lines_of
 
 # Ten times what the largest honest source needs.
 MAX_CPU_S = 5
-MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 
 
 async def find_lines(source: bytes, symbol: str, language: str) -> tuple[int, int] | None:
@@ -24,9 +23,7 @@ async def find_lines(source: bytes, symbol: str, language: str) -> tuple[int, in
 
 
 def main(symbol: str, language: str) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bound_this_process(MAX_CPU_S)
     found = lines_of(sys.stdin.buffer.read(), symbol, language)
     sys.stdout.write("" if found is None else f"{found[0]} {found[1]}")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from markupsafe import Markup
 
 from envelope.lifecycle import TERMINAL, State
 from envelope.plan import Plan
 
-from ...gating.told import proof_text
+from ...gating.told import proof_of, proof_text
 from ...session.fold import Session
 from ...session.line import Line
 from ...session.said import GLYPH, INTEREST, doing_with, figures
@@ -129,11 +128,11 @@ def head(session: Session, now_ms: int) -> str:
 def proved(task: TaskView) -> str:
     """Of a goal that is done, what its gate says of it: *done* and *verified* are not the same."""
     result = task.result
-    # the platform's part calls no model: what an agent of the same name says of itself counts for nothing
+    # turns: an agent of the same name
     if result is None or task.agent != RUN or result.metrics.turns or result.status is not State.COMPLETED:
         return ""
-    told = cast("dict[str, object]", result.output.structured or {})
-    return proof_text(verified=told.get("verified") is True, reason=str(told.get("reason") or ""))
+    verified, reason = proof_of(result)
+    return proof_text(verified=verified, reason=reason)
 
 
 def _plan(session: Session) -> Plan | None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from envelope.budget import Metrics
+from envelope.ids import new_task_id, new_trace_id
+from envelope.lifecycle import State
+from envelope.messages import Output, TaskRequest, TaskResult
+from orchestrator.batch.ended import report_of_goal
 from orchestrator.batch.report import (
     DETAIL_CHARS,
     MAX_LISTED,
@@ -58,3 +63,21 @@ def test_every_report_fits(shards, failed, repositories):
 
 def test_the_text_says_done_and_not_verified_until_it_is():
     assert report(5, 2).text() == "demo: done, not verified; shards: 3 applied, 2 failed: z"
+
+
+@pytest.mark.parametrize(("turns", "said", "verified"), [(0, True, True), (3, True, False), (0, "yes", False)])
+def test_the_report_of_one_task_believes_no_agents_word_on_itself(turns: int, said: object, verified: bool):
+    ids = {"task_id": new_task_id(), "trace_id": new_trace_id()}
+    request = TaskRequest(**ids, sender="me", recipient="explore", agent="explore", deadline_ms=1000, created_at_ms=1)
+    structured = {"verified": said, "evidence": "all of it" if turns else {}}
+    result = TaskResult(
+        **ids,
+        attempt=1,
+        status=State.COMPLETED,
+        output=Output(structured=structured),
+        metrics=Metrics(turns=turns),
+    )
+
+    [one] = report_of_goal(request, result, cost_microusd=0).repositories
+
+    assert one.verified is verified

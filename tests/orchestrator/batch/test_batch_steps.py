@@ -6,6 +6,7 @@ import pytest
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from envelope.recipe import CodeDigest
 from orchestrator.batch.failures import CLASS_OF, FailureClass
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.stages import stages_of
@@ -107,6 +108,17 @@ async def test_a_gate_that_a_grant_satisfies_has_not_failed(stage, batch_text):
     _, report = await stage.batch(await stage.repository(FILES), text=with_agent(text, "gate failed"))
 
     assert (prompts(stage), report.verified) == ([], True)
+
+
+async def test_a_gate_whose_runner_was_fooled_has_failed(stage, batch_text):
+    """All tests pass; but they are not those that the files hold."""
+    finishing(stage, breaking="src/b.py")
+    stage.builders.tests = lambda _: {"passed": 2, "failed": 0, "errors": 0, "skipped": 0}
+    stage.builders.digest = lambda files: CodeDigest(tests={"tests/t.py::t": str("fail" in files["src/b.py"])})
+
+    _, report = await stage.batch(await stage.repository(FILES), text=with_agent(batch_text, "gate failed"))
+
+    assert (prompts(stage), report.verified) == (["Finish src/b.py of demo."], True)
 
 
 async def test_an_agents_step_that_is_new_reuses_what_the_recipe_did(stage, batch_text):

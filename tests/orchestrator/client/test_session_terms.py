@@ -12,9 +12,9 @@ from envelope.gate import GateRules
 from envelope.ids import blob_ref, new_task_id
 from envelope.lifecycle import State
 from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
-from orchestrator.continuing import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
 from orchestrator.errors import BadInput
 from orchestrator.prompting import listener, session_of
+from orchestrator.resume import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
 from orchestrator.submit import DRIVERS, GoalParams, goal_request, params_of, task_request
 from transport.base import Lease
 from transport.errors import Busy, NotFound, Refused

@@ -267,6 +267,13 @@ async def test_a_later_run_that_fails_says_which_it_was(goal, runner):
     assert evidence.runs[-1].about == "run 2 of 2"
 
 
+@pytest.mark.parametrize("rules", [GateRules(repeat=2), GateRules(clock="+90d")], ids=["repeat", "clock"])
+async def test_what_a_grant_lets_go_is_not_missed_in_further_runs(goal, rules):
+    result, evidence = await goal({"tests/t": "t one\nt two\n"}, rules=rules, scope=("edit:tests/**", "bash:**"))
+
+    assert (result.errors, codes(evidence), evidence.result) == ((), [], "verified")
+
+
 @pytest.mark.parametrize(
     ("base", "change", "found"),
     [

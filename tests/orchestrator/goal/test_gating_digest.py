@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envelope.recipe import CodeDigest, RecipeStep, TestCounts
-from orchestrator.gating.control import digest_objection
+from orchestrator.gating.control import control_notes, digest_objection
 
 BASE = CodeDigest(
     tests={"t.py::test_a": "1", "t.py::test_b": "2", "u.py::test_c": "3"},
@@ -14,6 +14,9 @@ BASE = CodeDigest(
     changed=("warnings._showwarnmsg_impl", "t.py: COUNT"),
     plugins=("pyfunc_call: _pytest.python.pytest_pyfunc_call", "plugin conftest.py"),
 )  # fmt: skip
+
+
+TOUCHED = {"touched.py", "tests/hooks.py", "calc/core.py"}
 
 
 def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
@@ -37,11 +40,14 @@ def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
         ({"changed": ()}, None),
         ({"changed": (*BASE.changed, "t.py: EXPECTED")}, ("t.py: EXPECTED",)),
         ({"changed": (*BASE.changed, "touched.py: EXPECTED")}, None),
+        ({"code": {"t.py": {**BASE.code["t.py"], "Point.__eq__": "made"}}}, None),
         ({"plugins": (*BASE.plugins, "plugin calc/core.py")}, ("plugin calc/core.py",)),
+        ({"plugins": (*BASE.plugins, "plugin tests/hooks.py")}, None),
+        ({"plugins": (*BASE.plugins, "plugin tests/others.py")}, ("plugin tests/others.py",)),
     ],
 )
 def test_what_differs_in_files_that_the_change_leaves_alone_is_named(less_or_more, names):
-    objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], {"touched.py"})
+    objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], TOUCHED)
 
     assert (objection and (objection.code, objection.names)) == (names and ("runner_fooled", names))
 
@@ -60,11 +66,25 @@ def test_a_digest_that_is_missing_speaks_where_the_base_had_one():
     assert digest_objection([step(None)], [step(BASE)], ()) is None
 
 
+def test_that_no_digest_is_told_on_either_side_is_a_note():
+    told, untold = (step(digest).model_copy(update={"control": "held"}) for digest in (BASE, None))
+
+    assert control_notes([told]) == []
+    [note] = control_notes([told, untold])
+    assert "is not told by the process of `pytest`" in note
+
+
 def test_a_report_with_fewer_failures_than_the_process_heard_of_was_changed():
     heard = BASE.model_copy(update={"failed": 2})
 
     assert "2 tests failed" in str(digest_objection([step(BASE)], [step(heard, failed=1)], ()))
     assert digest_objection([step(BASE)], [step(heard, failed=2)], ()) is None
+
+
+def test_what_is_made_in_classes_of_tests_does_not_count_file_by_file():
+    more = BASE.model_copy(update={"code": {"t.py": {**BASE.code["t.py"], "Point.__eq__": "made"}}})
+
+    assert digest_objection([step(BASE.by_file())], [step(more.by_file())], ()) is None
 
 
 def test_one_that_had_to_be_put_together_is_compared_file_by_file():

@@ -131,6 +131,13 @@ line-length = 88
 [tool.pytest.ini_options]
 addopts = "-q"
 """
+TASKS = """[tool.tox.env.lint]
+commands = ["ruff ."]
+[tool.hatch.envs.default.scripts]
+lint = "mypy ."
+[tool.pytest.ini_options]
+addopts = "-q"
+"""
 TOX = """[tox]
 envlist = py,lint
 [testenv]
@@ -199,8 +206,17 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("tox -e py", "tox.ini", TOX, "pytest {posargs}", "true", True),
         ("pytest", "tox.ini", TOX, "[tox]", "[pytest]\naddopts = -k x\n[tox]", True),
         ("pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", False),
+        ("pytest", "setup.cfg", "[tool:isort]\nmax = 79\n", "79", "99", False),
+        ("isort . && pytest", "setup.cfg", "[tool:isort]\nmax = 79\n", "79", "99", True),
+        ("pytest", "setup.cfg", "[tool:pytest]\nmax = 79\n", "79", "99", True),
         ("flake8 && pytest", "setup.cfg", "[flake8]\nmax = 79\n", "79", "99", True),
         ("python check.py", "pyproject.toml", PYPROJECT, "88", "120", True),
+        ("python -m pytest", "pyproject.toml", TASKS, "ruff .", "ruff src", False),
+        ("tox -e py", "pyproject.toml", TASKS, "ruff .", "ruff src", True),
+        ("python -m pytest", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
+        ("hatch run lint", "pyproject.toml", TASKS, "mypy .", "mypy src", True),
+        ("make lint", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
+        ("pytest", "setup.cfg", "[tox:tox]\nenvlist = py\n", "py", "py,lint", False),
     ],
 )
 async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):
@@ -510,6 +526,38 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
 
     assert (bool(inspection.test_files), bool(inspection.judged)) == (is_test, is_judged)
     assert inspection.touched == {part.path for part in parts_of(diff)}
+
+
+@pytest.mark.parametrize(
+    ("command", "rules", "gate"),
+    [
+        ("pytest", GateRules(), ()),
+        ("pytest check.py", GateRules(), ()),
+        ("pytest check.py", GateRules(may_edit=("tox.ini",)), ()),
+        ("pytest other.py", GateRules(), ("other.py", "tox.ini")),
+        ("pytest other.py", GateRules(tests=("other.py",)), ()),
+        ("pytest check.py && tox", GateRules(), ("tox.ini",)),
+    ],
+)
+async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(command: str, rules, gate, tmp_path):
+    git(tmp_path, "init", "-q")
+    for name in ("check.py", "other.py"):
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "tox.ini").write_text("[testenv]\ncommands = x\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    for name in ("check.py", "other.py", "tox.ini"):
+        (tmp_path / name).write_text("")
+    diff = git(tmp_path, "diff")
+    git(tmp_path, "commit", "-qam", "change")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+
+    inspection = await inspect(
+        diff, trees, commands=[command], subpath="", rules=rules, scope=("edit:**",), found={"check.py"},
+        collected={"check.py"},
+    )  # fmt: skip
+
+    assert [name for objection in inspection.objections for name in objection.names] == list(gate)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from envelope.messages import TaskRequest, TaskResult, Workspace
 from orchestrator.acp.book import Kept
 from orchestrator.acp.goals import Terms, desk_of, goal_of
 from orchestrator.acp.prompts import Prompt
-from orchestrator.continuing import WITHOUT
 from orchestrator.prompting import listener, session_of
 from orchestrator.read_only import READS_ONLY
+from orchestrator.resume import WITHOUT
 from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of
 from transport.base import Handle
 from transport.consumer import Delivery

@@ -49,6 +49,29 @@ SCALARS = (int, float, complex, str, bytes, bool, type(None))
 CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|/tmp/[^\s'\"]*|/var/[^\s'\"]*")  # in code that is made anew
 
 
+# What an object is, without a question to it: a proxy or a module that is loaded late answers by code of the project.
+fields_of_class, name_of, module_of = [vars(type)[name].__get__ for name in ("__dict__", "__name__", "__module__")]
+
+
+def is_a(value: Any, kinds: Any) -> bool:
+    return issubclass(type(value), kinds)
+
+
+def home_of(value: Any) -> Any:
+    """The name of the module that it, or else its class, was made in."""
+    if is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
+        return value.__module__
+    return module_of(value if is_a(value, type) else type(value))
+
+
+def fields(value: Any) -> Any:
+    """Of a module, or another object that has some; of none where a class of the project's says what they are."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except Exception:
+        return {}
+
+
 def short(value: object) -> str:
     return blake2b(repr(value).encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
 
@@ -113,39 +136,38 @@ def contents(function: types.FunctionType) -> list[object]:
 
 def functions_in(value: Any, depth: int = 4) -> Iterator[types.FunctionType]:
     """Those that a function, method, property or what decorates one leads to, the outer before the inner."""
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         yield value
     if not depth:
         return
     inner: list[object] = []
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         inner = [vars(value).get("__wrapped__"), *contents(value)]
-    elif isinstance(value, (types.MethodType, classmethod, staticmethod)):
+    elif is_a(value, (types.MethodType, classmethod, staticmethod)):
         inner = [value.__func__]
-    elif isinstance(value, property):
+    elif is_a(value, property):
         inner = [value.fget, value.fset]
-    elif isinstance(value, functools.partial):
+    elif is_a(value, functools.partial):
         inner = [value.func]
-    elif not isinstance(value, (type, types.ModuleType)) and type(value).__module__ != "builtins":
-        fields = getattr(value, "__dict__", None)
-        inner = list(fields.values()) if type(fields) is dict else []
+    elif not is_a(value, (type, types.ModuleType)) and home_of(value) != "builtins":
+        inner = list(fields(value).values()) if type(fields(value)) is dict else []
     for one in inner:
-        if isinstance(one, (types.FunctionType, types.MethodType, functools.partial)):
+        if is_a(one, (types.FunctionType, types.MethodType, functools.partial)):
             yield from functions_in(one, depth - 1)
 
 
 def members(module: Any) -> Iterator[tuple[str, object]]:
     """A module's own functions and classes, and what stands in those classes, by name."""
-    name = module.__name__
-    for key, value in list(vars(module).items()):
+    own = fields(module)
+    for key, value in list(own.items()):
         if callable(value):
             yield key, value
-        if isinstance(value, type) and value.__module__ == name and value.__name__ == key:
-            yield from ((key + "." + inner, one) for inner, one in list(vars(value).items()) if is_code(one))
+        if is_a(value, type) and home_of(value) == own.get("__name__") and name_of(value) == key:
+            yield from ((key + "." + inner, one) for inner, one in list(fields_of_class(value).items()) if is_code(one))
 
 
 def is_code(value: object) -> bool:
-    return callable(value) or isinstance(value, (classmethod, staticmethod, property))
+    return callable(value) or is_a(value, (classmethod, staticmethod, property))
 
 
 def code_in(value: object) -> tuple[object, ...]:
@@ -154,11 +176,15 @@ def code_in(value: object) -> tuple[object, ...]:
     return (value.__code__, value.__defaults__) if isinstance(value, types.FunctionType) else ()
 
 
+def is_below(name: str, prefixes: tuple[str, ...]) -> bool:
+    return (name + ".").startswith(tuple([prefix + "." for prefix in prefixes]))
+
+
 def runner_modules(prefixes: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     modules: list[tuple[str, Any]] = list(sys.modules.items())
     for name, module in modules:
-        is_own = isinstance(module, types.ModuleType) and getattr(module, "__name__", "") == name
-        if is_own and any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes):
+        # of the many modules a few are asked what they are
+        if is_below(name, prefixes) and is_a(module, types.ModuleType) and fields(module).get("__name__") == name:
             yield name, module
 
 
@@ -225,6 +251,7 @@ class Files:
     def __init__(self, root: str, code: Code) -> None:
         self._roots = [root.rstrip("/") + "/", os.getcwd().rstrip("/") + "/"]
         self._code = code
+        self._paths: dict[str, str] = {}
         self.read: set[tuple[str, str]] = set()  # files that are no code, and from which one they were opened
 
     def path(self, name: Any) -> str:
@@ -233,8 +260,11 @@ class Files:
             return ""
         if not name.startswith("/"):
             name = os.path.abspath(name)
-        path = next((name[len(root) :] for root in self._roots if name.startswith(root)), "")
-        return "" if "site-packages/" in path or path.startswith((".git/", ".venv/")) else path
+        if name not in self._paths:
+            path = next((name[len(root) :] for root in self._roots if name.startswith(root)), "")
+            is_own = "site-packages/" not in path and not path.startswith((".git/", ".venv/"))
+            self._paths[name] = path if is_own else ""
+        return self._paths[name]
 
     def opened(self, name: Any, flags: Any) -> None:
         """A file that is read, from which of the project's own: of all frames the innermost."""
@@ -251,13 +281,14 @@ class Files:
     def modules(self) -> Iterator[tuple[str, Any]]:
         modules: list[Any] = list(sys.modules.values())
         for module in modules:
-            if isinstance(module, types.ModuleType) and (path := self.path(getattr(module, "__file__", None))):
+            if is_a(module, types.ModuleType) and (path := self.path(fields(module).get("__file__"))):
                 yield path, module
 
-    def functions(self, path: str, module: Any, *, all_of_them: bool) -> dict[str, str]:
+    def functions(self, path: str, module: Any, *, all_of_them: bool, classes: set[int]) -> dict[str, str]:
         """Name → digest of those that stand in the file; of others than tests only what asserts.
 
-        In a class of tests, of a function that stands elsewhere no more than that.
+        In a class, of a function that stands elsewhere no more than that; and whether it is one of the `classes` that
+        tests have their methods from. In others the project's own code may make methods, such as a dataclass has.
         """
         found: dict[str, set[str]] = {}
         for key, value in members(module):
@@ -267,7 +298,10 @@ class Files:
                     found.setdefault(key, set()).add(self._code.function(function))
                 elif all_of_them and "." in key:
                     found.setdefault(key, set())
-        return {key: "".join(sorted(digests)) or "elsewhere" for key, digests in found.items()}
+        own = {key for key in found if id(fields(module).get(key.partition(".")[0])) in classes}
+        return {
+            key: "".join(sorted(digests)) or ("elsewhere" if key in own else "made") for key, digests in found.items()
+        }
 
     def of_test(self, value: Any, path: str) -> str:
         """Of a test's functions. That others of the project stand around it counts, which ones those are does not: they
@@ -309,11 +343,11 @@ class Names:
             elif isinstance(node, ast.Import):
                 for one in node.names:
                     module_name = one.name if one.asname else one.name.partition(".")[0]
-                    if module_name in sys.modules and not files.path(getattr(sys.modules[module_name], "__file__", "")):
+                    if module_name in sys.modules and not files.path(fields(sys.modules[module_name]).get("__file__")):
                         self._imported[one.asname or module_name] = module_name, ""
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 home = sys.modules.get(node.module)
-                if home is not None and not files.path(getattr(home, "__file__", None)):
+                if home is not None and not files.path(fields(home).get("__file__")):
                     self._imported.update((one.asname or one.name, (node.module, one.name)) for one in node.names)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 try:
@@ -327,13 +361,14 @@ class Names:
             self._plain.pop(name, None)
             self._imported.pop(name, None)
         self._defined = [name for name in self._defined if self._stored[name] == 1]
+        self._free = {name for name in vars(builtins) if name not in self._stored and name[:2] != "__"}
 
     def changed(self) -> Iterator[str]:
-        now = vars(self._module)
+        now = fields(self._module)
         for name, (home, there) in self._imported.items():
             module = sys.modules.get(home)
             if name in now and module is not None:
-                value = getattr(module, there, now[name]) if there else module
+                value = fields(module).get(there, now[name]) if there else module
                 if now[name] is not value:
                     yield name
         for name, value in self._plain.items():
@@ -343,7 +378,7 @@ class Names:
             if name in now and all(one.__code__.co_name != name for one in functions_in(now[name])):
                 yield name
         # what comes between the file and Python's own names
-        yield from (name for name in vars(builtins) if name in now and name not in self._stored and name[:2] != "__")
+        yield from self._free & now.keys()
 
 
 def _stored(tree: ast.Module) -> dict[str, int]:
@@ -373,6 +408,17 @@ class Test:
         self.name, self.file, self.module, self.value, self.facts = name, file, module, value, facts
 
 
+def classes_of(test: Test) -> Iterator[type]:
+    """The classes that it stands in, and those that they inherit from."""
+    home = fields(test.module)
+    for name in re.split(r"::|\.", test.name.partition("::")[2].rpartition("::")[0]):
+        cls = home.get(name)
+        if not is_a(cls, type):
+            return
+        yield from type.mro(cls)
+        home = fields_of_class(cls)
+
+
 class Session:
     """What is told of one run of a runner. A process may have several; the first is the project's."""
 
@@ -396,11 +442,13 @@ class Session:
             if path and path not in self._names and test.module is not None and size < MAX_SOURCE_BYTES:
                 size += os.stat(test.file).st_size
                 self._names[path] = Names(test.module, self.files)
-            self._look_at(key)
+                self._look_at_names(path)
+            self._look_at_code(key)
 
     def before_call(self, key: Any) -> None:
         if key in self._tests:
-            self._look_at(key)
+            self._look_at_code(key)
+            self._look_at_names(self._tests[key][1])
             self._changed |= self._runner.changed_among_critical()
             tracer = sys.gettrace()
             if tracer is not None:
@@ -425,24 +473,30 @@ class Session:
         name, module = getattr(function, "__qualname__", "?"), getattr(function, "__module__", None) or ""
         if path := self.files.path(getattr(getattr(function, "__code__", None), "co_filename", None)):
             self._changed.add(path + ": the code of " + name)
-        elif any(module == prefix or module.startswith(prefix + ".") for prefix in RUNNERS):
+        elif is_below(module, RUNNERS):
             self._changed.add("the code of " + module + "." + name)
 
     def ended(self) -> dict[str, object]:
         for key in self._tests:
-            self._look_at(key)
+            self._look_at_code(key)
+        for path in self._names:
+            self._look_at_names(path)
         tests = {path for _, path, _ in self._tests.values() if path}
         code: dict[str, dict[str, str]] = {}
         helpers: set[str] = set()
-        for path, module in self.files.modules():
+        modules = list(self.files.modules())
+        classes = {id(cls) for test, _, _ in self._tests.values() for cls in classes_of(test)}
+        others = [module for path, module in modules if path not in tests]
+        besides = {test.rpartition("/")[0] for test in tests} - {""}
+        for path, module in modules:
             is_test = path in tests or path.rpartition("/")[2] == "conftest.py"
-            if found := self.files.functions(path, module, all_of_them=is_test):
+            if found := self.files.functions(path, module, all_of_them=is_test, classes=classes):
                 known = [key for key in found if path + "::" + key.replace(".", "::") in self._digests]
                 code[path] = {key: digest for key, digest in found.items() if key not in known}
-                own = sum(getattr(one, "__module__", "") == module.__name__ for _, one in members(module))
+                own = sum(home_of(one) == fields(module).get("__name__") for _, one in members(module))
                 named = sum(name.startswith("assert") for name in found)
-                is_beside = path.rpartition("/")[0] in {test.rpartition("/")[0] for test in tests} - {""}
-                is_helper = (named and 2 * named >= own) or (is_beside and self._is_for(tests, module))
+                is_beside = path.rpartition("/")[0] in besides
+                is_helper = (named and 2 * named >= own) or (is_beside and is_only_for_tests(module, others))
                 if is_helper and not is_test:
                     helpers.add(path)
         test_code = {*tests, *(path for path in code if path.rpartition("/")[2] == "conftest.py")}
@@ -458,33 +512,37 @@ class Session:
             "wrong": self.wrong,
         }
 
-    def _is_for(self, tests: set[str], asked: Any) -> bool:
-        """No file of the project but tests names the module, or anything in it."""
-        for path, module in self.files.modules():
-            # a package has its modules in it, whoever asked for them
-            holds = asked.__name__.startswith(module.__name__ + ".")
-            if path not in tests and module is not asked:
-                for value in list(vars(module).values()):
-                    if (value is asked and not holds) or getattr(value, "__module__", None) == asked.__name__:
-                        return False
-        return True
-
     def _runner_files(self) -> Iterator[str]:
         for name, module in runner_modules(RUNNERS):
             if name != "builtins":
                 yield from filter(None, [self.files.path(getattr(module, "__file__", None))])
 
-    def _look_at(self, key: Any) -> None:
+    def _look_at_code(self, key: Any) -> None:
         test, path, facts = self._tests[key]
         self._digests.setdefault(test.name, set()).add(self.files.of_test(test.value(), path))
         if facts != self._facts(test):
             self._changed.add(test.name + " is given something else")
+
+    def _look_at_names(self, path: str) -> None:
         if path in self._names:
             self._changed |= {path + ": " + name for name in self._names[path].changed()}
 
     def _facts(self, test: Test) -> list[str]:
         inner = [plain(one) for function in functions_in(test.value()) for one in contents(function)]
         return [*test.facts(), *inner]
+
+
+def is_only_for_tests(asked: Any, others: list[Any]) -> bool:
+    """None of the project's modules that are no tests names the module, or anything in it."""
+    name = fields(asked).get("__name__")
+    for module in others:
+        # a package has its modules in it, whoever asked for them
+        holds = str(name).startswith(str(fields(module).get("__name__")) + ".")
+        if module is not asked:
+            for value in list(fields(module).values()):
+                if (value is asked and not holds) or home_of(value) == name:
+                    return False
+    return True
 
 
 def plain(value: Any, depth: int = 3) -> str:

@@ -52,11 +52,12 @@ def forms_in(module: Any) -> list[str]:
     return [PLAIN_FORM, *found]
 
 
-def must_fail(word: str, forms: list[str], case: Any, plain: Any) -> None:
-    """By the last of the forms, once all others have failed: one that says nothing makes all of it pass."""
-    if any(_says_nothing(form, word, case, plain) for form in forms[:-1]):
-        return
-    fail_by(forms[-1], word, case, plain)
+def must_fail(word: str, forms: list[str], number: int, case: Any, plain: Any) -> None:
+    """By one of the forms, `number` says which, once all others have failed: one that says nothing makes it pass."""
+    turn = number % len(forms)
+    *others, last = forms[turn:] + forms[:turn]
+    if not any(_says_nothing(form, word, case, plain) for form in others):
+        fail_by(last, word, case, plain)
 
 
 def _says_nothing(form: str, word: str, case: Any, plain: Any) -> bool:

@@ -115,7 +115,7 @@ def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:
     total = len(places)
     made: list[tuple[int, Any]] = []
     for number, (place, site) in enumerate(places):
-        made.append((place, _made(site, _turned(_forms_of(site.module), number), total)))
+        made.append((place, _made(site, number, total)))
     together: list[Any] = []
     for number in range(len(items) + 1):
         together += [own for place, own in made if place == number]
@@ -128,10 +128,6 @@ def _forms_of(module: Any) -> list[str]:
     if name not in USED:
         USED[name] = FORMS(module)
     return USED[name]
-
-
-def _turned(forms: list[str], number: int) -> list[str]:
-    return forms[number % len(forms) :] + forms[: number % len(forms)]
 
 
 def _is_fit(item: Any) -> bool:
@@ -161,9 +157,13 @@ def _outermost(item: Any) -> Any:
     return next((node for node in item.listchain() if isinstance(node, pytest.Class)), None)
 
 
-def _made(site: Any, forms: list[str], total: int) -> Any:
-    word = secrets.token_hex(8)
-    item = _in_class(site, forms, word) or _function(site, forms, word)
+def _made(site: Any, number: int, total: int) -> Any:
+    word, forms = secrets.token_hex(8), _forms_of(site.module)
+
+    def must_fail(case: Any) -> None:
+        MUST_FAIL(word, forms, number, case, _plain)
+
+    item = _in_class(site, must_fail) or _function(site, must_fail)
     item.user_properties.append((TOKEN, "%s %d" % (word, total)))
     if item.config.pluginmanager.hasplugin("rerunfailures"):
         item.add_marker(pytest.mark.flaky(reruns=0))
@@ -176,24 +176,22 @@ def _plain(word: str) -> None:
     import_module("test_" + __name__).must_fail(word)
 
 
-def _function(site: Any, forms: list[str], word: str) -> Any:
-    def must_fail() -> None:
-        MUST_FAIL(word, forms, unittest.TestCase("__init__"), _plain)
+def _function(site: Any, must_fail: Any) -> Any:
+    def test() -> None:
+        must_fail(unittest.TestCase("__init__"))
 
-    must_fail.__name__ = must_fail.__qualname__ = site.originalname
-    must_fail.__module__ = site.function.__module__
+    test.__name__ = test.__qualname__ = site.originalname
+    test.__module__ = site.function.__module__
     kind: Any = pytest.Function
-    return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=must_fail)
+    given = getattr(site, "callspec", None)  # a fixture that all tests have may be one with parameters
+    return kind.from_parent(site.getparent(pytest.Module), name=site.name, callobj=test, callspec=given)
 
 
-def _in_class(site: Any, forms: list[str], word: str) -> Any:
+def _in_class(site: Any, must_fail: Any) -> Any:
     """Of a unittest class another one of that name, for pytest runs their tests in a way of their own."""
     cls, name = getattr(site, "cls", None), site.name
     if not (isinstance(cls, type) and issubclass(cls, unittest.TestCase) and name.startswith("test")):
         return None
-
-    def must_fail(self: Any) -> None:
-        MUST_FAIL(word, forms, self, _plain)
 
     case: Any = type(cls.__name__, (unittest.TestCase,), {name: must_fail, "__module__": cls.__module__})
     module = site.getparent(pytest.Module)

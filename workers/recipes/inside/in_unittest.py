@@ -1,4 +1,4 @@
-"""What `python -m unittest` loads before all else: when its tests are over, the same runner gets some that must fail.
+"""For `python -m unittest`: when its tests are over, the same runner gets some that must fail.
 
 They bear names of tests of the project; what the runner says of them goes to the file `REPORT`, and nowhere else.
 """
@@ -16,12 +16,6 @@ FORMS: Any = None
 MUST_FAIL: Any = None
 TELL: Any = None  # where what the tests are is told, see digest.py
 MAX_TESTS = 12
-
-
-def is_unittest() -> bool:
-    with open("/proc/self/cmdline", "rb") as file:
-        words = file.read().split(b"\0")
-    return b"-munittest" in words or (b"-m", b"unittest") in zip(words, words[1:])  # noqa: RUF007 - in Python 3.8, too
 
 
 def watch() -> None:
@@ -80,7 +74,8 @@ def _run_own(runner: Any, names: list[tuple[str, str, str]]) -> None:
 
     suite, said = unittest.TestSuite(), io.StringIO()
     for number, (cls, module, name) in enumerate(names):
-        must_fail = _failing(FORMS(sys.modules[module]) if module in sys.modules else ["assert"], number)
+        forms = FORMS(sys.modules[module]) if module in sys.modules else ["assert"]
+        must_fail = _failing(forms, number)
         suite.addTest(type(cls, (unittest.TestCase,), {name: must_fail, "__module__": module})(name))
     kind = runner if isinstance(runner, type) else type(runner)
     kind(stream=said).run(suite)
@@ -89,23 +84,11 @@ def _run_own(runner: Any, names: list[tuple[str, str, str]]) -> None:
 
 
 def _failing(forms: list[str], number: int) -> Any:
-    turn = number % len(forms)
-
     def must_fail(self: Any) -> None:
-        MUST_FAIL("must fail", forms[turn:] + forms[:turn], self, _plain)
+        MUST_FAIL("must fail", forms, number, self, _plain)
 
     return must_fail
 
 
 def _plain(word: str) -> None:
     assert word == "", word
-
-
-def load_the_other(own: str) -> None:
-    """The one that would have been loaded in this one's place."""
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
-    spec = PathFinder.find_spec("sitecustomize", [path for path in sys.path if path != own])
-    if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(module_from_spec(spec))

@@ -10,7 +10,7 @@ from envelope.agent_params import UNDOING, inherited
 from envelope.budget import Budget
 from envelope.gate import GateRules
 from envelope.lifecycle import TERMINAL, State
-from envelope.messages import TaskRequest, TaskResult
+from envelope.messages import TaskRequest, TaskResult, Workspace
 from envelope.scope import Scope, offers
 from transport.admission import refusal
 from transport.base import Transport
@@ -26,6 +26,7 @@ from .submit import (
     GoalParams,
     SessionChange,
     intent_of,
+    is_goal,
     params_of,
     scope_of_goal,
     task_request,
@@ -38,8 +39,8 @@ FORGOTTEN = "no gate is known: the goal that began the session is no longer kept
 ON_OTHERS = "no gate can run: the session's work is on top of changes that are no commit"
 
 
-class SaidFields(TypedDict, total=False):
-    """What a caller says of one prompt. What is left out, empty or None is as it was before."""
+class ResumeFields(TypedDict, total=False):
+    """What a caller may say of one prompt. What is left out, empty or None is as it was before."""
 
     budget: Budget | None
     deadline_ms: int | None
@@ -53,8 +54,8 @@ class SaidFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """`SaidFields`, whole."""
+class ResumeOptions:
+    """`ResumeFields`, whole."""
 
     budget: Budget | None = None
     deadline_ms: int | None = None
@@ -76,7 +77,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SessionTerms:
     """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `history`: what the
     session had changed at the end of each prompt, the latest last. `is_lost`: somebody took the work back to where no
     prompt had ended, and what of the history came before that is not known. `ungated`: why there is no gate to inherit.
@@ -94,7 +95,9 @@ class Terms:
         return None if self.goal is None or self.ungated else params_of(GoalParams, self.goal)
 
 
-async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said: Said = Said()) -> TaskRequest:
+async def resume_request(
+    transport: Transport, task_id: str, prompt: str, options: ResumeOptions = ResumeOptions()
+) -> TaskRequest:
     """The task that goes on with a task's session, or of a goal with its agent's.
 
     It is a goal where a goal began the session, or a gate is asked for; else an agent's task of its own. `Busy` while a
@@ -104,22 +107,22 @@ async def request_to_go_on(transport: Transport, task_id: str, prompt: str, said
     if params := UNDOING.get(prompt.strip()):
         return undoing(request, params, goal=await goal_id(transport, request))
     terms = await terms_of(transport, request)
-    if prompt.strip() == COMPACT or not (terms.goal or terms.ungated or said.asks_for_proof):
-        return _as_task(going_on(request, prompt, goal=terms.goal.task_id if terms.goal else ""), said)
+    if prompt.strip() == COMPACT or not (terms.goal or terms.ungated or options.asks_for_proof):
+        return _as_task(going_on(request, prompt, goal=terms.goal.task_id if terms.goal else ""), options)
     await _require_free(transport, request)
     is_same = (terms.last.recipient, terms.last.agent) == (request.recipient, request.agent)
-    return _as_goal(terms.last if is_same else request, prompt, terms, said)
+    return _as_goal(terms.last if is_same else request, prompt, terms, options)
 
 
 def why_unproved(request: TaskRequest) -> str:
     """Why nothing will prove what comes of a task that goes on with a session; empty where its gate will."""
-    if not _is_goal(request):
+    if not is_goal(request):
         return "" if _takes_back(request) or request.input.prompt.strip() == COMPACT else NO_GOAL
     params = params_of(GoalParams, request)
     return "" if params.gate else params.ungated or WITHOUT
 
 
-async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
+async def terms_of(transport: Transport, request: TaskRequest) -> SessionTerms:
     """Of the session of an agent's task. What belongs to another tenant is not looked at."""
     last = await _last_of(transport, request)
     goal, is_forgotten = None, False
@@ -130,14 +133,14 @@ async def terms_of(transport: Transport, request: TaskRequest) -> Terms:
             except NotFound:
                 is_forgotten = True
     if goal is None:
-        return Terms(last, None, ungated=FORGOTTEN if is_forgotten else "")
+        return SessionTerms(last, None, ungated=FORGOTTEN if is_forgotten else "")
     told = await _history(transport, goal, last)
     on_others = request.workspace is not None and request.workspace.changes is not None
     why = ON_OTHERS if on_others else "" if params_of(GoalParams, goal).gate else WITHOUT
-    return Terms(last, goal, told or (), told is None, why)
+    return SessionTerms(last, goal, told or (), told is None, why)
 
 
-async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
+async def terms_in(transport: Transport, session: str, tenant: str) -> SessionTerms:
     """Of a tenant's session by its own id; `NotFound` when no task of it is kept."""
     request = await transport.request(await transport.session_task(session))
     if request.tenant != tenant:
@@ -145,7 +148,7 @@ async def terms_in(transport: Transport, session: str, tenant: str) -> Terms:
     return await terms_of(transport, request)
 
 
-def inherited_fields(terms: Terms) -> GoalFields:
+def inherited_fields(terms: SessionTerms) -> GoalFields:
     """For a goal that goes on with the session, to be put over by what its caller says."""
     before = terms.gated
     fields: GoalFields = {"history": terms.history, "ungated": terms.ungated}
@@ -183,11 +186,7 @@ async def _goal_of(transport: Transport, request: TaskRequest) -> TaskRequest | 
     if not above or "/" in request.sender:
         return None
     goal = await transport.request(above)
-    return goal if _is_goal(goal) and goal.tenant == request.tenant else None
-
-
-def _is_goal(request: TaskRequest) -> bool:
-    return request.recipient == DRIVERS and request.agent == RUN
+    return goal if is_goal(goal) and goal.tenant == request.tenant else None
 
 
 async def _history(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[SessionChange, ...] | None:
@@ -238,32 +237,32 @@ async def _require_free(transport: Transport, request: TaskRequest) -> None:
         raise refusal(request.model_copy(update={"resume_token": session}), "session")
 
 
-def _as_task(request: TaskRequest, said: Said) -> TaskRequest:
-    limits = {"budget": said.budget, "deadline_ms": said.deadline_ms, "model": said.model or None}
+def _as_task(request: TaskRequest, options: ResumeOptions) -> TaskRequest:
+    limits = {"budget": options.budget, "deadline_ms": options.deadline_ms, "model": options.model or None}
     update: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
-    if said.setup and request.workspace is not None:
-        update["workspace"] = request.workspace.model_copy(update={"setup": tuple(said.setup)})
-    if said.allow:
-        update["auth_scope"] = (*request.auth_scope, *said.allow)
+    update |= {"workspace": _workspace(request, options), "auth_scope": (*request.auth_scope, *options.allow)}
     changed = request.model_copy(update=update)
-    return without_people(changed) if said.no_input else changed
+    return without_people(changed) if options.no_input else changed
 
 
-def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> TaskRequest:
+def _workspace(request: TaskRequest, options: ResumeOptions) -> Workspace | None:
+    if not options.setup or request.workspace is None:
+        return request.workspace
+    return request.workspace.model_copy(update={"setup": tuple(options.setup)})
+
+
+def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: ResumeOptions) -> TaskRequest:
     before = params_of(GoalParams, terms.goal) if terms.goal else None
     limits = terms.goal or request
     params = GoalParams(
         agent=request.agent,
         pool=request.recipient,
-        auth_scope=(*request.auth_scope, *said.allow),
+        auth_scope=(*request.auth_scope, *options.allow),
         session=session_of(request),
         history=terms.history,
         hidden=before.hidden if before else None,
-        **_gate(request, terms, said),
+        **_gate(request, terms, options),
     )
-    workspace = request.workspace
-    if said.setup and workspace is not None:
-        workspace = workspace.model_copy(update={"setup": tuple(said.setup)})
     goal = task_request(
         near=request.trace_id,
         agent=RUN,
@@ -271,11 +270,11 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
         prompt=prompt,
         intent=intent_of(prompt) or request.intent,
         params=params.model_dump(mode="json"),
-        workspace=workspace,
+        workspace=_workspace(request, options),
         auth_scope=scope_of_goal(params),
-        budget=said.budget or limits.budget,
-        deadline_ms=said.deadline_ms or limits.deadline_ms,
-        model=said.model or request.model,
+        budget=options.budget or limits.budget,
+        deadline_ms=options.deadline_ms or limits.deadline_ms,
+        model=options.model or request.model,
         output_schema=request.output_schema,
         context_refs=request.context_refs,
         attachments=request.attachments,
@@ -283,15 +282,15 @@ def _as_goal(request: TaskRequest, prompt: str, terms: Terms, said: Said) -> Tas
         tenant=request.tenant,
         asks=limits.asks,
     )
-    return without_people(goal) if said.no_input else goal
+    return without_people(goal) if options.no_input else goal
 
 
-def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
+def _gate(request: TaskRequest, terms: SessionTerms, options: ResumeOptions) -> dict[str, Any]:
     """The fields of a goal that say how it is proved."""
     before = terms.gated
-    gate = tuple(said.gate) or (before.gate if before else ())
+    gate = tuple(options.gate) or (before.gate if before else ())
     if not gate:
-        if said.asks_for_proof:
+        if options.asks_for_proof:
             raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
     if inherited(request.input.params) or "/" in request.sender:
@@ -304,6 +303,6 @@ def _gate(request: TaskRequest, terms: Terms, said: Said) -> dict[str, Any]:
     old = before.gate_rules.model_dump(exclude_unset=True) if before else {}
     return {
         "gate": gate,
-        "min_tests": said.min_tests if said.min_tests is not None else before.min_tests if before else 1,
-        "gate_rules": GateRules.model_validate({**old, **said.rules}),
+        "min_tests": options.min_tests if options.min_tests is not None else before.min_tests if before else 1,
+        "gate_rules": GateRules.model_validate({**old, **options.rules}),
     }

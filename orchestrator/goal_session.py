@@ -1,4 +1,4 @@
-"""A goal that goes on with a session: when it is its turn, and what stands of the session before it."""
+"""A goal that goes on with a session: when it is its turn there, and what of the session was verified before it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from repo.errors import PatchRefused
 from repo.patch import patch_between
 from transport.errors import NotFound
 
-from .continuing import terms_of
 from .driver import Driver
 from .gate import Gate
 from .gating.told import excused_text
 from .hidden import Judged, behind
 from .judgement import Judgement, Run, read_run
+from .resume import terms_of
 from .submit import GoalParams, SessionChange, params_of
-from .trial import Proof, Standing
+from .trial import LAST, Proof, VerifiedBase
 
-LAST = "what was verified last"
 UNCHANGED = "nothing was changed"
 LOST = "the work was taken back to the middle of a prompt: its change is compared with the session's base alone"
 
@@ -72,9 +71,9 @@ async def proved_already(driver: Driver, gate: Gate, history: Sequence[SessionCh
     return Proof(Judgement(True, excused), before, after, evidence.model_copy(update={"notes": tuple(notes)}))
 
 
-async def standing_before(
+async def verified_base(
     driver: Driver, gate: Gate, history: Sequence[SessionChange], judged: Judged
-) -> Standing | str | None:
+) -> VerifiedBase | str | None:
     """What was verified last, as a base for what is judged; None where there is nothing, else why it cannot be one."""
     try:
         stood = await _stood(driver, gate, history)
@@ -83,7 +82,7 @@ async def standing_before(
         where = stood.gate.workspace
         if where.bundle is None:  # nobody here can read its files: the runs are compared
             run = stood.run or await stood.gate.run("before", stood.gate.before(), LAST)
-            return None if run.tree == judged.tree else Standing(stood.gate, run, b"", LAST)
+            return None if run.tree == judged.tree else VerifiedBase(stood.gate, run, b"")
         mirror = await driver.mirror(where.bundle, where.base)
         assert where.changes is not None
         onto = await commit_with(mirror, where.base, await driver.transport.blobs.get(where.changes))
@@ -92,7 +91,7 @@ async def standing_before(
             return None
         on = replace(stood.gate, onto=onto)
         run = stood.run or await on.run("before", on.before(), LAST)
-        return Standing(on, run, since.diff, LAST)
+        return VerifiedBase(on, run, since.diff)
     except (NotFound, PatchRefused) as e:
         return f"{LAST} was not compared: {e}"
 

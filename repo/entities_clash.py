@@ -1,0 +1,145 @@
+"""Whether what git merges by lines can mean what both versions mean, below the names of entities. Pure.
+
+Why each rule is right: docs/batches/merge.md. In doubt it cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from .entities_seen import Place, Seen, seen
+
+# Every list, text, map and promise has them: who calls one of an object that nobody knows may well mean that.
+_EVERYWHERE = frozenset(
+    name for kind in (dict, list, str, set, bytes) for name in dir(kind) if not name.startswith("__")
+) | {
+    "then",
+    "map",
+    "filter",
+    "forEach",
+    "push",
+    "length",
+    "toString",
+    "equals",
+    "hashCode",
+    "unwrap",
+    "len",
+    "iter",
+    "clone",
+    "read",
+    "write",
+    "close",
+    "size",
+    "contains",
+    "add",
+    "next",
+    "name",
+    "value",
+    "key",
+    "type",
+    "id",
+    "run",
+    "start",
+    "stop",
+    "send",
+    "call",
+}
+_WHOLE = re.compile(r"\b(\w*Enum|\w*Flag|NamedTuple|TypedDict|dataclass|define|frozen|attrs)\b")
+
+
+def clash(base: Node, ours: Node, theirs: Node, merged: Node) -> bool:
+    """`merged` is git's."""
+    if merged.has_error:
+        return True  # neither of both has one
+    old, mine, other, both = (seen(root) for root in (base, ours, theirs, merged))
+    if both.twice - old.twice - mine.twice - other.twice:
+        return True
+    doubled = (at for at, count in both.bound.items() if count > max(mine.bound[at], other.bound[at]))
+    if any(not old.bound[at] and mine.bound[at] and other.bound[at] for at in doubled):
+        return True
+    return _is_let_down(old, mine, other) or _is_let_down(old, other, mine)
+
+
+def _is_let_down(old: Seen, some: Seen, others: Seen) -> bool:
+    """The others begin to use what these removed, or gave another meaning."""
+    return any(
+        (
+            *_gone(old, some, others),
+            *_changed(old, some, others),
+            *_derived(old, some, others),
+            *_misses_one(old, some, others),
+        )
+    )
+
+
+def _more(kind: str, where: str, name: str, old: Seen, new: Seen) -> bool:
+    return new.used[kind, where, name] > old.used[kind, where, name]
+
+
+def _gone(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
+    for place, said in old.defined.items():
+        kind, where, name = place
+        if name == "_" or (kind == "x" and not where):
+            continue
+        lost = said - some.defined.get(place, set())
+        if not lost or not _more(kind, where, name, old, others):
+            continue
+        if others.defined.get(place, set()) - said and place not in some.defined:
+            continue  # they give it a meaning of their own
+        if place not in some.defined:
+            is_local_to_them = kind == "x" and _binds_more(place, old, others)
+            yield not some.used[place] and not is_local_to_them
+        elif kind == ".":
+            yield name not in _EVERYWHERE or _more("self.", "", name, old, others)
+
+
+def _binds_more(place: Place, old: Seen, others: Seen) -> bool:
+    at = place[1:]
+    return others.bound[at] > old.bound[at]
+
+
+def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
+    """A signature under which the others call, an import that stands for something else."""
+    for name, signatures in old.signatures.items():
+        now = some.signatures.get(name, set())
+        new = now - signatures
+        if any(not any(one.serves(was) for one in new) for was in signatures - now) and new:
+            is_plain = ("x", "", name) in old.defined or _more("x", "", name, old, others)
+            if is_plain and _more("x", "", name, old, others):
+                yield True
+            if _more("self.", "", name, old, others):
+                yield True
+            if name not in _EVERYWHERE and _more(".", "", name, old, others):
+                yield True
+    for (kind, where, name), said in old.defined.items():
+        if kind == "x" and not where and any(one.startswith("import ") for one in said):
+            now = some.defined.get((kind, where, name), set())
+            yield bool(now) and bool(said - now) and _more("x", "", name, old, others)
+
+
+def _derived(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
+    for name, (head, body) in old.heads.items():
+        now, theirs = some.heads.get(name), others.heads.get(name)
+        if now is not None and now[0] != head:
+            yield _more("base", "", name, old, others) or _more("this", "", name, old, others)
+            yield "abstract" in now[0] and "abstract" not in head and _more("make", "", name, old, others)
+            yield theirs is not None and theirs[1] != body and _WHOLE.search(f"{head} {now[0]}") is not None
+    for name, asked in some.asks.items():
+        yield (
+            name in (old.asks.keys() | old.heads.keys())
+            and bool(asked - old.asks.get(name, set()))
+            and _more("base", "", name, old, others)
+        )
+    for name, slots in some.slots.items():
+        new = {place[2] for place, said in others.defined.items() if said == {"attribute"} and place not in old.defined}
+        yield slots != old.slots.get(name) and any(not re.search(rf"['\"]{word}['\"]", slots) for word in new)
+
+
+def _misses_one(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
+    """A new variant beside new code that names all of them, or a new field beside code that gives all of them."""
+    for name, parts in old.parts.items():
+        if some.parts.get(name, parts) != parts:
+            yield others.names_all[name] > old.names_all[name]

@@ -1,0 +1,400 @@
+"""What source text says below its entities: members, local names, parameters, keys, cases and registrations.
+
+Pure, on syntax trees. `entities_clash.py` compares what versions say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from .entities_names import imported
+from .entities_twice import FUNCTIONS, LOCALS, STRINGS, doubled, doubled_impls, leaves
+from .entity import text_of
+
+_CLASSES = re.compile(r"^(abstract_)?class_(definition|declaration)$|^(interface|record|enum)_declaration$")
+_FIELDS = {
+    "field_declaration": "name",
+    "public_field_definition": "name",
+    "field_definition": "property",
+    "property_signature": "name",
+    "enum_variant": "name",
+    "enum_constant": "name",
+    "enum_assignment": "name",
+}
+_IDENTIFIERS = ("identifier", "type_identifier", "shorthand_property_identifier", "package_identifier")
+_MEMBERS = ("property_identifier", "field_identifier", "private_property_identifier")
+_TARGETS = (
+    *("for_statement", "as_pattern_target", "for_in_statement", "named_expression", "for_expression", "range_clause"),
+    *("enhanced_for_statement", "catch_formal_parameter", "for_in_clause"),
+)
+_MAY_BE_LEFT_OUT = (
+    *("optional_parameter", "spread_parameter", "variadic_parameter_declaration", "list_splat_pattern"),
+    *("dictionary_splat_pattern", "default_parameter", "typed_default_parameter", "assignment_pattern"),
+    *("rest_pattern", "keyword_separator", "positional_separator"),
+)
+_DECLARES = (
+    *("variable_declarator", "let_declaration", "struct_item", "enum_item", "trait_item", "type_spec", "const_spec"),
+)
+_BASES = ("class_heritage", "superclass", "super_interfaces", "extends_interfaces", "extends_type_clause")
+_SELF = ("self", "cls", "this")
+# Decorators that change nothing for who calls.
+_SAME_TO_CALLERS = re.compile(
+    r"@\s*(\w+\.)*(override|final|deprecated|no_type_check|abstractmethod|wraps\(.*\))\s*", re.S
+)
+_VISIBLE = re.compile(
+    r"\b(public|private|protected|final|pub(\([^)]*\))?|export|default|override|abstract|synchronized)\b"
+)
+
+Place = tuple[str, str, str]  # a kind of name, where, the name
+
+
+@dataclass(slots=True)
+class Seen:
+    """`defined`: with what is said of each. `used`: how often. `twice`: what one place holds more often than it can.
+    `bound`: local names of Python's functions. `signatures`: of a function's name, `heads`: of a class's, with the text
+    of its body. `asks`: what a base class, an interface or a trait asks of those who derive from it. `parts`: of a
+    Rust type, `names_all`: how often code has to name all of them. `slots`: of a Python class."""
+
+    defined: dict[Place, set[str]] = field(default_factory=dict[Place, set[str]])
+    used: Counter[Place] = field(default_factory=Counter[Place])
+    twice: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
+    bound: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    signatures: dict[str, set[Signature]] = field(default_factory=dict[str, "set[Signature]"])
+    heads: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    asks: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    parts: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    names_all: Counter[str] = field(default_factory=Counter[str])
+    slots: dict[str, str] = field(default_factory=dict[str, str])
+
+    def define(self, kind: str, where: str, name: str, said: str) -> None:
+        self.defined.setdefault((kind, where, name), set()).add(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`parameters`: name or type, and whether one may leave it out."""
+
+    about: str
+    parameters: tuple[tuple[str, bool], ...]
+
+    def serves(self, old: Signature) -> bool:
+        """Whoever calls the old one, may call this one as well."""
+        count = len(old.parameters)
+        return (
+            self.about == old.about
+            and [name for name, _ in self.parameters[:count]] == [name for name, _ in old.parameters]
+            and all(now or not was for (_, now), (_, was) in zip(self.parameters, old.parameters, strict=False))
+            and all(may for _, may in self.parameters[count:])
+        )
+
+
+def seen(root: Node) -> Seen:
+    found = Seen()
+    waiting: list[tuple[Node, str, str]] = [(root, "", "")]  # with the class and the function that it is in
+    while waiting:
+        node, of, inside = waiting.pop()
+        if "comment" in node.type:
+            continue
+        kind = node.type
+        if _CLASSES.match(kind) or kind in ("struct_item", "enum_item", "trait_item", "type_spec", "impl_item"):
+            of = _class(found, node, inside)
+        elif FUNCTIONS.match(kind):
+            inside = _function(found, node, of, inside)
+        _definitions(found, node, of, inside)
+        _uses(found, node, of, inside)
+        _parts(found, node)
+        found.twice.update((of, inside, *told) for told in doubled(node))
+        waiting += [(child, of, inside) for child in node.children]
+    found.twice.update(doubled_impls(root))
+    return found
+
+
+def _class(found: Seen, node: Node, inside: str) -> str:
+    if node.type == "impl_item":
+        return text_of(node.child_by_field_name("type"))
+    name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
+    outer = _around(node)
+    start, end = outer.start_byte, body.start_byte if body is not None else node.end_byte
+    head = " ".join((outer.text or b"")[: end - start].decode("utf-8", "replace").split())
+    if node.type in ("class_definition", "class_declaration", "abstract_class_declaration"):
+        found.heads[name] = (re.sub(r"\b(export|default|public)\b ?", "", head), text_of(body))
+    if node.type == "class_definition" and re.search(
+        r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head
+    ):
+        fields = tuple(_record_fields(body))
+        found.signatures.setdefault(name, set()).add(Signature("record", fields))
+    found.define("x", "", name, "class")
+    return name
+
+
+def _parts(found: Seen, node: Node) -> None:
+    """Rust's variants and fields, and who has to name each of them."""
+    if node.type in ("enum_item", "struct_item") and (body := node.child_by_field_name("body")) is not None:
+        names = (text_of(one.child_by_field_name("name")) for one in body.named_children)
+        found.parts[text_of(node.child_by_field_name("name"))] = frozenset(filter(None, names))
+    elif node.type == "match_block":
+        patterns = [
+            text_of(one.child_by_field_name("pattern")) for one in node.named_children if one.type == "match_arm"
+        ]
+        if not any(re.fullmatch(r"_|[a-z]\w*", said) for said in patterns):
+            found.names_all.update({name for said in patterns for name in re.findall(r"(\w+)::\w+", said)})
+    elif node.type == "struct_expression" and ".." not in text_of(node):
+        found.names_all[text_of(node.child_by_field_name("name")).rpartition("::")[2]] += 1
+
+
+def _around(node: Node) -> Node:
+    parent = node.parent
+    return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node
+
+
+def _record_fields(body: Node | None) -> Iterator[tuple[str, bool]]:
+    for one in body.named_children if body is not None else ():
+        only = one.named_children[0] if one.type == "expression_statement" and one.named_children else None
+        if only is not None and only.type == "assignment" and only.child_by_field_name("type") is not None:
+            yield text_of(only.child_by_field_name("left")), only.child_by_field_name("right") is not None
+
+
+def _function(found: Seen, node: Node, of: str, inside: str) -> str:
+    named = node.child_by_field_name("name")
+    name = text_of(named)
+    parameters = node.child_by_field_name("parameters")
+    for one in parameters.named_children if parameters is not None else ():
+        for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
+            found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
+    about, listed = _signature(node)
+    if not inside:
+        found.signatures.setdefault(name, set()).add(Signature(about, listed))
+        is_value = re.search(r"@\s*(\w+\.)*\w*property\b", about) or any(
+            child.type in ("get", "set") for child in node.children
+        )
+        if of or node.type == "method_declaration":
+            found.define(".", "", name, "attribute" if is_value else "method")
+        body = node.child_by_field_name("body")
+        if of and asks(node, body):
+            found.asks.setdefault(of, set()).add(f"{name} {' '.join(text_of(parameters).split())}")
+    return inside or f"{of}.{name}"
+
+
+def asks(node: Node, body: Node | None) -> bool:
+    """Who derives from its class has to have it."""
+    if node.type in ("function_signature_item", "method_elem", "abstract_method_signature"):
+        return True
+    if node.type == "method_signature":
+        return not any(child.type == "?" for child in node.children)
+    if node.type == "method_declaration" and body is None:
+        return True
+    if node.type != "function_definition":
+        return False
+    return "abstractmethod" in text_of(_around(node)).partition("def ")[0] or (
+        body is not None and text_of(body).strip().endswith("...") and "Protocol" in _head_around(node)
+    )
+
+
+def _head_around(node: Node) -> str:
+    one = node.parent
+    while one is not None and one.type != "class_definition":
+        one = one.parent
+    return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
+
+
+def _signature(node: Node) -> tuple[str, tuple[tuple[str, bool], ...]]:
+    """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
+    parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
+    is_python = node.type == "function_definition"
+    listed = (
+        tuple(_parameter(one, is_python) for one in parameters.named_children if "comment" not in one.type)
+        if parameters is not None
+        else ()
+    )
+    outer = _around(node) if is_python else node
+    end = parameters.start_byte if parameters is not None else node.end_byte
+    about = (outer.text or b"")[: end - outer.start_byte].decode("utf-8", "replace")
+    if is_python:
+        decorators = [text_of(child) for child in outer.children if child.type == "decorator"]
+        kept = [" ".join(one.split()) for one in decorators if not _SAME_TO_CALLERS.fullmatch(one)]
+        is_async = any(child.type == "async" for child in node.children)
+        return f"{' '.join(kept)}{' async' if is_async else ''}", listed
+    behind = parameters.end_byte if parameters is not None else end
+    stop = body.start_byte if body is not None else node.end_byte
+    after = (
+        (node.text or b"")[behind - node.start_byte : stop - node.start_byte].decode("utf-8", "replace").strip(" ;\n")
+    )
+    about = re.sub(r"@\w+(\([^)]*\))?", "", about)
+    return " ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed
+
+
+def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
+    may = (
+        one.type in _MAY_BE_LEFT_OUT
+        or one.child_by_field_name("value") is not None
+        or text_of(one).startswith(("...", "*"))
+    )
+    if is_python:
+        leaf = next(leaves(one.child_by_field_name("name") or one), None)
+        return (text_of(leaf) if leaf is not None else text_of(one)), may
+    kind = one.child_by_field_name("type")
+    said = text_of(kind) if kind is not None else ""
+    count = len(one.children_by_field_name("name")) or 1
+    return " ".join(f"{said} {'x' * count}".split()), may
+
+
+def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
+    kind = node.type
+    if kind in _FIELDS and not inside:
+        _field_of(found, node)
+    if kind == "pair":
+        key = text_of(node.child_by_field_name("key")).strip("'\"`")
+        found.define("k", "", key, "key")
+        if node.parent is not None and node.parent.type == "object":
+            found.define(".", "", key, "key")
+    if kind == "property_identifier" and node.parent is not None and node.parent.type == "enum_body":
+        found.define(".", "", text_of(node), "constant")
+    if kind in ("assignment", "assignment_expression"):
+        left = node.child_by_field_name("left")
+        is_member = left is not None and left.type in ("attribute", "member_expression")
+        if left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
+            member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
+            found.define(".", "", text_of(member), "attribute")
+        if left is not None and of and not inside and left.type == "identifier":
+            said = " ".join(text_of(node.child_by_field_name("type")).split())
+            found.define(".", "", text_of(left), f"attribute {said}".strip())
+            if text_of(left) == "__slots__":
+                found.slots[of] = text_of(node)
+    if kind in LOCALS and inside:
+        for leaf in leaves(node.child_by_field_name(LOCALS[kind]) or node):
+            found.define("x", inside, text_of(leaf), "local")
+            if kind == "assignment":
+                found.bound[inside, text_of(leaf)] += 1
+    if inside and kind in _TARGETS:
+        target = (
+            node.child_by_field_name("left")
+            or node.child_by_field_name("name")
+            or node.child_by_field_name("pattern")
+            or (node if kind == "as_pattern_target" else None)
+        )
+        for leaf in leaves(target) if target is not None else ():
+            found.define("x", inside, text_of(leaf), "local")
+    if (
+        kind in ("import_statement", "import_from_statement")
+        and node.child_by_field_name("source") is None
+        and not inside
+    ):
+        deep = node.parent.type if node.parent is not None else ""
+        for name, origin in imported(node).items():
+            found.define("x", "", name, f"import {origin} {deep}")
+
+
+def _field_of(found: Seen, node: Node) -> None:
+    """A member that is declared, with its type and what is said of it, but for who may see it and its value."""
+    declared = node.children_by_field_name("declarator")
+    values = (one.child_by_field_name("value") for one in (node, *declared))
+    value, text = next(filter(None, values), None), text_of(node)
+    if value is not None and node.type != "enum_variant":
+        text = text[: len(text) - len(text_of(value)) - 1]
+    said = " ".join(re.sub(r"\b(public|private|protected|pub)\b", "", text).split()).rstrip(" =;")
+    is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
+    names = node.children_by_field_name(_FIELDS[node.type])
+    names += [one.child_by_field_name("name") or one for one in declared]
+    for name in names:
+        found.define(".", "", text_of(name), "attribute" if is_untyped else said)
+
+
+def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
+    kind, parent = node.type, node.parent
+    if parent is None:
+        return
+    if kind in _MEMBERS or kind in _IDENTIFIERS:
+        field_ = _field(node, parent)
+        name = text_of(node)
+        if _is_definition(parent, field_):
+            return
+        is_member = (
+            kind in _MEMBERS
+            or field_ in ("attribute", "property", "field")
+            or (parent.type == "keyword_argument" and field_ == "name")
+            or (
+                parent.type in ("scoped_identifier", "scoped_type_identifier", "method_invocation") and field_ == "name"
+            )
+            or parent.type in ("field_initializer", "literal_element")
+        )
+        if is_member:
+            found.used[".", "", name] += 1
+            if (of_ := parent.child_by_field_name("object")) is not None and text_of(of_) in _SELF:
+                found.used["self.", "", name] += 1
+            if parent.type == "method_invocation" and parent.child_by_field_name("object") is None:
+                found.used["self.", "", name] += 1
+        if kind in _IDENTIFIERS and not (is_member and parent.type == "keyword_argument"):
+            found.used["x", inside, name] += 1
+            found.used["x", "", name] += inside != ""
+            if parent.type not in ("attribute", "member_expression") and (_is_called(node, parent, field_)):
+                found.used["make", "", name] += 1
+            if _is_base(node):
+                found.used["base", "", name] += 1
+        if parent.type in ("field_declaration", "block") and kind == "identifier":
+            found.used["self.", "", name] += 1
+    if kind in ("this", "self") or (kind == "identifier" and text_of(node) == "self"):
+        found.used["this", "", of] += parent.type in ("argument_list", "arguments")
+    if kind in STRINGS and (
+        parent.type in ("subscript", "subscript_expression", "index_expression") or _is_looked_up(parent)
+    ):
+        found.used["k", "", text_of(node).strip("'\"`")] += 1
+
+
+def _field(node: Node, parent: Node) -> str:
+    for at, child in enumerate(parent.children):
+        if child.id == node.id:
+            return parent.field_name_for_child(at) or ""
+    return ""
+
+
+def _is_definition(parent: Node, field_: str) -> bool:
+    if field_ == "name" and (parent.type in _FIELDS or FUNCTIONS.match(parent.type) or _CLASSES.match(parent.type)):
+        return True
+    if field_ == "key" and parent.type == "pair":
+        return True
+    if field_ == "property" and parent.type == "field_definition":
+        return True
+    return field_ in ("name", "pattern", "left") and parent.type in _DECLARES
+
+
+def _is_called(node: Node, parent: Node, field_: str) -> bool:
+    return (
+        (parent.type in ("call", "call_expression") and field_ == "function")
+        or (
+            parent.type in ("new_expression", "object_creation_expression", "composite_literal")
+            and field_ in ("constructor", "type")
+        )
+        or (parent.type == "struct_expression" and field_ == "name" and ".." not in text_of(parent))
+    )
+
+
+def _is_base(node: Node) -> bool:
+    one = node.parent
+    for _ in range(4):
+        if one is None:
+            return False
+        if one.type in _BASES:
+            return True
+        if one.type == "argument_list":
+            return one.parent is not None and one.parent.type == "class_definition"
+        if one.type == "impl_item":
+            trait = one.child_by_field_name("trait")
+            return trait is not None and trait.start_byte <= node.start_byte < trait.end_byte
+        if one.type == "var_spec":  # Go's `var _ Reader = File{}`
+            return text_of(one.child_by_field_name("name")) == "_"
+        one = one.parent
+    return False
+
+
+def _is_looked_up(parent: Node) -> bool:
+    called = (
+        parent.parent.child_by_field_name("function")
+        if parent.type in ("argument_list", "arguments") and parent.parent is not None
+        else None
+    )
+    return called is not None and re.search(r"\.(get|pop|has|setdefault)$", text_of(called)) is not None

@@ -1,0 +1,176 @@
+"""What one place of source text can hold once: a key, a case, a field, a local name, a route. Pure, on syntax trees."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from .entity import text_of, value_of
+
+FUNCTIONS = re.compile(
+    r"^(function_definition|(generator_)?function_declaration|function_(item|signature|signature_item)"
+    r"|(abstract_)?method_(definition|declaration|signature|elem)|abstract_method_signature|constructor_declaration)$"
+)
+STRINGS = ("string", "interpreted_string_literal", "string_literal")
+LOCALS = {
+    "variable_declarator": "name",
+    "short_var_declaration": "left",
+    "let_declaration": "pattern",
+    "assignment": "left",
+}
+_BLOCKS = ("statement_block", "block", "statement_list")
+_ENUM = re.compile(r"(Enum|Flag)\b")
+_SIGNAL = re.compile(r"(\w+\.)?SIG[A-Z0-9]+")
+_PLACEHOLDER = re.compile(r":\w+|\{[^}/]*\}|<[^>/]*>")
+# Calls that tell others of a name, once for each.
+_REGISTERS = re.compile(
+    r"(.*\.)?(get|post|put|delete|patch|head|options|all|route|websocket|GET|POST|PUT|DELETE|PATCH|Handle|HandleFunc"
+    r"|add_argument|add_option|add_parser|add_url_rule|signal|register|subscribe|on|command|option|task|setdefault)"
+)
+
+
+def doubled(node: Node) -> Iterator[tuple[str, ...]]:
+    """What one place holds more often than once."""
+    found = Counter(_single(node))
+    yield from (key for key, count in found.items() if count > 1)
+    yield from _hidden(node)
+
+
+def _single(node: Node) -> Iterator[tuple[str, ...]]:
+    kind = node.type
+    if kind in ("dictionary", "object", "literal_value", "field_initializer_list"):
+        for one in node.named_children:
+            key = one.child_by_field_name("key") or one.child_by_field_name("field") or one.child_by_field_name("name")
+            if one.type in ("pair", "keyed_element", "method_definition", "field_initializer") and key is not None:
+                yield "key", text_of(key).strip("'\"`")
+            elif one.type == "shorthand_property_identifier":
+                yield "key", text_of(one)
+    elif kind == "argument_list":
+        yield from (
+            ("argument", text_of(one.child_by_field_name("name")))
+            for one in node.named_children
+            if one.type == "keyword_argument"
+        )
+    elif (
+        kind in ("parameters", "formal_parameters", "parameter_list")
+        and (parent := node.parent) is not None
+        and FUNCTIONS.match(parent.type)
+    ):
+        for one in node.named_children:
+            for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
+                yield "parameter", text_of(leaf)
+    elif kind in ("field_declaration_list", "enum_body", "enum_variant_list"):
+        for one in node.named_children:
+            names = one.children_by_field_name("name") or ([one] if one.type == "property_identifier" else [])
+            yield from (("field", text_of(name)) for name in names)
+            if kind != "field_declaration_list" and (value := value_of(one.child_by_field_name("value"))):
+                yield "value", value
+    elif kind in ("switch_body", "switch_block", "match_block", "expression_switch_statement", "block"):
+        for one in node.named_children:
+            if one.type in ("switch_case", "expression_case", "switch_block_statement_group", "switch_rule"):
+                label = one.child_by_field_name("value") or next(
+                    (child for child in one.children if child.type == "switch_label"), None
+                )
+                yield "case", " ".join(text_of(label).split())
+            elif one.type in ("match_arm", "case_clause"):
+                pattern = one.child_by_field_name("pattern") or one
+                yield "case", " ".join(text_of(pattern if one.type == "match_arm" else one).partition(":\n")[0].split())
+    yield from _of_block(node)
+    yield from (("call", said, told) for said, told in _registered(node))
+
+
+def _of_block(node: Node) -> Iterator[tuple[str, ...]]:
+    """Local names of languages in which a block can declare one once, and fields of Python's classes."""
+    parent = node.parent
+    if node.type not in _BLOCKS or parent is None:
+        return
+    is_class = parent.type == "class_definition"
+    is_enum = is_class and _ENUM.search(text_of(parent.child_by_field_name("superclasses"))) is not None
+    for one in node.named_children:
+        if one.type in ("lexical_declaration", "local_variable_declaration"):
+            for child in one.named_children:
+                if child.type == "variable_declarator":
+                    yield from (("local", text_of(leaf)) for leaf in leaves(child.child_by_field_name("name") or child))
+        elif one.type in ("short_var_declaration", "let_declaration"):
+            names = [text_of(leaf) for leaf in leaves(one.child_by_field_name(LOCALS[one.type]) or one)]
+            yield from (("local", name) for name in names if name not in ("_", "err", "ok"))
+        elif (
+            is_class
+            and one.type == "expression_statement"
+            and one.named_children
+            and one.named_children[0].type == "assignment"
+        ):
+            only = one.named_children[0]
+            yield "field", text_of(only.child_by_field_name("left"))
+            if is_enum and (value := value_of(only.child_by_field_name("right"))):
+                yield "value", value
+
+
+def _registered(node: Node) -> Iterator[tuple[str, str]]:
+    """Routes, options, handlers: what is called beside one another with a text that tells one from others."""
+    if node.type not in (*_BLOCKS, "module", "program", "source_file"):
+        return
+    for one in node.named_children:
+        calls = [one.named_children[0]] if one.type == "expression_statement" and one.named_children else []
+        calls += [
+            child.named_children[0] for child in one.children if child.type == "decorator" and child.named_children
+        ]
+        for call in calls:
+            called, listed = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+            said = "".join(text_of(called).split())
+            if called is None or listed is None or not _REGISTERS.fullmatch(said):
+                continue
+            for at, argument in enumerate(listed.named_children):
+                told = text_of(argument)
+                if (argument.type in STRINGS and (at == 0 or said.endswith("add_argument"))) or _SIGNAL.fullmatch(told):
+                    yield said, told.strip("'\"`")
+
+
+def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
+    """A case behind one for all the rest, and routes of which one takes what another one is for."""
+    if node.type == "match_block":
+        arms = [
+            " ".join(text_of(one.child_by_field_name("pattern")).split())
+            for one in node.named_children
+            if one.type == "match_arm"
+        ]
+        rest = arms.index("_") if "_" in arms else len(arms)
+        yield from (("hidden", arm) for arm in arms[rest + 1 :])
+    routes = [(said, told) for said, told in _registered(node) if told.startswith("/")]
+    for said, told in routes:
+        if _PLACEHOLDER.search(told):
+            pattern = re.compile("[^/]+".join(map(re.escape, _PLACEHOLDER.split(told))))
+            for other, path in routes:
+                if other == said and path != told and pattern.fullmatch(path):
+                    yield "hidden", said, told, path
+
+
+def doubled_impls(root: Node) -> Iterator[tuple[str, ...]]:
+    """Rust's traits of a type, by `derive` and by `impl`."""
+    found: Counter[tuple[str, str]] = Counter()
+    traits: list[str] = []
+    for one in root.named_children:
+        if one.type == "attribute_item":
+            listed = re.findall(r"derive\(([^)]*)\)", text_of(one))
+            traits += [word for names in listed for word in re.findall(r"\w+", names)]
+        elif "comment" not in one.type:
+            found.update((trait, text_of(one.child_by_field_name("name"))) for trait in traits)
+            traits = []
+            if one.type == "impl_item" and (trait := one.child_by_field_name("trait")) is not None:
+                found[text_of(trait), text_of(one.child_by_field_name("type"))] += 1
+    yield from (("impl", *key) for key, count in found.items() if count > 1)
+
+
+def leaves(node: Node) -> Iterator[Node]:
+    """The names in a pattern; not its type or default."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one.type in ("identifier", "shorthand_property_identifier_pattern"):
+            yield one
+        elif one.type not in ("type", "type_annotation", "attribute", "subscript", "member_expression", "call"):
+            named = one.child_by_field_name("name") or one.child_by_field_name("pattern")
+            waiting += [named] if named is not None else one.named_children[::-1]
