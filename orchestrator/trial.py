@@ -208,6 +208,8 @@ class Trial:
         if first is not None:
             judgement = Judgement(False, first.message, first.hint)
         known = sorted((after.failing or frozenset[str]()) & (before.failing or frozenset[str]()))
+        if self._unproved():  # what did not run is like itself, and excuses nothing
+            known = []
         fresh = new_failures(before, after) if after is not before else None
         is_work = after is not before or self.is_since
         result = "verified" if judgement.verified else "rejected" if first and is_work else "done"
